@@ -1,0 +1,56 @@
+"""Kafka's exactly-once machinery as an embedded, event-sourced database in one SQLite file."""
+
+from eosdb import errors
+from eosdb.broker import Broker
+from eosdb.client.consumer import Consumer
+from eosdb.client.producer import Producer
+from eosdb.clock import Clock, ManualClock, SystemClock
+from eosdb.config import BrokerConfig, TopicConfig
+from eosdb.database import Database, QueryResult, connect
+from eosdb.errors import *  # noqa: F403
+from eosdb.events import Acl
+from eosdb.model import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    AbortedTransaction,
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    Coordinator,
+    FetchResult,
+    Header,
+    HousekeepingReport,
+    LogRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    ProduceResult,
+    ProducerIdAndEpoch,
+    ProducerState,
+    RebuildReport,
+    Record,
+    RecordBatch,
+    RecordMetadata,
+    SnapshotInfo,
+    TimestampType,
+    TopicDescription,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+    TransactionToken,
+    VerifyReport,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "Broker", "BrokerConfig",
+    "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord", "Coordinator", "Database",
+    "FetchResult", "Header", "HousekeepingReport", "LogRecord", "ManualClock", "OffsetAndMetadata",
+    "OffsetAndTimestamp", "PartitionOffsets", "ProduceResult", "Producer", "ProducerIdAndEpoch",
+    "ProducerState", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
+    "SnapshotInfo", "SystemClock", "TimestampType", "TopicConfig", "TopicDescription",
+    "TopicPartition", "TransactionDescription", "TransactionListing", "TransactionState",
+    "TransactionToken", "VerifyReport", "connect", "errors", *errors.__all__,
+]  # fmt: skip

@@ -1,0 +1,134 @@
+"""What an administrator asks for: topics, their settings, access control (Kafka: the Admin client)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from eosdb.clock import Clock
+from eosdb.config import BrokerConfig, TopicConfig
+from eosdb.coordinator import authorizer
+from eosdb.coordinator.authorizer import CLUSTER, Authorizer, check_acl
+from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.events import Acl, AclAdded, AclRemoved
+from eosdb.log import partitions, retention, topics
+from eosdb.model import TopicDescription
+from eosdb.store.store import Store
+from eosdb.store.unit import Unit
+
+
+class Admin:
+    """Each call is atomic and durable when it returns."""
+
+    def __init__(
+        self,
+        store: Store,
+        coordinator: TransactionCoordinator,
+        clock: Clock,
+        config: BrokerConfig,
+        principal: str,
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._clock = clock
+        self._config = config
+        self._authorizer = Authorizer(principal, config.super_users)
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
+    ) -> None:
+        """Make a topic with `partitions` (None: num_partitions) and its own settings.
+
+        Raises TopicAlreadyExistsError, InvalidTopicExceptionError, InvalidPartitionsError,
+        InvalidConfigError and TopicAuthorizationFailedError.
+        """
+
+        def create(unit: Unit) -> None:
+            self._authorizer.check(unit, "create", "topic", name)
+            topics.create(unit, name, partitions, config, self._config, self._clock.time_ms())
+
+        self._coordinator.write(create)
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """Widen the topic to `total` partitions. Raises InvalidPartitionsError unless that is more."""
+        self._on_topic("alter", name, lambda u, now: topics.add_partitions(u, name, total, now))
+
+    def alter_topic_config(self, name: str, config: Mapping[str, object | None]) -> None:
+        """Set some of the topic's own settings; None gives one back to the broker's.
+
+        Raises InvalidConfigError and UnknownTopicOrPartitionError.
+        """
+        self._on_topic(
+            "alter_configs",
+            name,
+            lambda unit, now: topics.alter_config(unit, name, config, self._config, now),
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete the topic, its records and the offsets committed for it.
+
+        Raises UnknownTopicOrPartitionError.
+        """
+        self._on_topic("delete", name, lambda unit, now: topics.delete(unit, name, now))
+        while self._store.write(retention.delete_rows, sync=False):
+            pass
+
+    def list_topics(self) -> list[str]:
+        """The names of all topics the principal may describe."""
+        with self._store.read() as connection:
+            return [
+                name
+                for name in topics.names(connection)
+                if self._authorizer.allows(connection, "describe", "topic", name)
+            ]
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", name)
+            config = topics.read_config(connection, name)
+            found = partitions.read_topic(connection, name)
+        return TopicDescription(name, tuple(p.offsets() for p in found), config)
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """The settings in force for the topic, its own over the broker's."""
+        return TopicConfig.resolve(self._config, self.describe_topic(name).config)
+
+    def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add access control rows; from the first on, what no row allows is refused.
+
+        Raises InvalidRequestError for an operation or resource type Kafka does not know.
+        """
+        checked = [check_acl(acl) for acl in acls]
+
+        def create(unit: Unit) -> None:
+            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
+            known = set(authorizer.load(unit))
+            for acl in checked:
+                if acl not in known:
+                    unit.record(AclAdded(timestamp=self._clock.time_ms(), acl=acl))
+
+        self._coordinator.write(create)
+
+    def list_acls(self) -> list[Acl]:
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+            return sorted(authorizer.load(connection))
+
+    def delete_acls(self, matches: Callable[[Acl], bool]) -> list[Acl]:
+        """Remove every row that `matches`, and return them."""
+
+        def delete(unit: Unit) -> list[Acl]:
+            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
+            removed = sorted(filter(matches, authorizer.load(unit)))
+            for acl in removed:
+                unit.record(AclRemoved(timestamp=self._clock.time_ms(), acl=acl))
+            return removed
+
+        return self._coordinator.write(delete)
+
+    def _on_topic(self, operation: str, name: str, change: Callable[[Unit, int], object]) -> None:
+        def run(unit: Unit) -> None:
+            self._authorizer.check(unit, operation, "topic", name)
+            change(unit, self._clock.time_ms())
+
+        self._coordinator.write(run)

@@ -1,0 +1,509 @@
+"""The request level: one method per Kafka request, under Kafka's names. The only door for clients.
+
+A request is checked as values, then authorised, then routed to the log or the coordinator. Each call is
+atomic, and durable (per `durability`) when it returns. A transactional append alone is not synced: the
+Prepare that decides its transaction is, after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from eosdb.clock import Clock
+from eosdb.config import INT32_MAX, BrokerConfig
+from eosdb.coordinator import group_offsets, listing
+from eosdb.coordinator.authorizer import CLUSTER, Authorizer
+from eosdb.coordinator.coordinator import TransactionCoordinator, partition_for
+from eosdb.coordinator.transaction import expected_or_none
+from eosdb.errors import (
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+    InvalidRequestError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.events import OffsetsCommitted
+from eosdb.log import append as log_append
+from eosdb.log import fetch as log_fetch
+from eosdb.log import partitions as log_partitions
+from eosdb.log import producers, retention, topics
+from eosdb.log.producer_state import check_marker
+from eosdb.model import (
+    Coordinator,
+    FetchResult,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    ProduceResult,
+    ProducerIdAndEpoch,
+    ProducerState,
+    RecordBatch,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
+from eosdb.produce import ProduceHandler
+from eosdb.store.store import Store
+from eosdb.store.unit import Unit
+from eosdb.validation import (
+    INT16_MAX,
+    check_group_id,
+    check_int,
+    check_producer,
+    check_text,
+    check_topic_partition,
+)
+
+_ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
+
+
+class Broker:
+    """Kafka's requests on one file. Threads may share it."""
+
+    def __init__(
+        self,
+        store: Store,
+        coordinator: TransactionCoordinator,
+        clock: Clock,
+        config: BrokerConfig,
+        principal: str,
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._clock = clock
+        self._config = config
+        self._authorizer = Authorizer(principal, config.super_users)
+        self._produce = ProduceHandler(coordinator, clock, config, self._authorizer)
+
+    # -- producing ------------------------------------------------------------------------------
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> ProducerIdAndEpoch:
+        """A producer id, or with a transactional id its next epoch (KIP-98, KIP-360).
+
+        Raises ConcurrentTransactionsError when an open transaction had to be aborted first: call again.
+        Raises ProducerFencedError, InvalidTransactionTimeoutError, InvalidRequestError and the
+        authorization errors.
+        """
+        check_producer(producer_id, producer_epoch)
+        if transactional_id is None:
+            with self._store.read() as connection:
+                self._authorizer.check_idempotent_write(connection)
+            return ProducerIdAndEpoch(self._coordinator.new_producer_id(), 0)
+        if check_text("transactional_id", transactional_id) == "":
+            raise InvalidRequestError("transactional_id: got an empty one, expected text or None")
+        expected = expected_or_none(producer_id, producer_epoch)
+        timeout = check_int("transaction_timeout_ms", transaction_timeout_ms, -(2**31), INT32_MAX)
+        return self._coordinator.init_producer_id(
+            transactional_id, timeout, expected, self._may_transact(transactional_id)
+        )
+
+    def add_partitions_to_txn(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        """Open the transaction, or widen it, by these partitions: all of them or none.
+
+        Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
+        UnknownTopicOrPartitionError and the authorization errors.
+        """
+        check_text("transactional_id", transactional_id)
+        check_producer(producer_id, producer_epoch)
+        tps = frozenset(map(check_topic_partition, partitions))
+
+        def authorize(unit: Unit) -> None:
+            self._may_transact(transactional_id)(unit)
+            for topic in sorted({tp.topic for tp in tps}):
+                self._authorizer.check(unit, "write", "topic", topic)
+
+        self._coordinator.add_to_transaction(
+            transactional_id, producer_id, producer_epoch, tps, frozenset(), authorize
+        )
+
+    def produce(
+        self,
+        batches: Mapping[TopicPartition, RecordBatch],
+        *,
+        transactional_id: str | None = None,
+        acks: int | str = -1,
+        timeout_ms: int = 30_000,
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Append one batch to each partition, all in one unit; a partition's error is its own.
+
+        A batch that is stored already is answered with its original offsets and `duplicate=True`.
+        """
+        return self._produce.produce(batches, transactional_id, acks)
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        batch: RecordBatch,
+        *,
+        transactional_id: str | None = None,
+    ) -> ProduceResult:
+        """`produce` for one partition; raises what `produce` puts into the result's `error`."""
+        (result,) = self.produce(
+            {topic_partition: batch}, transactional_id=transactional_id
+        ).values()
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def add_offsets_to_txn(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+    ) -> None:
+        """Have the transaction carry offsets of the group. Errors as for add_partitions_to_txn."""
+        check_text("transactional_id", transactional_id)
+        check_producer(producer_id, producer_epoch)
+        check_group_id(group_id)
+
+        def authorize(unit: Unit) -> None:
+            self._may_transact(transactional_id)(unit)
+            self._authorizer.check(unit, "read", "group", group_id)
+
+        self._coordinator.add_to_transaction(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            frozenset(),
+            frozenset({group_id}),
+            authorize,
+        )
+
+    def txn_offset_commit(
+        self,
+        transactional_id: str,
+        group_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+    ) -> None:
+        """Offsets that become the group's when the transaction commits: all of them or none.
+
+        Raises InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
+        InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError,
+        UnknownTopicOrPartitionError, OffsetMetadataTooLargeError and the authorization errors.
+        """
+        check_text("transactional_id", transactional_id)
+        check_producer(producer_id, producer_epoch)
+        if check_group_id(group_id) == "":
+            raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+        commits = group_offsets.check_offsets(offsets)
+
+        def authorize(unit: Unit) -> None:
+            self._may_transact(transactional_id)(unit)
+            self._authorizer.check(unit, "read", "group", group_id)
+            for topic in sorted({commit.topic for commit in commits}):
+                self._authorizer.check(unit, "read", "topic", topic)
+
+        self._coordinator.txn_offset_commit(
+            transactional_id,
+            group_id,
+            producer_id,
+            producer_epoch,
+            commits,
+            generation_id,
+            authorize,
+        )
+
+    def end_txn(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool
+    ) -> ProducerIdAndEpoch:
+        """Commit or abort. Once this returns, or the outcome has been decided, it stands.
+
+        Returns what to use next. Raises InvalidTxnStateError, ProducerFencedError,
+        InvalidProducerIdMappingError, ConcurrentTransactionsError,
+        TransactionCoordinatorFencedError and TransactionalIdAuthorizationFailedError.
+        """
+        check_text("transactional_id", transactional_id)
+        check_producer(producer_id, producer_epoch)
+        return self._coordinator.end_txn(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            bool(committed),
+            self._may_transact(transactional_id),
+        )
+
+    def write_txn_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        partitions: Iterable[TopicPartition],
+        coordinator_epoch: int,
+    ) -> None:
+        """Write the markers of one transaction: all partitions are checked first, then all written.
+
+        What the coordinator itself uses; and how a hanging transaction is ended by hand (KIP-664).
+        Raises InvalidProducerEpochError, TransactionCoordinatorFencedError,
+        UnknownTopicOrPartitionError and ClusterAuthorizationFailedError.
+        """
+        check_int("producer_id", producer_id, 0)
+        check_int("producer_epoch", producer_epoch, 0, INT16_MAX)
+        check_int("coordinator_epoch", coordinator_epoch, -1, INT32_MAX)
+        tps = sorted(set(map(check_topic_partition, partitions)))
+
+        def write(unit: Unit) -> None:
+            self._authorizer.check(unit, "cluster_action", "cluster", CLUSTER)
+            found = [log_partitions.load(unit, tp) for tp in tps]
+            for partition in found:
+                entry = producers.load(unit, partition.partition_id, producer_id)
+                check_marker(entry, producer_epoch, coordinator_epoch)
+            for partition in found:
+                log_append.append_marker(
+                    unit,
+                    partition,
+                    producer_id,
+                    producer_epoch,
+                    coordinator_epoch,
+                    committed=bool(committed),
+                    transactional_id=None,
+                    now_ms=self._clock.time_ms(),
+                )
+
+        self._coordinator.write(write)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+        max_records: int = 500,
+        max_bytes: int = 52_428_800,
+    ) -> FetchResult:
+        """Records from `offset` on, control records and aborted data included.
+
+        Under read_committed they stop at the last stable offset, and `aborted_transactions` tells the
+        reader what to leave out. At least one record is returned when there is one. Raises
+        OffsetOutOfRangeError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
+        """
+        tp = check_topic_partition(topic_partition)
+        read_committed = log_fetch.check_isolation_level(isolation_level)
+        check_int("offset", offset, -(2**63))
+        check_int("max_records", max_records, 1)
+        check_int("max_bytes", max_bytes, 0)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "read", "topic", tp.topic)
+            return log_fetch.fetch(
+                connection,
+                log_partitions.read(connection, tp),
+                offset,
+                read_committed=read_committed,
+                max_records=max_records,
+                max_bytes=max_bytes,
+            )
+
+    def list_offsets(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+    ) -> OffsetAndTimestamp:
+        """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP."""
+        tp = check_topic_partition(topic_partition)
+        read_committed = log_fetch.check_isolation_level(isolation_level)
+        check_int("timestamp", timestamp, -3)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            partition = log_partitions.read(connection, tp)
+            return log_fetch.list_offset(
+                connection, partition, timestamp, read_committed=read_committed
+            )
+
+    def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets:
+        """Where the partition begins, ends, and becomes readable."""
+        tp = check_topic_partition(topic_partition)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            return log_partitions.read(connection, tp).offsets()
+
+    def topics(self) -> list[str]:
+        """The names of all topics the principal may describe."""
+        with self._store.read() as connection:
+            return [
+                name
+                for name in topics.names(connection)
+                if self._authorizer.allows(connection, "describe", "topic", name)
+            ]
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions the topic has; with auto_create_topics_enable it is made if absent."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", topic)
+            with contextlib.suppress(UnknownTopicOrPartitionError):
+                return topics.partition_count(connection, topic)
+        if not self._config.auto_create_topics_enable:
+            raise UnknownTopicOrPartitionError(f"there is no topic {topic!r}; create it first")
+        self._coordinator.write(lambda unit: self._produce.ensure_topic(unit, topic))
+        return self.partitions_for(topic)
+
+    # -- group offsets --------------------------------------------------------------------------
+
+    def offset_commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+    ) -> None:
+        """Commit offsets of the group, all of them or none.
+
+        Raises UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
+        GroupIdNotFoundError and the authorization errors.
+        """
+        check_group_id(group_id)
+        commits = group_offsets.check_offsets(offsets)
+
+        def commit(unit: Unit) -> None:
+            self._authorizer.check(unit, "read", "group", group_id)
+            for topic in sorted({c.topic for c in commits}):
+                self._authorizer.check(unit, "read", "topic", topic)
+            group_offsets.check_generation(unit, group_id, generation_id, GroupIdNotFoundError)
+            group_offsets.check_stored(unit, commits, self._config)
+            if commits:
+                unit.record(
+                    OffsetsCommitted(
+                        timestamp=self._clock.time_ms(), group_id=group_id, offsets=commits
+                    )
+                )
+
+        self._coordinator.write(commit)
+
+    def offset_fetch(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The group's committed offsets; partitions without one are absent.
+
+        Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them.
+        """
+        check_group_id(group_id)
+        asked = None if partitions is None else list(map(check_topic_partition, partitions))
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "group", group_id)
+            return group_offsets.fetch(connection, group_id, asked, require_stable=require_stable)
+
+    def offset_delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget offsets of the group, pending ones too. Raises GroupIdNotFoundError."""
+        check_group_id(group_id)
+        tps = sorted(set(map(check_topic_partition, partitions)))
+
+        def delete(unit: Unit) -> None:
+            self._authorizer.check(unit, "delete", "group", group_id)
+            group_offsets.delete(unit, group_id, tps, "deleted", self._clock.time_ms())
+
+        self._coordinator.write(delete)
+
+    def delete_group(self, group_id: str) -> None:
+        """Forget the group and all its offsets. Raises GroupIdNotFoundError."""
+        check_group_id(group_id)
+
+        def delete(unit: Unit) -> None:
+            self._authorizer.check(unit, "delete", "group", group_id)
+            group_offsets.delete(unit, group_id, None, "group deleted", self._clock.time_ms())
+
+        self._coordinator.write(delete)
+
+    # -- administration -------------------------------------------------------------------------
+
+    def find_coordinator(self, key: str, key_type: str = "transaction") -> Coordinator:
+        """The coordinator partition of a transactional id or group, and the epoch in office."""
+        if key_type not in ("transaction", "group"):
+            raise InvalidRequestError(
+                f"key_type: got {key_type!r}, expected 'transaction' or 'group'"
+            )
+        if not isinstance(key, str):
+            raise InvalidRequestError(f"key: got {key!r}, expected text")
+        with self._store.read() as connection:
+            resource = "transactional_id" if key_type == "transaction" else "group"
+            self._authorizer.check(connection, "describe", resource, key)
+            return Coordinator(partition_for(key), listing.coordinator_epoch(connection))
+
+    def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
+        """What the partition knows of its producers (KIP-664)."""
+        tp = check_topic_partition(topic_partition)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "read", "topic", tp.topic)
+            return producers.describe(connection, log_partitions.read(connection, tp).partition_id)
+
+    def describe_transactions(
+        self, transactional_ids: Collection[str]
+    ) -> dict[str, TransactionDescription]:
+        """Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
+        if isinstance(transactional_ids, str):
+            raise InvalidRequestError("transactional_ids: got text, expected a collection of ids")
+        described: dict[str, TransactionDescription] = {}
+        with self._store.read() as connection:
+            for transactional_id in transactional_ids:
+                check_text("transactional_id", transactional_id)
+                self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
+                described[transactional_id] = listing.describe(connection, transactional_id)
+        return described
+
+    def list_transactions(
+        self,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        duration_ms: int = -1,
+    ) -> list[TransactionListing]:
+        """Transactions that meet every filter; `duration_ms` counts from the last start (KIP-664)."""
+        check_int("duration_ms", duration_ms, -1)
+        started_before = -1 if duration_ms < 0 else self._clock.time_ms() - duration_ms
+        with self._store.read() as connection:
+            return [
+                found
+                for found in listing.transactions(connection, states, producer_ids, started_before)
+                if self._authorizer.allows(
+                    connection, "describe", "transactional_id", found.transactional_id
+                )
+            ]
+
+    def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """Delete records below an offset (-1: all). Returns the log start offset.
+
+        Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError and
+        TopicAuthorizationFailedError.
+        """
+        tp = check_topic_partition(topic_partition)
+        check_int("before_offset", before_offset, -(2**63))
+
+        def delete(unit: Unit) -> int:
+            self._authorizer.check(unit, "delete", "topic", tp.topic)
+            partition = log_partitions.load(unit, tp)
+            config = log_partitions.config(unit, partition.topic_id, self._config)
+            return retention.delete_records(
+                unit, partition, before_offset, config, self._clock.time_ms()
+            )
+
+        log_start_offset = self._coordinator.write(delete)
+        while self._store.write(retention.delete_rows, sync=False):
+            pass
+        return log_start_offset
+
+    def _may_transact(self, transactional_id: str) -> Callable[[Unit], None]:
+        return lambda unit: self._authorizer.check(
+            unit, "write", "transactional_id", transactional_id
+        )

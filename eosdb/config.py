@@ -1,0 +1,200 @@
+"""Settings of the broker and of a topic, under Kafka's names, with Kafka's defaults.
+
+`BrokerConfig` is what `connect(config=…)` takes; its fields are Kafka's broker settings in snake_case.
+`TopicConfig` is what a topic's own settings (`retention.ms`, …) come to on top of the broker's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from eosdb.errors import InvalidConfigError
+from eosdb.model import TimestampType
+
+INT64_MAX: Final = 2**63 - 1
+INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Kafka's broker settings. Raises InvalidConfigError for a value out of range."""
+
+    transaction_version: int = 2
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 604_800_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_block_size: int = 1000
+    max_message_bytes: int = 1_048_588
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_minutes: int = 10_080
+    auto_create_topics_enable: bool = False
+    num_partitions: int = 1
+    log_retention_ms: int = 604_800_000
+    log_retention_bytes: int = -1
+    log_retention_check_interval_ms: int = 300_000
+    log_cleanup_policy: str = "delete"
+    log_cleaner_delete_retention_ms: int = 86_400_000
+    log_cleaner_min_compaction_lag_ms: int = 0
+    log_message_timestamp_type: str = "CreateTime"
+    super_users: str = ""
+    """Principals that no access control row can stop, separated by semicolons."""
+    lock_timeout_ms: int = 30_000
+    """How long a write waits for other processes before DatabaseLockedError (not a Kafka setting)."""
+
+    def __post_init__(self) -> None:
+        for name, low, high in _BROKER_RANGES:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise InvalidConfigError(
+                    f"{name}: got {value!r}, expected a whole number from {low} to {high}"
+                )
+        if not isinstance(self.auto_create_topics_enable, bool):
+            raise InvalidConfigError(
+                f"auto_create_topics_enable: got {self.auto_create_topics_enable!r}, "
+                "expected True or False"
+            )
+        if not isinstance(self.super_users, str):
+            raise InvalidConfigError(f"super_users: got {self.super_users!r}, expected text")
+        _cleanup_policy("log_cleanup_policy", self.log_cleanup_policy)
+        _timestamp_type("log_message_timestamp_type", self.log_message_timestamp_type)
+
+
+_BROKER_RANGES: Final = (
+    ("transaction_version", 1, 2),
+    ("transaction_max_timeout_ms", 1, INT32_MAX),
+    ("transactional_id_expiration_ms", 1, INT64_MAX),
+    ("producer_id_expiration_ms", 1, INT64_MAX),
+    ("producer_id_block_size", 1, INT32_MAX),
+    ("max_message_bytes", 0, INT32_MAX),
+    ("offset_metadata_max_bytes", 0, INT32_MAX),
+    ("offsets_retention_minutes", 1, INT32_MAX),
+    ("num_partitions", 1, 10_000),
+    ("log_retention_ms", -1, INT64_MAX),
+    ("log_retention_bytes", -1, INT64_MAX),
+    ("log_retention_check_interval_ms", 1, INT64_MAX),
+    ("log_cleaner_delete_retention_ms", 0, INT64_MAX),
+    ("log_cleaner_min_compaction_lag_ms", 0, INT64_MAX),
+    ("lock_timeout_ms", 0, INT32_MAX),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The settings in force for one topic."""
+
+    delete: bool
+    compact: bool
+    retention_ms: int
+    retention_bytes: int
+    max_message_bytes: int
+    timestamp_type: TimestampType
+    min_compaction_lag_ms: int
+    delete_retention_ms: int
+
+    @classmethod
+    def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+        """The topic's own settings over the broker's.
+
+        Raises InvalidConfigError for an unknown name or a bad value.
+        """
+        cls.check_names(overrides)
+        values: dict[str, object] = {}
+        for name, setting in _TOPIC_SETTINGS.items():
+            text = overrides.get(name)
+            given = getattr(broker, setting.broker_name) if text is None else text
+            values[setting.field] = setting.parse(name, given)
+        policies = values.pop("policies")
+        assert isinstance(policies, frozenset)
+        values["delete"] = "delete" in policies
+        values["compact"] = "compact" in policies
+        return cls(**values)  # type: ignore[arg-type]
+
+    @staticmethod
+    def check_names(names: Iterable[str]) -> None:
+        """Raises InvalidConfigError for a name that is no topic setting."""
+        unknown = sorted(set(names) - set(_TOPIC_SETTINGS))
+        if unknown:
+            raise InvalidConfigError(
+                f"unknown topic setting {', '.join(map(repr, unknown))}; "
+                f"known are {', '.join(sorted(_TOPIC_SETTINGS))}"
+            )
+
+
+def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
+    """A topic's settings as the text they are stored as.
+
+    Raises InvalidConfigError when a name or a value is not text or a number.
+    """
+    out: dict[str, str] = {}
+    for name, value in (config or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str | int):
+            raise InvalidConfigError(
+                f"topic setting {name!r}: got {value!r}, expected text or a number"
+            )
+        out[name] = str(value)
+    return out
+
+
+def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
+    def parse(name: str, value: object) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise InvalidConfigError(
+                f"{name}: got {value!r}, expected a whole number from {low} to {high}"
+            )
+        return number
+
+    return parse
+
+
+def _cleanup_policy(name: str, value: object) -> frozenset[str]:
+    policies = frozenset(part.strip() for part in str(value).split(","))
+    if not policies <= {"delete", "compact"}:
+        raise InvalidConfigError(f"{name}: got {value!r}, expected delete, compact or both")
+    return policies
+
+
+def _timestamp_type(name: str, value: object) -> TimestampType:
+    try:
+        return {
+            "CreateTime": TimestampType.CREATE_TIME,
+            "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+        }[str(value)]
+    except KeyError:
+        raise InvalidConfigError(
+            f"{name}: got {value!r}, expected CreateTime or LogAppendTime"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    field: str
+    broker_name: str
+    parse: Callable[[str, object], object]
+
+
+_TOPIC_SETTINGS: Final[dict[str, _Setting]] = {
+    "cleanup.policy": _Setting("policies", "log_cleanup_policy", _cleanup_policy),
+    "retention.ms": _Setting("retention_ms", "log_retention_ms", _whole(-1)),
+    "retention.bytes": _Setting("retention_bytes", "log_retention_bytes", _whole(-1)),
+    "max.message.bytes": _Setting("max_message_bytes", "max_message_bytes", _whole(0, INT32_MAX)),
+    "message.timestamp.type": _Setting(
+        "timestamp_type", "log_message_timestamp_type", _timestamp_type
+    ),
+    "min.compaction.lag.ms": _Setting(
+        "min_compaction_lag_ms", "log_cleaner_min_compaction_lag_ms", _whole(0)
+    ),
+    "delete.retention.ms": _Setting(
+        "delete_retention_ms", "log_cleaner_delete_retention_ms", _whole(0)
+    ),
+}
+
+assert {s.broker_name for s in _TOPIC_SETTINGS.values()} <= {
+    f.name for f in dataclasses.fields(BrokerConfig)
+}

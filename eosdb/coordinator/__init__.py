@@ -1,0 +1,1 @@
+"""Who may write what: producer ids, transactions, markers, group offsets."""

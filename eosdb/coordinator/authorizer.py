@@ -1,0 +1,145 @@
+"""Who may do what: access control rows, checked only when there are any (Kafka: StandardAuthorizer).
+
+The order in which requests ask is Kafka's and stands in the broker; here is the one rule that answers.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Final
+
+from eosdb.errors import (
+    ApiError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    InvalidRequestError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
+from eosdb.events import Acl
+from eosdb.store.unit import Unit
+from eosdb.validation import check_text
+
+OPERATIONS: Final = (
+    "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
+    "describe_configs", "alter_configs", "idempotent_write",
+)  # fmt: skip
+RESOURCE_TYPES: Final[dict[str, type[ApiError]]] = {
+    "topic": TopicAuthorizationFailedError,
+    "group": GroupAuthorizationFailedError,
+    "cluster": ClusterAuthorizationFailedError,
+    "transactional_id": TransactionalIdAuthorizationFailedError,
+}
+PATTERN_TYPES: Final = ("literal", "prefixed")
+PERMISSIONS: Final = ("allow", "deny")
+CLUSTER: Final = "kafka-cluster"
+"""The one resource name of the type cluster, as in Kafka."""
+
+Source = Unit | sqlite3.Connection
+_IMPLY_DESCRIBE: Final = ("read", "write", "delete", "alter")
+
+
+def check_acl(acl: Acl) -> Acl:
+    """The row in its stored form. Raises InvalidRequestError for what Kafka does not know."""
+    made = Acl(
+        check_text("principal", acl.principal),
+        _one_of("operation", acl.operation, OPERATIONS),
+        _one_of("resource_type", acl.resource_type, tuple(RESOURCE_TYPES)),
+        check_text("resource_name", acl.resource_name),
+        _one_of("pattern_type", acl.pattern_type, PATTERN_TYPES),
+        _one_of("permission", acl.permission, PERMISSIONS),
+    )
+    if ":" not in made.principal:
+        raise InvalidRequestError(
+            f"principal: got {made.principal!r}, expected TYPE:NAME such as User:alice"
+        )
+    return made
+
+
+def allowed(
+    acls: Iterable[Acl], principal: str, operation: str, resource_type: str, name: str | None
+) -> bool:
+    """Whether the rows let the principal do it; a denial wins. `name` None: on any resource."""
+    permitted = False
+    for acl in acls:
+        if (
+            acl.principal in (principal, "User:*")
+            and acl.resource_type == resource_type
+            and (name is None or _matches(acl, name))
+            and _covers(acl, operation)
+        ):
+            if acl.permission == "deny" and name is not None:
+                return False
+            permitted = permitted or acl.permission == "allow"
+    return permitted
+
+
+class Authorizer:
+    """Answers for one principal, from the rows a unit or a reader's snapshot sees."""
+
+    def __init__(self, principal: str, super_users: str = "") -> None:
+        self.principal: Final = principal
+        self._unstoppable = principal in super_users.split(";")
+
+    def check(self, source: Source, operation: str, resource_type: str, name: str) -> None:
+        """Raises the resource type's …AuthorizationFailedError."""
+        if not self.allows(source, operation, resource_type, name):
+            raise RESOURCE_TYPES[resource_type](
+                f"{self.principal} may not {operation} the {resource_type} {name!r}; add an ACL that "
+                "allows it"
+            )
+
+    def allows(self, source: Source, operation: str, resource_type: str, name: str) -> bool:
+        """No rows at all: everything is allowed."""
+        acls = () if self._unstoppable else load(source)
+        return not acls or allowed(acls, self.principal, operation, resource_type, name)
+
+    def check_idempotent_write(self, source: Source) -> None:
+        """IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
+        acls = () if self._unstoppable else load(source)
+        if acls and not (
+            allowed(acls, self.principal, "idempotent_write", "cluster", CLUSTER)
+            or allowed(acls, self.principal, "write", "topic", None)
+        ):
+            raise ClusterAuthorizationFailedError(
+                f"{self.principal} may neither idempotent_write the cluster nor write any topic; add "
+                "an ACL that allows one of them"
+            )
+
+
+def load(source: Source) -> tuple[Acl, ...]:
+    """The rows; a unit remembers them in its memo."""
+    if not isinstance(source, Unit):
+        return tuple(Acl(*row) for row in source.execute(SELECT))
+    known: tuple[Acl, ...] | None = source.memo.get("acls")
+    if known is None:
+        known = tuple(Acl(*row) for row in source.execute(SELECT))
+        source.memo["acls"] = known
+    return known
+
+
+SELECT: Final = (
+    "SELECT principal, operation, resource_type, resource_name, pattern_type, permission FROM acls"
+)
+
+
+def _matches(acl: Acl, name: str) -> bool:
+    if acl.pattern_type == "prefixed":
+        return name.startswith(acl.resource_name)
+    return acl.resource_name in ("*", name)
+
+
+def _covers(acl: Acl, operation: str) -> bool:
+    if acl.operation in (operation, "all"):
+        return True
+    return (
+        operation == "describe" and acl.permission == "allow" and acl.operation in _IMPLY_DESCRIBE
+    )
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> str:
+    text = str(value).lower().replace("-", "_")
+    if text not in known:
+        raise InvalidRequestError(f"{name}: got {value!r}, expected one of {', '.join(known)}")
+    return text

@@ -1,0 +1,420 @@
+"""The transaction coordinator: Kafka's requests about transactions, each in its durable units.
+
+Every write of the broker comes through `write`, which first sees to what is due: transactions that a
+dead process has decided and not completed, time-outs and expirations. What is due is done in units of its
+own, so it stands even when the request that noticed it is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from eosdb.clock import Clock
+from eosdb.config import BrokerConfig
+from eosdb.coordinator import group_offsets, transaction, transactions
+from eosdb.coordinator.producer_ids import ProducerIdManager
+from eosdb.coordinator.transaction import FenceOngoing, TransactionMetadata
+from eosdb.errors import (
+    ConcurrentTransactionsError,
+    IllegalGenerationError,
+    TransactionCoordinatorFencedError,
+)
+from eosdb.events import OffsetCommit, TxnOffsetsCommitted
+from eosdb.failpoints import Failpoint, reach
+from eosdb.log import partitions, producers
+from eosdb.model import ProducerIdAndEpoch, TopicPartition
+from eosdb.store.store import Store
+from eosdb.store.unit import Unit
+
+T = TypeVar("T")
+
+_MINUTE_MS: Final = 60_000
+
+
+class _SomethingIsDueError(Exception):
+    """Raised inside a unit to have it undone; never leaves `write`."""
+
+
+@dataclass(slots=True)
+class Expired:
+    """What one round of due work did."""
+
+    recovered: int = 0
+    aborted: int = 0
+    transactional_ids: int = 0
+    producers: int = 0
+    offsets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What a first step recorded, and under which coordinator epoch."""
+
+    metadata: TransactionMetadata
+    coordinator_epoch: int
+    completing: bool
+
+
+class TransactionCoordinator:
+    """One per database object. Threads may share it; several processes may have one each."""
+
+    def __init__(self, store: Store, clock: Clock, config: BrokerConfig) -> None:
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
+        self._elected = False
+        self.after_write: Callable[[], None] = lambda: None
+        """Called after every write; where housekeeping looks at its watch."""
+        self._lock = threading.Lock()
+        self._completing: set[str] = set()
+        """Decided by a thread of ours that is about to complete them."""
+        self._refused: set[str] = set()
+        """Decided, but a partition has seen a newer coordinator: nobody can complete them."""
+
+    # -- the door for every write ---------------------------------------------------------------
+
+    def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
+        """Run `function` in a unit, after what is due has been done."""
+
+        def checked(unit: Unit) -> T:
+            if self._foreign_decided(unit) or self._due_time(unit) <= self._clock.time_ms():
+                raise _SomethingIsDueError
+            return function(unit)
+
+        while True:
+            try:
+                result = self._store.write(checked, sync=sync)
+            except _SomethingIsDueError:
+                self.run_due()
+            else:
+                self.after_write()
+                return result
+
+    def run_due(self) -> Expired:
+        """Complete what dead processes decided, abort what timed out, forget what expired."""
+        done = Expired(recovered=self.recover(), aborted=self._abort_timed_out())
+        now = self._clock.time_ms()
+        config = self._config
+
+        def round_of_expiry(unit: Unit) -> tuple[int, int, int]:
+            unit.memo.pop("housekeeping due", None)
+            return (
+                transactions.expire(unit, now, config.transactional_id_expiration_ms),
+                producers.expire(unit, now, config.producer_id_expiration_ms),
+                group_offsets.expire(unit, now, config.offsets_retention_minutes * _MINUTE_MS),
+            )
+
+        while any(counts := self._store.write(round_of_expiry, sync=False)):
+            done.transactional_ids += counts[0]
+            done.producers += counts[1]
+            done.offsets += counts[2]
+        return done
+
+    def recover(self) -> int:
+        """Finish decided transactions that no thread of ours is finishing. Returns how many.
+
+        Taking over coordination and finishing them is one unit, so whoever decided one and wakes up
+        late finds it complete, or cannot write its markers.
+        """
+
+        def take_over(unit: Unit) -> int:
+            if not self._foreign_decided(unit):
+                return 0
+            return self._elect_and_complete(unit)
+
+        return self._store.write(take_over, sync=False)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def new_producer_id(self) -> int:
+        """An id for a producer without transactional id."""
+        return self._producer_ids.next()
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        authorize: Callable[[Unit], None],
+    ) -> ProducerIdAndEpoch:
+        """InitProducerId. An open transaction is fenced and aborted, then the caller is told to retry.
+
+        Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
+        """
+        self._take_office()
+        fresh: int | None = None
+        while True:
+
+            def decide(unit: Unit, fresh: int | None = fresh) -> _Decision | None:
+                authorize(unit)
+                transaction.check_timeout(timeout_ms, self._config.transaction_max_timeout_ms)
+                current = transactions.load(unit, transactional_id)
+                if fresh is None and transaction.needs_new_producer_id(current):
+                    return None
+                now = self._clock.time_ms()
+                verdict = transaction.init_producer_id(
+                    current, transactional_id, timeout_ms, expected, fresh, now
+                )
+                fenced = isinstance(verdict, FenceOngoing)
+                after = verdict.prepared if fenced else verdict.metadata
+                transactions.record(unit, current, after, now)
+                return _Decision(after, transactions.epoch(unit), fenced)
+
+            decision = self._decide(transactional_id, decide)
+            if decision is not None:
+                break
+            fresh = self._producer_ids.next()
+        if decision.completing:
+            self._complete(decision)
+            raise ConcurrentTransactionsError(
+                f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
+                "and has been aborted; call init_producer_id again"
+            )
+        metadata = decision.metadata
+        return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
+
+    def add_to_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        tps: frozenset[TopicPartition],
+        groups: frozenset[str],
+        authorize: Callable[[Unit], None],
+    ) -> None:
+        """AddPartitionsToTxn and AddOffsetsToTxn: all or nothing."""
+        self._take_office()
+
+        def add(unit: Unit) -> None:
+            authorize(unit)
+            for tp in sorted(tps):
+                partitions.load(unit, tp)
+            current = transactions.load(unit, transactional_id)
+            now = self._clock.time_ms()
+            after = transaction.add_to_transaction(
+                current, producer_id, producer_epoch, tps, groups, now
+            )
+            if after is not None:
+                transactions.record(unit, current, after, now)
+
+        # What this opens counts only through the Prepare that ends it, and that is synced.
+        self.write(add, sync=False)
+
+    def verify(
+        self,
+        unit: Unit,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        partition: TopicPartition | None = None,
+        group: str | None = None,
+    ) -> None:
+        """Whether the partition or group is in the producer's open transaction (KIP-890 part 1)."""
+        current = transactions.load(unit, transactional_id)
+        transaction.verify(current, producer_id, producer_epoch, partition=partition, group=group)
+
+    def txn_offset_commit(
+        self,
+        transactional_id: str,
+        group_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: tuple[OffsetCommit, ...],
+        generation_id: int,
+        authorize: Callable[[Unit], None],
+    ) -> None:
+        """TxnOffsetCommit: the offsets are pending until the transaction ends."""
+
+        def commit(unit: Unit) -> None:
+            authorize(unit)
+            self.verify(unit, transactional_id, producer_id, producer_epoch, group=group_id)
+            group_offsets.check_generation(unit, group_id, generation_id, IllegalGenerationError)
+            group_offsets.check_stored(unit, offsets, self._config)
+            unit.record(
+                TxnOffsetsCommitted(
+                    timestamp=self._clock.time_ms(),
+                    transactional_id=transactional_id,
+                    group_id=group_id,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    offsets=offsets,
+                )
+            )
+
+        self.write(commit, sync=False)
+
+    def end_txn(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        authorize: Callable[[Unit], None],
+    ) -> ProducerIdAndEpoch:
+        """EndTxn: decide durably, then write every marker and complete."""
+        self._take_office()
+
+        def decide(unit: Unit) -> _Decision | None:
+            authorize(unit)
+            current = transactions.load(unit, transactional_id)
+            now = self._clock.time_ms()
+            prepared = transaction.end(current, producer_id, producer_epoch, committed, now)
+            if prepared is None:
+                return None
+            transactions.record(unit, current, prepared, now)
+            return _Decision(prepared, transactions.epoch(unit), completing=True)
+
+        decision = self._decide(transactional_id, decide)
+        if decision is not None:
+            self._complete(decision)
+        return ProducerIdAndEpoch(producer_id, producer_epoch)
+
+    # -- the second step ------------------------------------------------------------------------
+
+    def _decide(
+        self, transactional_id: str, decide: Callable[[Unit], _Decision | None]
+    ) -> _Decision | None:
+        """The first step. While this thread is between the steps, no other of ours takes over."""
+        with self._lock:
+            self._completing.add(transactional_id)
+            self._refused.discard(transactional_id)
+        decision = None
+        try:
+            decision = self.write(decide)
+            return decision
+        finally:
+            if decision is None or not decision.completing:
+                self._finish(transactional_id)
+
+    def _complete(self, decision: _Decision) -> None:
+        """The second step: markers and Complete…, under the epoch of the first.
+
+        Not synced: whoever finds it decided after a power loss completes it again.
+        """
+        reach(Failpoint.END_TXN_DECIDED)
+        transactional_id = decision.metadata.transactional_id
+        try:
+            self._store.write(
+                lambda unit: transactions.write_markers_and_complete(
+                    unit, transactional_id, decision.coordinator_epoch, self._clock.time_ms()
+                ),
+                sync=False,
+            )
+        except TransactionCoordinatorFencedError:
+            self._refuse(transactional_id)
+            raise
+        finally:
+            self._finish(transactional_id)
+
+    def _finish(self, transactional_id: str) -> None:
+        with self._lock:
+            self._completing.discard(transactional_id)
+
+    def _refuse(self, transactional_id: str) -> None:
+        with self._lock:
+            self._refused.add(transactional_id)
+
+    def _foreign_decided(self, unit: Unit) -> frozenset[str]:
+        decided = transactions.decided(unit)
+        return decided - self._completing - self._refused if decided else decided
+
+    def _abort_timed_out(self) -> int:
+        """Fence and abort every open transaction whose time is over. Returns how many."""
+        aborted = 0
+        while due := self._store.write(self._first_timed_out, sync=False):
+            self._take_office()
+
+            def decide(unit: Unit, transactional_id: str = due) -> _Decision | None:
+                current = transactions.load(unit, transactional_id)
+                now = self._clock.time_ms()
+                if current is None or not transaction.is_timed_out(current, now):
+                    return None
+                prepared = transaction.abort_timed_out(current, now)
+                transactions.record(unit, current, prepared, now)
+                return _Decision(prepared, transactions.epoch(unit), completing=True)
+
+            with self._lock:
+                self._completing.add(due)
+            decision = None
+            try:
+                decision = self._store.write(decide)
+            finally:
+                if decision is None:
+                    self._finish(due)
+            if decision is not None:
+                aborted += 1
+                with contextlib.suppress(TransactionCoordinatorFencedError):
+                    self._complete(decision)
+        return aborted
+
+    def _first_timed_out(self, unit: Unit) -> str | None:
+        return transactions.first_timed_out(unit, self._clock.time_ms())
+
+    # -- the office -----------------------------------------------------------------------------
+
+    def _take_office(self) -> None:
+        """Take over coordination with the first request that needs it."""
+        if not self._elected:
+            self._elect()
+
+    def _elect(self) -> None:
+        self._store.write(self._elect_and_complete, sync=False)
+        self._elected = True
+
+    def _elect_and_complete(self, unit: Unit) -> int:
+        """A new epoch, and under it the completion of everything decided. Returns how many."""
+        now, completed = self._clock.time_ms(), 0
+        epoch = transactions.elect(unit, now)
+        for transactional_id in sorted(transactions.decided(unit) - self._refused):
+            try:
+                with unit.savepoint():
+                    transactions.write_markers_and_complete(unit, transactional_id, epoch, now)
+                completed += 1
+            except TransactionCoordinatorFencedError:
+                self._refuse(transactional_id)
+        return completed
+
+    def _due_time(self, unit: Unit) -> int:
+        """Before this time (ms) nothing is due: a bound, worked out anew when it has been reached."""
+        due: int | None = unit.memo.get("housekeeping due")
+        if due is None or due <= self._clock.time_ms():
+            due = self._next_due(unit)
+            unit.memo["housekeeping due"] = due
+        return due
+
+    def _next_due(self, unit: Unit) -> int:
+        config = self._config
+        limits = (
+            (transactions.NEXT_TIMEOUT, 1),
+            (transactions.OLDEST_IDLE, config.transactional_id_expiration_ms),
+            (producers.OLDEST_IDLE, config.producer_id_expiration_ms),
+            (group_offsets.OLDEST, config.offsets_retention_minutes * _MINUTE_MS),
+        )
+        # What begins to exist later is due no sooner than the shortest limit from now.
+        shortest = min(limit for _, limit in limits[1:])
+        due = self._clock.time_ms() + shortest
+        for query, limit in limits:
+            row = unit.execute(query).fetchone()
+            if row is not None:
+                due = min(due, row[0] + limit)
+        return due
+
+
+def partition_for(key: str) -> int:
+    """Which of the 50 coordinator partitions a key belongs to.
+
+    Java's `String.hashCode` over UTF-16 units, its absolute value (of -2**31 it is 0), modulo 50
+    (Kafka: Utils.abs, TransactionStateManager.partitionFor).
+    """
+    data = key.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for i in range(0, len(data), 2):
+        value = (31 * value + (data[i] | data[i + 1] << 8)) & 0xFFFFFFFF
+    signed = value - 2**32 if value >= 2**31 else value
+    return (0 if signed == -(2**31) else abs(signed)) % 50

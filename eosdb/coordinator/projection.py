@@ -1,0 +1,137 @@
+"""How the coordinator's events change its materialized tables: the one fold of live path and replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from eosdb.coordinator import group_offsets, transactions
+from eosdb.coordinator.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
+from eosdb.coordinator.transaction import TransactionMetadata
+from eosdb.events import (
+    AclAdded,
+    AclRemoved,
+    CoordinatorElected,
+    Event,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    ProducerIdBlockAllocated,
+    TopicDeleted,
+    TransactionalIdExpired,
+    TransactionStateChanged,
+    TxnOffsetsCommitted,
+)
+from eosdb.model import TransactionState
+from eosdb.store.counters import set_counter
+from eosdb.store.unit import Unit
+
+
+def producer_id_block_allocated(unit: Unit, event: ProducerIdBlockAllocated, position: int) -> None:
+    set_counter(unit, NEXT_PRODUCER_ID, event.first_producer_id + event.size)
+    set_counter(unit, BLOCK_VERSION, event.version)
+
+
+def coordinator_elected(unit: Unit, event: CoordinatorElected, position: int) -> None:
+    set_counter(unit, transactions.COORDINATOR_EPOCH, event.epoch)
+
+
+def transaction_state_changed(unit: Unit, event: TransactionStateChanged, position: int) -> None:
+    state = event.to_state
+    transactions.save(
+        unit,
+        TransactionMetadata(
+            transactional_id=event.transactional_id,
+            producer_id=event.producer_id,
+            producer_epoch=event.producer_epoch,
+            last_producer_epoch=event.last_producer_epoch,
+            previous_producer_id=event.previous_producer_id,
+            state=state,
+            timeout_ms=event.timeout_ms,
+            start_time_ms=event.start_time_ms,
+            last_update_time_ms=event.timestamp,
+            partitions=frozenset(event.partitions),
+            groups=frozenset(event.groups),
+        ),
+    )
+    if state is TransactionState.EMPTY:
+        unit.execute(
+            "INSERT OR IGNORE INTO producer_ids (producer_id, transactional_id) VALUES (?, ?)",
+            (event.producer_id, event.transactional_id),
+        )
+    elif state is TransactionState.COMPLETE_COMMIT or state is TransactionState.COMPLETE_ABORT:
+        group_offsets.settle_pending(
+            unit, event.producer_id, committed=state is TransactionState.COMPLETE_COMMIT
+        )
+    _follow_in_memo(unit, event)
+
+
+def _follow_in_memo(unit: Unit, event: TransactionStateChanged) -> None:
+    """Keep what is remembered about all transactions together in step with this one."""
+    decided: frozenset[str] | None = unit.memo.get("decided")
+    if decided is not None:
+        if event.to_state in transactions.DECIDED:
+            unit.memo["decided"] = decided | {event.transactional_id}
+        elif event.transactional_id in decided:
+            unit.memo["decided"] = decided - {event.transactional_id}
+    due: int | None = unit.memo.get("housekeeping due")
+    if due is not None and event.to_state is TransactionState.ONGOING:
+        unit.memo["housekeeping due"] = min(due, event.start_time_ms + event.timeout_ms + 1)
+
+
+def transactional_id_expired(unit: Unit, event: TransactionalIdExpired, position: int) -> None:
+    unit.execute(
+        "DELETE FROM transactional_ids WHERE transactional_id = ?", (event.transactional_id,)
+    )
+    unit.memo.pop(("transaction", event.transactional_id), None)
+
+
+def offsets_committed(unit: Unit, event: OffsetsCommitted, position: int) -> None:
+    group_offsets.put(unit, event.group_id, event.offsets, event.timestamp, position)
+
+
+def txn_offsets_committed(unit: Unit, event: TxnOffsetsCommitted, position: int) -> None:
+    group_offsets.pend(
+        unit,
+        event.producer_id,
+        event.producer_epoch,
+        event.group_id,
+        event.offsets,
+        event.timestamp,
+        position,
+    )
+
+
+def offsets_deleted(unit: Unit, event: OffsetsDeleted, position: int) -> None:
+    group_offsets.forget(unit, event.group_id, event.partitions)
+
+
+def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
+    group_offsets.forget_topic(unit, event.topic)
+
+
+def acl_added(unit: Unit, event: AclAdded, position: int) -> None:
+    unit.execute("INSERT OR IGNORE INTO acls VALUES (?, ?, ?, ?, ?, ?)", tuple(event.acl))
+    unit.memo.pop("acls", None)
+
+
+def acl_removed(unit: Unit, event: AclRemoved, position: int) -> None:
+    unit.execute(
+        "DELETE FROM acls WHERE (principal, operation, resource_type, resource_name, pattern_type, "
+        "permission) = (?, ?, ?, ?, ?, ?)",
+        tuple(event.acl),
+    )
+    unit.memo.pop("acls", None)
+
+
+HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
+    ProducerIdBlockAllocated: producer_id_block_allocated,
+    CoordinatorElected: coordinator_elected,
+    TransactionStateChanged: transaction_state_changed,
+    TransactionalIdExpired: transactional_id_expired,
+    OffsetsCommitted: offsets_committed,
+    TxnOffsetsCommitted: txn_offsets_committed,
+    OffsetsDeleted: offsets_deleted,
+    TopicDeleted: topic_deleted,
+    AclAdded: acl_added,
+    AclRemoved: acl_removed,
+}

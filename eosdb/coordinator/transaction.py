@@ -1,0 +1,469 @@
+"""One transactional id's state machine: pure decisions over a frozen value.
+
+The rules are those of Kafka's TransactionCoordinator and TransactionMetadata for transaction version 1,
+with two differences. Fencing an open transaction and preparing its abort are one step, so nobody can
+come in between, and an outdated producer that asks for a new epoch cannot abort its successor's
+transaction. Every function takes the current value (None: the transactional id is unknown) and returns
+the one to write; nothing here reads a table or a clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eosdb.errors import (
+    ApiError,
+    ConcurrentTransactionsError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    InvalidTxnStateError,
+    NotEnoughReplicasError,
+    ProducerFencedError,
+)
+from eosdb.model import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionState,
+)
+
+LAST_CLIENT_EPOCH: Final = 2**15 - 2
+"""The highest epoch a client is given: int16 leaves one more, with which it can always be fenced."""
+
+_AT_REST: Final = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+_PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+
+
+class IllegalTransitionError(AssertionError):
+    """A transition that no request can ask for: a bug in eosdb, or a damaged table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """What the coordinator knows of a transactional id (Kafka: TransactionMetadata).
+
+    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists partitions
+    of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the pair that the last
+    `init_producer_id` replaced at its holder's own request: who sends that pair again repeats the request.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: TransactionState
+    timeout_ms: int
+    last_update_time_ms: int
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    start_time_ms: int = NO_TIMESTAMP
+    partitions: frozenset[TopicPartition] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """The pair that requests must carry."""
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Initialized:
+    """Write `metadata` and answer with its producer id and epoch."""
+
+    metadata: TransactionMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class FenceOngoing:
+    """Write `prepared`, carry out the abort, and answer CONCURRENT_TRANSACTIONS: the client asks again."""
+
+    prepared: TransactionMetadata
+
+
+def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
+    """Whether a transaction may take this long (TransactionStateManager.validateTransactionTimeoutMs).
+
+    Raises InvalidTransactionTimeoutError.
+    """
+    if not 0 < timeout_ms <= max_timeout_ms:
+        raise InvalidTransactionTimeoutError(
+            f"transaction timeout: got {timeout_ms} ms, expected 1 to {max_timeout_ms} ms "
+            "(transaction_max_timeout_ms)"
+        )
+
+
+def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch | None:
+    """The pair that an init request expects to be current (KafkaApis.handleInitProducerIdRequest).
+
+    Raises InvalidRequestError when only one half of it is given.
+    """
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
+        raise InvalidRequestError(
+            f"got producer id {producer_id} with epoch {producer_epoch}; expected both, or -1 for both"
+        )
+    return (
+        None if producer_id == NO_PRODUCER_ID else ProducerIdAndEpoch(producer_id, producer_epoch)
+    )
+
+
+def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
+    """Whether `init_producer_id` may hand out a fresh id (TransactionMetadata.isProducerEpochExhausted).
+
+    The caller takes one before deciding; it stays unused when the request is refused or a repeat.
+    """
+    return current is None or (
+        current.state in _AT_REST and current.producer_epoch >= LAST_CLIENT_EPOCH
+    )
+
+
+def init_producer_id(
+    current: TransactionMetadata | None,
+    transactional_id: str,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    fresh_producer_id: int | None,
+    now_ms: int,
+) -> Initialized | FenceOngoing:
+    """A producer id and epoch that nobody else holds (TransactionCoordinator.handleInitProducerId).
+
+    A repeat with the pair that was replaced gets the same answer again; when that answer was a new
+    producer id, once. `fresh_producer_id` is needed when `needs_new_producer_id` says so. An unknown id
+    starts anew whatever is expected (KIP-360). Raises ProducerFencedError when the expected pair is not
+    the current one (nothing changes, also while a transaction is open, where Kafka would abort it), and
+    ConcurrentTransactionsError while a transaction is ending.
+    """
+    if current is None:
+        producer_id = _fresh(fresh_producer_id)
+        return Initialized(
+            TransactionMetadata(
+                transactional_id, producer_id, 0, TransactionState.EMPTY, timeout_ms, now_ms
+            )
+        )
+    if expected is not None and not _may_be_known(current, expected):
+        raise _fenced(ProducerFencedError, current, expected)
+    if current.state in _PREPARED:
+        raise _ending(ConcurrentTransactionsError, current)
+    if current.state is TransactionState.ONGOING:
+        if expected is not None and expected != current.producer:
+            raise _fenced(ProducerFencedError, current, expected)
+        return FenceOngoing(_fence(current, now_ms))
+    exhausted = current.producer_epoch >= LAST_CLIENT_EPOCH
+    if expected is None or expected == current.producer:
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
+        if exhausted:
+            given = ProducerIdAndEpoch(_fresh(fresh_producer_id), 0)
+        else:
+            given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
+    elif expected == (current.previous_producer_id, current.last_producer_epoch):
+        given = current.producer
+        # After a rotation the old pair is no longer asked for under the current id.
+        rotated = current.previous_producer_id != current.producer_id
+        last_epoch = NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
+    else:
+        raise _fenced(ProducerFencedError, current, expected)
+    return Initialized(
+        transition(
+            current,
+            state=TransactionState.EMPTY,
+            producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
+            last_producer_epoch=last_epoch,
+            previous_producer_id=current.producer_id,
+            timeout_ms=timeout_ms,
+            start_time_ms=NO_TIMESTAMP,
+            last_update_time_ms=now_ms,
+        )
+    )
+
+
+def add_to_transaction(
+    current: TransactionMetadata | None,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: frozenset[TopicPartition],
+    groups: frozenset[str],
+    now_ms: int,
+) -> TransactionMetadata | None:
+    """The transaction with these partitions and groups (handleAddPartitionsToTransaction).
+
+    The first addition starts the transaction. None: all of them are in it, nothing is to be written.
+    Raises InvalidProducerIdMappingError, ProducerFencedError, and ConcurrentTransactionsError while the
+    previous transaction is ending.
+    """
+    current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
+    if current.state in _PREPARED:
+        raise _ending(ConcurrentTransactionsError, current)
+    ongoing = current.state is TransactionState.ONGOING
+    if ongoing and partitions <= current.partitions and groups <= current.groups:
+        return None
+    return transition(
+        current,
+        state=TransactionState.ONGOING,
+        partitions=current.partitions | partitions,
+        groups=current.groups | groups,
+        start_time_ms=current.start_time_ms if ongoing else now_ms,
+        last_update_time_ms=now_ms,
+    )
+
+
+def end(
+    current: TransactionMetadata | None,
+    producer_id: int,
+    producer_epoch: int,
+    committed: bool,
+    now_ms: int,
+) -> TransactionMetadata | None:
+    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction).
+
+    None: it has ended in this very way before, nothing is to be written. Raises
+    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while it is ending
+    in this way, and InvalidTxnStateError when there is nothing to end or it was decided the other way.
+    """
+    current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
+    if committed:
+        prepare, done = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
+    else:
+        prepare, done = TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT
+    if current.state is TransactionState.ONGOING:
+        return transition(current, state=prepare, last_update_time_ms=now_ms)
+    if current.state is done:
+        return None
+    if current.state is prepare:
+        raise _ending(ConcurrentTransactionsError, current)
+    if current.state in _AT_REST | _PREPARED:
+        raise InvalidTxnStateError(
+            f"{_id(current)}: got {'commit' if committed else 'abort'} in state {current.state.label}, "
+            f"expected Ongoing or {done.label}; add partitions or offsets to begin a transaction"
+        )
+    raise IllegalTransitionError(f"{_id(current)}: {current.state.label} is never a stored state")
+
+
+def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The transaction once all its markers are written (TransactionMetadata.prepareComplete).
+
+    The start time stays; partitions and groups are gone.
+    """
+    committed = current.state is TransactionState.PREPARE_COMMIT
+    return transition(
+        current,
+        state=TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
+        partitions=frozenset(),
+        groups=frozenset(),
+        last_update_time_ms=now_ms,
+    )
+
+
+def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
+    """Whether the transaction is open past its deadline (timedOutTransactions); at it, it is not."""
+    return (
+        current.state is TransactionState.ONGOING
+        and current.start_time_ms + current.timeout_ms < now_ms
+    )
+
+
+def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The overdue transaction's PrepareAbort (TransactionCoordinator.abortTimedOutTransactions).
+
+    The epoch is one higher, so whoever held the transaction open is fenced.
+    """
+    if not is_timed_out(current, now_ms):
+        raise IllegalTransitionError(
+            f"{_id(current)}: {current.state.label} since {current.start_time_ms} with "
+            f"{current.timeout_ms} ms is not overdue at {now_ms}"
+        )
+    return _fence(current, now_ms)
+
+
+def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
+    """Whether the id has been at rest for so long that it is forgotten (removeExpiredTransactionalIds)."""
+    return current.state in _AT_REST and current.last_update_time_ms <= now_ms - expiration_ms
+
+
+def verify(
+    current: TransactionMetadata | None,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    partition: TopicPartition | None = None,
+    group: str | None = None,
+) -> None:
+    """Whether the open transaction contains the partition, or the group (KIP-890 part 1).
+
+    As handleVerifyPartitionsInTransaction decides and AddPartitionsToTxnManager translates for a
+    produce request. Raises InvalidProducerIdMappingError, InvalidProducerEpochError,
+    NotEnoughReplicasError while the transaction is ending, and InvalidTxnStateError.
+    """
+    if (partition is None) == (group is None):
+        raise TypeError("verify takes either a partition or a group")
+    current = _held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
+    if current.state in _PREPARED:
+        raise _ending(NotEnoughReplicasError, current)
+    if current.state is not TransactionState.ONGOING:
+        raise InvalidTxnStateError(
+            f"{_id(current)}: no transaction is open, the state is {current.state.label}; add the "
+            "partition or the group's offsets first"
+        )
+    if partition is not None and partition not in current.partitions:
+        raise InvalidTxnStateError(
+            f"{_id(current)}: partition {partition} is not in the transaction; call "
+            "add_partitions_to_txn first"
+        )
+    if group is not None and group not in current.groups:
+        raise InvalidTxnStateError(
+            f"{_id(current)}: group {group!r} is not in the transaction; call add_offsets_to_txn first"
+        )
+
+
+LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: _AT_REST,
+    TransactionState.ONGOING: _AT_REST | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: frozenset(
+        {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
+    ),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: _AT_REST,
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
+}
+"""Which states may precede each (Kafka: TransactionState.validPreviousStates).
+
+Dead and PrepareEpochFence are only passed through: no stored value is in either.
+"""
+assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
+assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
+    "every state but Dead leads on"
+)
+
+
+def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
+    """The next value, if Kafka's machine could get there (TransactionMetadata.completeTransitionTo).
+
+    Raises IllegalTransitionError, which is a bug, for a state that may not follow the current one, and
+    for changes that do not go with the new state.
+    """
+    new = dataclasses.replace(current, **changes)
+    if current.state not in LEGAL_PREVIOUS[new.state]:
+        raise IllegalTransitionError(
+            f"{_id(current)}: {new.state.label} cannot follow {current.state.label}"
+        )
+    broken = _broken_rule(current, new)
+    if broken is not None:
+        raise IllegalTransitionError(
+            f"{_id(current)}: {current.state.label} to {new.state.label}, but {broken}"
+        )
+    return new
+
+
+def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
+    """What does not go with the new state, or None."""
+    if new.transactional_id != old.transactional_id:
+        return "the transactional id changed"
+    bumped = ProducerIdAndEpoch(old.producer_id, old.producer_epoch + 1)
+    match new.state:
+        case TransactionState.EMPTY:
+            rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
+            if not (rotated or new.producer in (old.producer, bumped)):
+                return f"{tuple(new.producer)} does not follow {tuple(old.producer)}"
+            if new.producer_epoch > LAST_CLIENT_EPOCH:
+                return f"epoch {new.producer_epoch} is for fencing only"
+            if new.partitions or new.groups or new.start_time_ms != NO_TIMESTAMP:
+                return "something is in a transaction that has not begun"
+            return None
+        case TransactionState.PREPARE_EPOCH_FENCE:
+            if new.producer != bumped or new.producer_epoch > LAST_CLIENT_EPOCH + 1:
+                return f"{tuple(new.producer)} does not fence {tuple(old.producer)}"
+        case _ if new.producer != old.producer:
+            return f"the producer changed from {tuple(old.producer)} to {tuple(new.producer)}"
+    if new.timeout_ms != old.timeout_ms:
+        return "the timeout changed"
+    if new.state is TransactionState.ONGOING:
+        if not (old.partitions <= new.partitions and old.groups <= new.groups):
+            return "a partition or group left the transaction"
+    elif new.start_time_ms != old.start_time_ms:
+        return "the start time changed"
+    elif new.state in _AT_REST:
+        if new.partitions or new.groups:
+            return "a partition or group is still in the ended transaction"
+    elif (new.partitions, new.groups) != (old.partitions, old.groups):
+        return "the partitions or groups of a decided transaction changed"
+    if new.start_time_ms == NO_TIMESTAMP and new.state is not TransactionState.DEAD:
+        return "the transaction has no start time"
+    return None
+
+
+def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The abort of an open transaction under a higher epoch, in one step (prepareFenceProducerEpoch)."""
+    fenced = transition(
+        current,
+        state=TransactionState.PREPARE_EPOCH_FENCE,
+        producer_epoch=current.producer_epoch + 1,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+    )
+    return transition(fenced, state=TransactionState.PREPARE_ABORT, last_update_time_ms=now_ms)
+
+
+def _held_by(
+    current: TransactionMetadata | None,
+    producer_id: int,
+    producer_epoch: int,
+    stale: type[ApiError],
+) -> TransactionMetadata:
+    """The value, if this is its producer; `stale` is what another epoch is called."""
+    if current is None:
+        raise InvalidProducerIdMappingError(
+            f"producer {producer_id}: the transactional id is unknown (never initialized, or expired); "
+            "call init_producer_id first"
+        )
+    if current.producer_id != producer_id:
+        raise InvalidProducerIdMappingError(
+            f"{_id(current)}: got producer {producer_id}, expected {current.producer_id}; call "
+            "init_producer_id again"
+        )
+    if current.producer_epoch != producer_epoch:
+        raise _fenced(stale, current, ProducerIdAndEpoch(producer_id, producer_epoch))
+    return current
+
+
+def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+    """Whether the id is the current one, or the previous one at its very end (isValidProducerId)."""
+    return expected.producer_id == current.producer_id or (
+        expected.producer_id == current.previous_producer_id
+        and expected.producer_epoch >= LAST_CLIENT_EPOCH
+    )
+
+
+def _fresh(producer_id: int | None) -> int:
+    if producer_id is None:
+        raise IllegalTransitionError(
+            "a new producer id is needed (needs_new_producer_id), got none"
+        )
+    return producer_id
+
+
+def _fenced(
+    error: type[ApiError], current: TransactionMetadata, found: ProducerIdAndEpoch
+) -> ApiError:
+    return error(
+        f"{_id(current)}: got producer {found.producer_id} with epoch {found.producer_epoch}, expected "
+        f"producer {current.producer_id} with epoch {current.producer_epoch}; a newer producer has "
+        "taken over, or the transaction timed out: close this one"
+    )
+
+
+def _ending(error: type[ApiError], current: TransactionMetadata) -> ApiError:
+    return error(
+        f"{_id(current)}: the transaction is in state {current.state.label}, its end is being carried "
+        "out; try again"
+    )
+
+
+def _id(current: TransactionMetadata) -> str:
+    return f"transactional id {current.transactional_id!r}"

@@ -1,0 +1,237 @@
+"""Transactions as rows, and the steps that change them, inside a write unit.
+
+What may happen is decided in `transaction` (pure); here a decision is loaded, recorded as an event, and
+its markers are written. A transaction ends in two units: the first decides it (Prepare…), the second
+writes every marker and completes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.coordinator.transaction import TransactionMetadata, complete
+from eosdb.errors import (
+    InvalidProducerEpochError,
+    TransactionCoordinatorFencedError,
+)
+from eosdb.events import (
+    CoordinatorElected,
+    TransactionalIdExpired,
+    TransactionStateChanged,
+    partitions_json,
+)
+from eosdb.log import append, partitions
+from eosdb.model import TopicPartition, TransactionState
+from eosdb.store.counters import counter
+from eosdb.store.unit import Unit
+
+COORDINATOR_EPOCH: Final = "coordinator_epoch"
+DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+
+_COLUMNS: Final = (
+    "transactional_id, producer_id, producer_epoch, last_producer_epoch, previous_producer_id, "
+    "state, timeout_ms, start_time, last_update_time, partitions, groups"
+)
+_BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
+NEXT_TIMEOUT: Final = (
+    "SELECT start_time + timeout_ms FROM transactional_ids WHERE state = 'Ongoing' "
+    "ORDER BY start_time + timeout_ms LIMIT 1"
+)
+"""When the next open transaction times out (it is aborted after that time, not at it)."""
+OLDEST_IDLE: Final = (
+    "SELECT last_update_time FROM transactional_ids "
+    "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') ORDER BY last_update_time LIMIT 1"
+)
+"""The last transition of the id that expires next."""
+_TIMED_OUT: Final = (
+    "SELECT transactional_id FROM transactional_ids "
+    "WHERE state = 'Ongoing' AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
+)
+_SAVE: Final = (
+    f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (transactional_id) DO UPDATE SET producer_id = excluded.producer_id, "
+    "producer_epoch = excluded.producer_epoch, last_producer_epoch = excluded.last_producer_epoch, "
+    "previous_producer_id = excluded.previous_producer_id, state = excluded.state, "
+    "timeout_ms = excluded.timeout_ms, start_time = excluded.start_time, "
+    "last_update_time = excluded.last_update_time, partitions = excluded.partitions, "
+    "groups = excluded.groups"
+)
+
+
+def load(unit: Unit, transactional_id: str) -> TransactionMetadata | None:
+    """What the coordinator knows of the id; None when it knows nothing."""
+    key = ("transaction", transactional_id)
+    if key in unit.memo:
+        known: TransactionMetadata | None = unit.memo[key]
+        return known
+    row = unit.execute(_BY_ID, (transactional_id,)).fetchone()
+    metadata = None if row is None else from_row(row)
+    unit.memo[key] = metadata
+    return metadata
+
+
+def read(connection: sqlite3.Connection, transactional_id: str) -> TransactionMetadata | None:
+    row = connection.execute(_BY_ID, (transactional_id,)).fetchone()
+    return None if row is None else from_row(row)
+
+
+def read_where(
+    connection: sqlite3.Connection, condition: str = "1", parameters: tuple[object, ...] = ()
+) -> Iterator[TransactionMetadata]:
+    """The transactions that meet an SQL condition, by transactional id."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM transactional_ids WHERE {condition} ORDER BY transactional_id",
+        parameters,
+    )
+    return map(from_row, rows)
+
+
+def from_row(row: tuple[object, ...]) -> TransactionMetadata:
+    (tid, pid, epoch, last_epoch, previous, state, timeout, start, update, tps, groups) = row
+    return TransactionMetadata(
+        transactional_id=tid,  # type: ignore[arg-type]
+        producer_id=pid,  # type: ignore[arg-type]
+        producer_epoch=epoch,  # type: ignore[arg-type]
+        last_producer_epoch=last_epoch,  # type: ignore[arg-type]
+        previous_producer_id=previous,  # type: ignore[arg-type]
+        state=TransactionState.from_label(str(state)),
+        timeout_ms=timeout,  # type: ignore[arg-type]
+        start_time_ms=start,  # type: ignore[arg-type]
+        last_update_time_ms=update,  # type: ignore[arg-type]
+        partitions=frozenset(
+            TopicPartition(tp["topic"], tp["partition"]) for tp in json.loads(str(tps))
+        ),
+        groups=frozenset(json.loads(str(groups))),
+    )
+
+
+def save(unit: Unit, metadata: TransactionMetadata) -> None:
+    """Projection only: the row of the id."""
+    unit.execute(
+        _SAVE,
+        (
+            metadata.transactional_id,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.last_producer_epoch,
+            metadata.previous_producer_id,
+            metadata.state.label,
+            metadata.timeout_ms,
+            metadata.start_time_ms,
+            metadata.last_update_time_ms,
+            partitions_json(tuple(sorted(metadata.partitions))),
+            json.dumps(sorted(metadata.groups), separators=(",", ":"), ensure_ascii=False),
+        ),
+    )
+    unit.memo["transaction", metadata.transactional_id] = metadata
+
+
+def record(
+    unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
+) -> None:
+    """Make the decided transition happen."""
+    unit.record(
+        TransactionStateChanged(
+            timestamp=now_ms,
+            transactional_id=after.transactional_id,
+            producer_id=after.producer_id,
+            producer_epoch=after.producer_epoch,
+            last_producer_epoch=after.last_producer_epoch,
+            previous_producer_id=after.previous_producer_id,
+            from_state=None if before is None else before.state,
+            to_state=after.state,
+            timeout_ms=after.timeout_ms,
+            start_time_ms=after.start_time_ms,
+            partitions=tuple(sorted(after.partitions)),
+            groups=tuple(sorted(after.groups)),
+        )
+    )
+
+
+def epoch(unit: Unit) -> int:
+    """The epoch of the coordinator in office."""
+    return counter(unit, COORDINATOR_EPOCH)
+
+
+def elect(unit: Unit, now_ms: int) -> int:
+    """Take over coordination: markers of the coordinators before are refused from now on."""
+    taken = epoch(unit) + 1
+    unit.record(CoordinatorElected(timestamp=now_ms, epoch=taken))
+    return taken
+
+
+def write_markers_and_complete(
+    unit: Unit, transactional_id: str, coordinator_epoch: int, now_ms: int
+) -> None:
+    """The second step: every marker, then Complete…; nothing when somebody else has done it.
+
+    A partition that has seen a newer epoch of the producer is left out. Raises
+    TransactionCoordinatorFencedError when another coordinator took over since the first step.
+    """
+    metadata = load(unit, transactional_id)
+    if metadata is None or metadata.state not in DECIDED:
+        return
+    if epoch(unit) != coordinator_epoch:
+        raise TransactionCoordinatorFencedError(
+            f"transactional id {transactional_id!r}: decided under coordinator epoch "
+            f"{coordinator_epoch}, now it is {epoch(unit)}; the newer coordinator completes it"
+        )
+    for tp in sorted(metadata.partitions):
+        if partitions.exists(unit, tp):  # A topic deleted meanwhile counts as done.
+            with contextlib.suppress(InvalidProducerEpochError):
+                append.append_marker(
+                    unit,
+                    partitions.load(unit, tp),
+                    metadata.producer_id,
+                    metadata.producer_epoch,
+                    coordinator_epoch,
+                    committed=metadata.state is TransactionState.PREPARE_COMMIT,
+                    transactional_id=transactional_id,
+                    now_ms=now_ms,
+                )
+    record(unit, metadata, complete(metadata, now_ms), now_ms)
+
+
+def decided(unit: Unit) -> frozenset[str]:
+    """Transactional ids that are decided and not completed."""
+    known: frozenset[str] | None = unit.memo.get("decided")
+    if known is None:
+        known = frozenset(
+            transactional_id
+            for (transactional_id,) in unit.execute(
+                "SELECT transactional_id FROM transactional_ids "
+                "WHERE state IN ('PrepareCommit', 'PrepareAbort')"
+            )
+        )
+        unit.memo["decided"] = known
+    return known
+
+
+def first_timed_out(unit: Unit, now_ms: int) -> str | None:
+    """The open transaction whose timeout passed first; None when none has."""
+    row = unit.execute(_TIMED_OUT, (now_ms,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
+    """Forget transactional ids that nobody has used for so long. Returns how many."""
+    rows = unit.execute(
+        "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
+        "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') AND last_update_time <= ? "
+        "ORDER BY last_update_time LIMIT 10000",
+        (now_ms - expiration_ms,),
+    ).fetchall()
+    for transactional_id, producer_id, producer_epoch in rows:
+        unit.record(
+            TransactionalIdExpired(
+                timestamp=now_ms,
+                transactional_id=transactional_id,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+            )
+        )
+    return len(rows)

@@ -1,0 +1,265 @@
+"""`connect` and `Database`: opens the house and hands out its faces."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from eosdb.admin import Admin
+from eosdb.broker import Broker
+from eosdb.client.config import ConsumerConfig, ProducerConfig
+from eosdb.client.consumer import Consumer
+from eosdb.client.producer import Producer
+from eosdb.client.transport import DirectTransport
+from eosdb.clock import Clock, SystemClock
+from eosdb.config import BrokerConfig
+from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
+from eosdb.housekeeping import Housekeeper
+from eosdb.log import restore, snapshots
+from eosdb.log.record_check import RecordCheck
+from eosdb.model import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
+from eosdb.projection import apply
+from eosdb.store import backup, facts, replay
+from eosdb.store.migrate import open_file
+from eosdb.store.store import Store
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+MEMORY: Final = ":memory:"
+DURABILITIES: Final = ("full", "normal", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The answer to a query: its columns, and its rows as they are read."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+def connect(
+    path: str | os.PathLike[str],
+    *,
+    clock: Clock | None = None,
+    durability: str = "full",
+    read_only: bool = False,
+    create: bool = True,
+    migrate: bool = True,
+    principal: str = "User:ANONYMOUS",
+    config: BrokerConfig | None = None,
+) -> Database:
+    """Open an eosdb file, making it or bringing it to the newest schema first.
+
+    `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off" (tests
+    only). `":memory:"` is a file of its own that goes when the database is closed. Raises
+    DatabaseNotFoundError, NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError,
+    SchemaTooNewError, ReadOnlyDatabaseError, DatabaseLockedError, DatabaseFullError and ConfigError.
+    """
+    if durability not in DURABILITIES:
+        raise ConfigError(
+            f"durability: got {durability!r}, expected one of {', '.join(DURABILITIES)}"
+        )
+    if config is not None and not isinstance(config, BrokerConfig):
+        raise ConfigError(f"config: got {config!r}, expected a BrokerConfig")
+    name = os.fspath(path)
+    if not isinstance(name, str) or "\0" in name or not name:
+        raise ConfigError(f"path: got {path!r}, expected the path of a file as text")
+    return Database(
+        name,
+        clock or SystemClock(),
+        durability,
+        read_only,
+        create,
+        migrate,
+        principal,
+        config or BrokerConfig(),
+    )
+
+
+class Database:
+    """An open file. Threads may share it; a context manager that closes it."""
+
+    def __init__(
+        self,
+        path: str,
+        clock: Clock,
+        durability: str,
+        read_only: bool,
+        create: bool,
+        migrate: bool,
+        principal: str,
+        config: BrokerConfig,
+    ) -> None:
+        self.path: Final = path
+        self.clock: Final = clock
+        self.config: Final = config
+        self._cleanup = contextlib.ExitStack()
+        self._closed = False
+        file = os.path.abspath(path)
+        if path == MEMORY:
+            folder = tempfile.mkdtemp(prefix="eosdb-", dir=_memory_folder())
+            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            file, durability = os.path.join(folder, "memory.db"), "off"
+        mutex = open_file(
+            file,
+            create=create,
+            migrate=migrate,
+            read_only=read_only,
+            lock_timeout_ms=config.lock_timeout_ms,
+        )
+        self._store = Store(
+            file,
+            apply=apply,
+            durability=durability,
+            read_only=read_only,
+            lock_timeout_ms=config.lock_timeout_ms,
+            mutex=mutex,
+        )
+        self._coordinator = TransactionCoordinator(self._store, clock, config)
+        self._housekeeper = Housekeeper(self._store, self._coordinator, clock, config)
+        self.broker: Final = Broker(self._store, self._coordinator, clock, config, principal)
+        self.admin: Final = Admin(self._store, self._coordinator, clock, config, principal)
+        if not read_only:
+            self._coordinator.after_write = self._housekeeper.run_when_due
+            self._store.before_close(self._snapshot_at_close)
+            self._coordinator.recover()
+
+    @cached_property
+    def engine(self) -> Engine:
+        """A SQLAlchemy engine on the file, for queries and for tables of the user's own."""
+        from eosdb.store.engine import make_engine
+
+        self._store.check_open()
+        return make_engine(self._store.path, self._store.read_only, self.config.lock_timeout_ms)
+
+    def producer(self, **config: Unpack[ProducerConfig]) -> Producer:
+        """A producer; the settings are Kafka's in snake_case. Raises ConfigError."""
+        self._store.check_open()
+        transport = config.pop("transport", None) or DirectTransport(self.broker)
+        return Producer(transport, self.clock, **config)
+
+    def consumer(self, group_id: str | None = None, **config: Unpack[ConsumerConfig]) -> Consumer:
+        """A consumer; `read_committed` unless asked otherwise. Raises ConfigError."""
+        self._store.check_open()
+        return Consumer(DirectTransport(self.broker), self.clock, group_id, **config)
+
+    def housekeeping(self) -> HousekeepingReport:
+        """Do everything that time has made due: time-outs, expirations, retention, compaction."""
+        self._store.check_open()
+        return self._housekeeper.run()
+
+    def take_snapshot(self) -> list[SnapshotInfo]:
+        """Keep the producer states of every partition as they are now; the newest of each."""
+        self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()))
+        with self._store.read() as connection:
+            return snapshots.newest(connection)
+
+    def verify(self) -> VerifyReport:
+        """Replay the events beside the tables and compare. Writes nothing; others may go on writing."""
+        start = self.clock.monotonic_ms()
+        with self._store.read() as connection:
+            problems = facts.integrity_problems(connection)
+            check = RecordCheck(connection)
+            events, differences = replay.verify(connection, apply, check.inspect)
+            problems += [*differences, *check.finish()]
+        elapsed = (self.clock.monotonic_ms() - start) / 1000
+        return VerifyReport(not problems, tuple(problems), events, elapsed)
+
+    def rebuild(self) -> RebuildReport:
+        """Drop every materialized table and fold it anew from the events, in one commit."""
+        start = self.clock.monotonic_ms()
+        events = self._store.write(replay.rebuild)
+        return RebuildReport(events, (self.clock.monotonic_ms() - start) / 1000)
+
+    def backup(self, target: str | os.PathLike[str]) -> None:
+        """A consistent copy of the file as it is now; it appears whole or not at all.
+
+        Raises IllegalStateError when `target` exists.
+        """
+        with self._store.read() as connection:
+            backup.copy(connection, os.fspath(target))
+
+    def restore_to(
+        self,
+        target: str | os.PathLike[str],
+        position: int | None = None,
+        timestamp: int | None = None,
+    ) -> int:
+        """A copy of the file as it was after event `position`, or at `timestamp` (ms).
+
+        Returns the position. Records that retention or compaction has removed since cannot come back;
+        the copy's log start says so. Raises InvalidRequestError for a position beyond the journal and
+        IllegalStateError when `target` exists.
+        """
+        if (position is None) == (timestamp is None):
+            raise InvalidRequestError("give either position or timestamp")
+        with self._store.read() as connection:
+            wanted = restore.position_at(connection, timestamp) if position is None else position
+            restore.check_position(connection, wanted)
+            now = self.clock.time_ms()
+            backup.copy(
+                connection,
+                os.fspath(target),
+                lambda copied: restore.cut_after(copied, wanted, apply, now),
+            )
+        return wanted
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
+        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked for.
+
+        Raises InvalidRequestError for a statement that SQLite refuses, every writing one among them.
+        """
+        columns, rows = facts.query(self._store, sql, parameters)
+        return QueryResult(columns, rows)
+
+    def info(self) -> dict[str, object]:
+        """Facts about the file: sizes, counts, versions, and who keeps the WAL from shrinking."""
+        return {"path": self.path, **facts.info(self._store)}
+
+    def close(self) -> None:
+        """Take a last snapshot and release the file; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if "engine" in self.__dict__:
+                self.engine.dispose()
+            self._store.close()
+        finally:
+            self._cleanup.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "read only" if self._store.read_only else "open"
+        return f"<eosdb.Database {self.path!r} {state}>"
+
+    def _snapshot_at_close(self) -> None:
+        if not self._store.has_written:
+            return
+        # A full disk, or another process that writes for long, must not keep anybody from closing.
+        with contextlib.suppress(EosdbError):
+            self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()), sync=False)
+
+
+def _memory_folder() -> str | None:
+    """Where files are memory, on systems that have such a place."""
+    return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None

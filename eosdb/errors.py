@@ -1,0 +1,290 @@
+"""Every error eosdb raises, Kafka's under Kafka's names and numbers.
+
+`ApiError` has one subclass for each Kafka error in use. Its wire name follows from the class name
+(`OutOfOrderSequenceNumberError` is `OUT_OF_ORDER_SEQUENCE_NUMBER`), its number is Kafka's
+(`org.apache.kafka.common.protocol.Errors`). Conditions Kafka has no number for derive from
+`EosdbError` directly. Nothing of sqlite3 or SQLAlchemy is ever raised to a caller.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+__all__ = [
+    "ApiError", "ClusterAuthorizationFailedError", "ConcurrentTransactionsError", "ConfigError",
+    "CoordinatorLoadInProgressError", "CorruptDatabaseError", "DatabaseClosedError",
+    "DatabaseFullError", "DatabaseLockedError", "DatabaseNotFoundError",
+    "DuplicateSequenceNumberError", "EosdbError", "FencedInstanceIdError",
+    "GroupAuthorizationFailedError", "GroupIdNotFoundError", "GroupSubscribedToTopicError",
+    "IllegalGenerationError", "IllegalStateError", "InconsistentGroupProtocolError",
+    "InvalidConfigError", "InvalidGroupIdError", "InvalidPartitionsError",
+    "InvalidProducerEpochError", "InvalidProducerIdMappingError", "InvalidRecordError",
+    "InvalidRequestError", "InvalidRequiredAcksError", "InvalidSessionTimeoutError",
+    "InvalidTimestampError", "InvalidTopicExceptionError", "InvalidTransactionTimeoutError",
+    "InvalidTxnStateError", "MemberIdRequiredError", "MessageTooLargeError",
+    "NetworkExceptionError", "NonEmptyGroupError", "NotAnEosdbFileError", "NotEnoughReplicasError",
+    "OffsetMetadataTooLargeError", "OffsetOutOfRangeError", "OperationNotAttemptedError",
+    "OutOfOrderSequenceNumberError", "PolicyViolationError", "ProducerFencedError",
+    "ProducerIdsExhaustedError", "ReadOnlyDatabaseError", "RebalanceInProgressError",
+    "RequestTimedOutError", "SchemaOutOfDateError", "SchemaTooNewError", "StorageError",
+    "TopicAlreadyExistsError", "TopicAuthorizationFailedError", "TransactionAbortableError",
+    "TransactionCoordinatorFencedError", "TransactionalIdAuthorizationFailedError",
+    "TransactionalIdNotFoundError", "UnknownMemberIdError", "UnknownProducerIdError",
+    "UnknownTopicOrPartitionError", "UnstableOffsetCommitError",
+]  # fmt: skip
+
+
+class EosdbError(Exception):
+    """The root of everything eosdb raises on purpose."""
+
+
+class ApiError(EosdbError):
+    """An answer that Kafka's protocol has a code for."""
+
+    code: ClassVar[int] = -1
+    name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    retriable: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, code: int, retriable: bool = False) -> None:
+        super().__init_subclass__()
+        words = re.findall(r"[A-Z][a-z0-9]*", cls.__name__.removesuffix("Error"))
+        cls.name = "_".join(words).upper()
+        cls.code = code
+        cls.retriable = retriable
+
+
+class OffsetOutOfRangeError(ApiError, code=1):
+    """The offset is below the log start or above the log end."""
+
+
+class UnknownTopicOrPartitionError(ApiError, code=3, retriable=True):
+    """There is no such topic, or it has no such partition."""
+
+
+class RequestTimedOutError(ApiError, code=7, retriable=True):
+    """No answer came in time; the request may or may not have been carried out."""
+
+
+class MessageTooLargeError(ApiError, code=10):
+    """The batch is larger than the topic's max.message.bytes."""
+
+
+class OffsetMetadataTooLargeError(ApiError, code=12):
+    """The metadata string of an offset commit is longer than offset.metadata.max.bytes."""
+
+
+class NetworkExceptionError(ApiError, code=13, retriable=True):
+    """The connection broke; the request may or may not have been carried out."""
+
+
+class CoordinatorLoadInProgressError(ApiError, code=14, retriable=True):
+    """The coordinator cannot answer yet."""
+
+
+class InvalidTopicExceptionError(ApiError, code=17):
+    """The topic name is not one Kafka allows."""
+
+
+class NotEnoughReplicasError(ApiError, code=19, retriable=True):
+    """The transaction could not be verified just now."""
+
+
+class InvalidRequiredAcksError(ApiError, code=21):
+    """acks is none of -1 (all), 0 and 1."""
+
+
+class IllegalGenerationError(ApiError, code=22):
+    """The group is at another generation than the member believes."""
+
+
+class InconsistentGroupProtocolError(ApiError, code=23):
+    """The member supports none of the group's protocols."""
+
+
+class InvalidGroupIdError(ApiError, code=24):
+    """The group id is empty or not text."""
+
+
+class UnknownMemberIdError(ApiError, code=25):
+    """The group has no such member."""
+
+
+class InvalidSessionTimeoutError(ApiError, code=26):
+    """The session timeout is outside the range the broker allows."""
+
+
+class RebalanceInProgressError(ApiError, code=27):
+    """The group is rebalancing; join again."""
+
+
+class TopicAuthorizationFailedError(ApiError, code=29):
+    """The principal may not do this to the topic."""
+
+
+class GroupAuthorizationFailedError(ApiError, code=30):
+    """The principal may not do this to the group."""
+
+
+class ClusterAuthorizationFailedError(ApiError, code=31):
+    """The principal may not do this to the cluster."""
+
+
+class InvalidTimestampError(ApiError, code=32):
+    """A record's timestamp is outside the accepted range."""
+
+
+class TopicAlreadyExistsError(ApiError, code=36):
+    """A topic of this name exists."""
+
+
+class InvalidPartitionsError(ApiError, code=37):
+    """The number of partitions is not a usable one."""
+
+
+class InvalidConfigError(ApiError, code=40):
+    """A topic or broker setting has an unknown name or a bad value."""
+
+
+class InvalidRequestError(ApiError, code=42):
+    """The request itself makes no sense."""
+
+
+class PolicyViolationError(ApiError, code=44):
+    """The topic's policy forbids this (such as delete_records on a compacted topic)."""
+
+
+class OutOfOrderSequenceNumberError(ApiError, code=45):
+    """The batch is neither the next of its producer nor a repeat of a stored one."""
+
+
+class DuplicateSequenceNumberError(ApiError, code=46):
+    """The batch lies before everything that is remembered of its producer."""
+
+
+class InvalidProducerEpochError(ApiError, code=47):
+    """A partition has seen a newer epoch of this producer."""
+
+
+class InvalidTxnStateError(ApiError, code=48):
+    """The transaction is not in a state that allows this."""
+
+
+class InvalidProducerIdMappingError(ApiError, code=49):
+    """The transactional id is unknown or belongs to another producer id."""
+
+
+class InvalidTransactionTimeoutError(ApiError, code=50):
+    """The transaction timeout is not between 1 and transaction.max.timeout.ms."""
+
+
+class ConcurrentTransactionsError(ApiError, code=51, retriable=True):
+    """The previous transaction of this id is still being ended."""
+
+
+class TransactionCoordinatorFencedError(ApiError, code=52):
+    """A newer coordinator has taken over."""
+
+
+class TransactionalIdAuthorizationFailedError(ApiError, code=53):
+    """The principal may not use the transactional id."""
+
+
+class OperationNotAttemptedError(ApiError, code=55):
+    """Another part of the request failed, so this part was not tried."""
+
+
+class UnknownProducerIdError(ApiError, code=59):
+    """The broker remembers nothing of the producer (older brokers only)."""
+
+
+class NonEmptyGroupError(ApiError, code=68):
+    """The group has members."""
+
+
+class GroupIdNotFoundError(ApiError, code=69):
+    """There is no such group."""
+
+
+class MemberIdRequiredError(ApiError, code=79):
+    """Join again with the member id that comes with this answer."""
+
+
+class FencedInstanceIdError(ApiError, code=82):
+    """Another member took over this static group instance id."""
+
+
+class GroupSubscribedToTopicError(ApiError, code=86):
+    """The group is subscribed to the topic."""
+
+
+class InvalidRecordError(ApiError, code=87):
+    """A record or batch is malformed."""
+
+
+class UnstableOffsetCommitError(ApiError, code=88, retriable=True):
+    """A transaction that has not ended holds an offset that was asked for."""
+
+
+class ProducerFencedError(ApiError, code=90):
+    """A newer producer has taken over the transactional id."""
+
+
+class TransactionalIdNotFoundError(ApiError, code=105):
+    """There is no such transactional id."""
+
+
+class TransactionAbortableError(ApiError, code=120):
+    """The transaction must be aborted; the producer may go on."""
+
+
+class ConfigError(EosdbError):
+    """A client setting is unknown, out of range, or contradicts another."""
+
+
+class IllegalStateError(EosdbError):
+    """The call is not allowed in the state the object is in."""
+
+
+class DatabaseNotFoundError(EosdbError):
+    """There is no file at the path, and create=False."""
+
+
+class DatabaseClosedError(EosdbError):
+    """The database has been closed."""
+
+
+class DatabaseLockedError(EosdbError):
+    """Another process kept the writer lock for longer than the bounded wait. Nothing was written."""
+
+
+class DatabaseFullError(EosdbError):
+    """The disk is full. Nothing was written; the call may be repeated when there is room."""
+
+
+class StorageError(EosdbError):
+    """The operating system failed to read or write the file."""
+
+
+class CorruptDatabaseError(EosdbError):
+    """The file is damaged."""
+
+
+class SchemaOutOfDateError(EosdbError):
+    """The file has an older schema, and migrate=False or read_only=True."""
+
+
+class SchemaTooNewError(EosdbError):
+    """The file was written by a newer eosdb."""
+
+
+class NotAnEosdbFileError(EosdbError):
+    """The file is no SQLite database, or one of another application."""
+
+
+class ReadOnlyDatabaseError(EosdbError):
+    """The database was opened with read_only=True, or the file may not be written."""
+
+
+class ProducerIdsExhaustedError(EosdbError):
+    """All 2**63 producer ids have been handed out."""

@@ -1,0 +1,353 @@
+"""What can happen: one frozen value per kind of event, and its form as a row of the journal.
+
+The journal is the truth; every materialized table is folded from these values by the projections in
+`log` and `coordinator`. `topic`, `partition` and `transactional_id` are columns of their own; whatever
+else an event says is its `detail`, a JSON object with one member per field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from eosdb.model import OffsetAndMetadata, TopicPartition, TransactionState
+
+_COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened at `timestamp` (ms)."""
+
+    topic: ClassVar[str | None] = None
+    partition: ClassVar[int | None] = None
+    transactional_id: ClassVar[str | None] = None
+
+    timestamp: int
+
+    def detail(self) -> str:
+        """Everything but the journal's own columns, as a JSON object."""
+        return json.dumps(
+            {name: _plain(getattr(self, name)) for name in _detail_fields(type(self))},
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreated(Event):
+    topic: str
+    topic_id: int
+    first_partition_id: int
+    partitions: int
+    config: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsAdded(Event):
+    topic: str
+    topic_id: int
+    first_partition_id: int
+    first_partition: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigAltered(Event):
+    topic: str
+    topic_id: int
+    config: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted(Event):
+    topic: str
+    topic_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAppended(Event):
+    """`base_sequence` counts on beyond int32 (-1: none); `size` is the batch's stored bytes."""
+
+    topic: str
+    partition: int
+    transactional_id: str | None
+    partition_id: int
+    base_offset: int
+    count: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    max_timestamp: int
+    max_timestamp_offset: int
+    size: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.count - 1
+
+    def detail(self) -> str:
+        return (
+            f'{{"partition_id":{self.partition_id},"base_offset":{self.base_offset},'
+            f'"count":{self.count},"producer_id":{self.producer_id},'
+            f'"producer_epoch":{self.producer_epoch},"base_sequence":{self.base_sequence},'
+            f'"is_transactional":{"true" if self.is_transactional else "false"},'
+            f'"max_timestamp":{self.max_timestamp},'
+            f'"max_timestamp_offset":{self.max_timestamp_offset},"size":{self.size}}}'
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerWritten(Event):
+    """A control record that ends a producer's transaction in one partition."""
+
+    topic: str
+    partition: int
+    transactional_id: str | None
+    partition_id: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    control: str
+
+    def detail(self) -> str:
+        return (
+            f'{{"partition_id":{self.partition_id},"offset":{self.offset},'
+            f'"producer_id":{self.producer_id},"producer_epoch":{self.producer_epoch},'
+            f'"coordinator_epoch":{self.coordinator_epoch},"control":"{self.control}"}}'
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartOffsetMoved(Event):
+    """`reason` is `delete_records`, `retention.ms` or `retention.bytes`."""
+
+    topic: str
+    partition: int
+    partition_id: int
+    log_start_offset: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCleaned(Event):
+    """Compaction: superseded records below `clean_offset` are gone.
+
+    `horizons` are the offsets of tombstones and of markers without data that this pass saw first;
+    they go `delete.retention.ms` later; `expired_horizons` are those that went now.
+    """
+
+    topic: str
+    partition: int
+    partition_id: int
+    clean_offset: int
+    removed: int
+    size: int
+    horizons: tuple[int, ...]
+    expired_horizons: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducersExpired(Event):
+    topic: str
+    partition: int
+    partition_id: int
+    producer_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTaken(Event):
+    """The producer states of a partition as of `offset` (exclusive) were kept."""
+
+    topic: str
+    partition: int
+    partition_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlockAllocated(Event):
+    first_producer_id: int
+    size: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorElected(Event):
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionStateChanged(Event):
+    """The whole new state of a transactional id, as Kafka's transaction log has it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    last_producer_epoch: int
+    previous_producer_id: int
+    from_state: TransactionState | None
+    to_state: TransactionState
+    timeout_ms: int
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalIdExpired(Event):
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class OffsetCommit(NamedTuple):
+    """One partition of an offset commit."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+    @classmethod
+    def of(cls, tp: TopicPartition, committed: OffsetAndMetadata) -> OffsetCommit:
+        return cls(
+            tp.topic, tp.partition, committed.offset, committed.leader_epoch, committed.metadata
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsCommitted(Event):
+    group_id: str
+    offsets: tuple[OffsetCommit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetsCommitted(Event):
+    """Offsets that become the group's when the transaction commits."""
+
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[OffsetCommit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsDeleted(Event):
+    """`reason` is `deleted`, `expired` or `group deleted`."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+    reason: str
+
+
+class Acl(NamedTuple):
+    """One row of the access control list; `*` as name or principal `User:*` means any."""
+
+    principal: str
+    operation: str
+    resource_type: str
+    resource_name: str
+    pattern_type: str = "literal"
+    permission: str = "allow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclAdded(Event):
+    acl: Acl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclRemoved(Event):
+    acl: Acl
+
+
+KINDS: Final[dict[str, type[Event]]] = {
+    event.__name__: event
+    for event in (
+        TopicCreated, PartitionsAdded, TopicConfigAltered, TopicDeleted, BatchAppended, MarkerWritten,
+        LogStartOffsetMoved, LogCleaned, ProducersExpired, SnapshotTaken, ProducerIdBlockAllocated,
+        CoordinatorElected, TransactionStateChanged, TransactionalIdExpired, OffsetsCommitted,
+        TxnOffsetsCommitted, OffsetsDeleted, AclAdded, AclRemoved,
+    )
+}  # fmt: skip
+
+_FIELDS: Final = {
+    kind: tuple(field.name for field in dataclasses.fields(kind)) for kind in KINDS.values()
+}
+_DETAIL_FIELDS: Final = {
+    kind: tuple(name for name in fields if name not in _COLUMNS) for kind, fields in _FIELDS.items()
+}
+
+
+def _detail_fields(kind: type[Event]) -> tuple[str, ...]:
+    return _DETAIL_FIELDS[kind]
+
+
+def partitions_json(partitions: tuple[TopicPartition, ...]) -> str:
+    """Partitions as the contract shows them: a JSON array of topic and partition."""
+    return json.dumps([_plain(tp) for tp in partitions], separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    match value:
+        case TransactionState():
+            return value.label
+        case TopicPartition():
+            return {"topic": value.topic, "partition": value.partition}
+        case tuple() if hasattr(value, "_asdict"):
+            return value._asdict()
+        case tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return value
+
+
+def decode(
+    kind: str,
+    timestamp: int,
+    topic: str | None,
+    partition: int | None,
+    transactional_id: str | None,
+    detail: str,
+) -> Event:
+    """The event of a journal row."""
+    cls = KINDS[kind]
+    values: dict[str, Any] = json.loads(detail)
+    for name, read in _READERS.items():
+        if name in values:
+            values[name] = read(values[name])
+    for name, value in zip(_COLUMNS, (timestamp, topic, partition, transactional_id), strict=True):
+        if name in _FIELDS[cls]:
+            values[name] = value
+    return cls(**values)
+
+
+def _partitions(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    return tuple(TopicPartition(tp["topic"], tp["partition"]) for tp in value)
+
+
+def _state(value: str | None) -> TransactionState | None:
+    return None if value is None else TransactionState.from_label(value)
+
+
+_READERS: Final = {
+    "partitions": _partitions,
+    "offsets": lambda value: tuple(OffsetCommit(**item) for item in value),
+    "groups": tuple,
+    "producer_ids": tuple,
+    "horizons": tuple,
+    "expired_horizons": tuple,
+    "from_state": _state,
+    "to_state": _state,
+    "acl": lambda value: Acl(**value),
+}

@@ -1,0 +1,58 @@
+"""Named instants at which a crash test may kill the process.
+
+`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally with
+the count of visits to let pass (`end_txn.decided:2` dies at the third). The process then ends by SIGKILL,
+as if the machine had taken it: no handler runs, nothing is flushed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from enum import Enum
+
+
+class Failpoint(Enum):
+    """Every instant between two steps of an operation that must survive a kill."""
+
+    APPEND_RECORDED = "append.recorded"
+    """The event of an append is written, its records are not."""
+    APPEND_UNCOMMITTED = "append.uncommitted"
+    """All rows of an append are written, the unit is not committed."""
+    UNIT_COMMITTED = "unit.committed"
+    """A unit is durable, nobody has been told."""
+    END_TXN_DECIDED = "end_txn.decided"
+    """PrepareCommit or PrepareAbort is durable, no marker is written."""
+    MARKER_WRITTEN = "marker.written"
+    """One marker of a transaction is written, others and the completion are not."""
+    SNAPSHOT_WRITTEN = "snapshot.written"
+    """One partition's snapshot is written, others are not."""
+    RETENTION_MOVED = "retention.moved"
+    """The log start has moved, the records below it are still there."""
+    COMPACTION_CLEANED = "compaction.cleaned"
+    """Superseded records are deleted, the unit is not committed."""
+    REBUILD_CLEARED = "rebuild.cleared"
+    """The materialized tables are empty, the replay has not begun."""
+    MIGRATION_APPLIED = "migration.applied"
+    """The revisions have run, the unit is not committed."""
+    CHECKPOINT_DONE = "checkpoint.done"
+    """The WAL has been copied into the file, the writer lock is still held."""
+
+
+def _armed() -> tuple[str, int] | None:
+    name, _, count = os.environ.get("EOSDB_FAILPOINT", "").partition(":")
+    return (Failpoint(name).value, int(count or 0)) if name else None
+
+
+_target = _armed()
+
+
+def reach(point: Failpoint) -> None:
+    """Die here if this is the armed point and its count is used up."""
+    global _target
+    if _target is None or _target[0] != point.value:
+        return
+    if _target[1] > 0:
+        _target = (_target[0], _target[1] - 1)
+        return
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""One partition's log: append and fetch, producer state, transaction index, retention."""

@@ -1,0 +1,291 @@
+"""Appending to a partition: decide, record the event, write the record rows.
+
+Everything here runs inside a write unit. The rules are in `producer_state`; the state that follows from
+an append is folded by `projection`, from the event alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import lru_cache
+from typing import Final
+
+from eosdb.config import TopicConfig
+from eosdb.errors import (
+    InvalidRecordError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
+)
+from eosdb.events import BatchAppended, MarkerWritten
+from eosdb.failpoints import Failpoint, reach
+from eosdb.log import producers
+from eosdb.log.batch import PreparedBatch
+from eosdb.log.partitions import Partition, by_id
+from eosdb.log.producer_state import (
+    SEQUENCE_COUNT,
+    Accept,
+    Duplicate,
+    Incoming,
+    LookBehind,
+    StoredRange,
+    Validation,
+    check_marker,
+    judge,
+    round_of,
+    sequence_of,
+    settle,
+)
+from eosdb.model import NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
+from eosdb.store.unit import Unit
+
+_CHUNKS: Final = (64, 16, 4, 1)
+
+
+def append(
+    unit: Unit,
+    partition: Partition,
+    batch: PreparedBatch,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    transactional_id: str | None = None,
+    validation: Validation = Validation.FULL,
+) -> ProduceResult:
+    """Append the batch, or find that it is stored already and write nothing.
+
+    Raises MessageTooLargeError, InvalidRecordError and the errors of `judge` and `settle`.
+    """
+    if batch.size > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"{partition.topic_partition}: the batch has {batch.size} bytes, max.message.bytes is "
+            f"{config.max_message_bytes}; send fewer or smaller records"
+        )
+    if config.compact and batch.has_null_key:
+        raise InvalidRecordError(
+            f"{partition.topic_partition}: the topic is compacted, every record needs a key"
+        )
+    log_append_time = (
+        now_ms if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+    )
+    verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
+    if batch.producer_id >= 0:
+        verdict = _decide(unit, partition.partition_id, batch, validation)
+    if isinstance(verdict, Duplicate):
+        return ProduceResult(
+            verdict.base_offset,
+            verdict.last_offset,
+            log_append_time,
+            partition.log_start_offset,
+            duplicate=True,
+        )
+    timestamps = batch.timestamps if log_append_time < 0 else [now_ms]
+    newest = max(timestamps)
+    event = BatchAppended(
+        timestamp=now_ms,
+        topic=partition.topic,
+        partition=partition.partition,
+        transactional_id=transactional_id,
+        partition_id=partition.partition_id,
+        base_offset=partition.log_end_offset,
+        count=batch.count,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=verdict.base_serial,
+        is_transactional=batch.is_transactional,
+        max_timestamp=newest,
+        max_timestamp_offset=partition.log_end_offset + timestamps.index(newest),
+        size=batch.stored_size,
+    )
+    position = unit.record(event)
+    reach(Failpoint.APPEND_RECORDED)
+    try:
+        _insert_records(unit, event, position, batch, timestamps, int(config.timestamp_type))
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE or event.base_sequence < 0:
+            raise
+        raise OutOfOrderSequenceNumberError(
+            f"producer {batch.producer_id}: some of the {batch.count} sequences from "
+            f"{batch.base_sequence} on are stored already; expected new ones or an exact repeat"
+        ) from error
+    unit.written_bytes += batch.stored_size + 60 * batch.count
+    reach(Failpoint.APPEND_UNCOMMITTED)
+    return ProduceResult(
+        event.base_offset, event.last_offset, log_append_time, partition.log_start_offset
+    )
+
+
+def append_marker(
+    unit: Unit,
+    partition: Partition,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    *,
+    committed: bool,
+    transactional_id: str | None,
+    now_ms: int,
+) -> None:
+    """Write the control record that ends the producer's transaction in this partition.
+
+    Raises InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
+    """
+    entry = producers.load(unit, partition.partition_id, producer_id)
+    check_marker(entry, producer_epoch, coordinator_epoch)
+    control = "COMMIT" if committed else "ABORT"
+    offset = by_id(unit, partition.partition_id).log_end_offset
+    position = unit.record(
+        MarkerWritten(
+            timestamp=now_ms,
+            topic=partition.topic,
+            partition=partition.partition,
+            transactional_id=transactional_id,
+            partition_id=partition.partition_id,
+            offset=offset,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            control=control,
+        )
+    )
+    unit.execute(
+        'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, producer_id, '
+        "producer_epoch, sequence, sequence_round, is_transactional, control, position) "
+        "VALUES (?, ?, ?, 0, ?, ?, -1, 0, 1, ?, ?)",
+        (partition.partition_id, offset, now_ms, producer_id, producer_epoch, control, position),
+    )
+    reach(Failpoint.MARKER_WRITTEN)
+
+
+def has_open_transaction(
+    unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
+) -> bool:
+    """Whether the partition has a transaction of this very producer and epoch open."""
+    entry = producers.load(unit, partition_id, producer_id)
+    return (
+        entry is not None
+        and entry.current_txn_first_offset >= 0
+        and entry.producer_epoch == producer_epoch
+    )
+
+
+def _decide(
+    unit: Unit, partition_id: int, batch: PreparedBatch, validation: Validation
+) -> Accept | Duplicate:
+    incoming = Incoming(
+        batch.producer_epoch, batch.base_sequence, batch.count, batch.is_transactional
+    )
+    entry = producers.load(unit, partition_id, batch.producer_id)
+    newest = NO_SEQUENCE
+    if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches:
+        newest = _newest_stored_serial(unit, partition_id, batch.producer_id, batch.producer_epoch)
+    verdict = judge(entry, incoming, newest, validation)
+    if isinstance(verdict, LookBehind):
+        stored = _stored_range(unit, partition_id, batch, verdict.base_serial)
+        verdict = settle(batch.producer_id, incoming, verdict, stored)
+    return verdict
+
+
+def _newest_stored_serial(
+    unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
+) -> int:
+    row = unit.execute(
+        "SELECT sequence_round, sequence FROM records WHERE partition_id = ? AND producer_id = ? "
+        "AND producer_epoch = ? AND sequence >= 0 ORDER BY sequence_round DESC, sequence DESC LIMIT 1",
+        (partition_id, producer_id, producer_epoch),
+    ).fetchone()
+    return NO_SEQUENCE if row is None else int(row[0] * SEQUENCE_COUNT + row[1])
+
+
+def _stored_range(
+    unit: Unit, partition_id: int, batch: PreparedBatch, base_serial: int
+) -> StoredRange:
+    """The stored batch that begins at the serial, and whether any of the serials is stored."""
+    if base_serial < 0:
+        return StoredRange()
+    last_serial = base_serial + batch.count - 1
+    row = unit.execute(
+        'SELECT "offset", position, sequence_round, sequence FROM records WHERE partition_id = ? '
+        "AND producer_id = ? AND producer_epoch = ? AND sequence >= 0 "
+        "AND (sequence_round, sequence) >= (?, ?) ORDER BY sequence_round, sequence LIMIT 1",
+        (
+            partition_id,
+            batch.producer_id,
+            batch.producer_epoch,
+            round_of(base_serial),
+            sequence_of(base_serial),
+        ),
+    ).fetchone()
+    if row is None or row[2] * SEQUENCE_COUNT + row[3] > last_serial:
+        return StoredRange()
+    offset, position, sequence_round, sequence = row
+    if sequence_round * SEQUENCE_COUNT + sequence != base_serial:
+        return StoredRange(occupied=True)
+    base_offset, count = unit.execute(
+        "SELECT json_extract(detail, '$.base_offset'), json_extract(detail, '$.count') "
+        "FROM journal WHERE position = ?",
+        (position,),
+    ).fetchone()
+    if base_offset != offset:
+        return StoredRange(occupied=True)
+    return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
+
+
+@lru_cache(maxsize=64)
+def _insert_sql(rows: int, one_timestamp: bool, with_headers: bool, sequenced: bool) -> str:
+    """An INSERT of many rows whose constant columns and running numbers are bound once."""
+    per_row = 2 + (not one_timestamp) + with_headers
+    values = []
+    for i in range(rows):
+        at = 11 + i * per_row
+        timestamp = "?10" if one_timestamp else f"?{at + 2}"
+        headers = f"?{at + 2 + (not one_timestamp)}" if with_headers else "NULL"
+        sequence = f"?6+{i}" if sequenced else "-1"
+        values.append(
+            f"(?1,?2+{i},{timestamp},?3,?{at},?{at + 1},{headers},?4,?5,{sequence},?7,?8,NULL,?9)"
+        )
+    return (
+        'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, key, value, '
+        "headers, producer_id, producer_epoch, sequence, sequence_round, is_transactional, control, "
+        "position) VALUES " + ",".join(values)
+    )
+
+
+def _insert_records(
+    unit: Unit,
+    event: BatchAppended,
+    position: int,
+    batch: PreparedBatch,
+    timestamps: list[int],
+    timestamp_type: int,
+) -> None:
+    one_timestamp, with_headers = len(timestamps) == 1, bool(batch.headers)
+    sequenced = event.base_sequence >= 0
+    done = 0
+    for chunk in _CHUNKS:
+        while batch.count - done >= chunk:
+            serial = event.base_sequence + done if sequenced else NO_SEQUENCE
+            if chunk > 1 and sequenced and sequence_of(serial) + chunk > SEQUENCE_COUNT:
+                break  # The chunk lies across the wrap: smaller ones, down to single rows, do not.
+            parameters: list[object] = [
+                event.partition_id,
+                event.base_offset + done,
+                timestamp_type,
+                event.producer_id,
+                event.producer_epoch,
+                sequence_of(serial),
+                round_of(serial),
+                int(event.is_transactional),
+                position,
+                timestamps[0],
+            ]
+            if one_timestamp and not with_headers:
+                parameters += batch.payload[2 * done : 2 * (done + chunk)]
+            else:
+                for i in range(done, done + chunk):
+                    parameters += batch.payload[2 * i : 2 * i + 2]
+                    if not one_timestamp:
+                        parameters.append(timestamps[i])
+                    if with_headers:
+                        parameters.append(batch.headers[i])
+            unit.execute(_insert_sql(chunk, one_timestamp, with_headers, sequenced), parameters)
+            done += chunk

@@ -1,0 +1,145 @@
+"""Key compaction: of each key the newest committed record stays, offsets stay as they are.
+
+Rules of Kafka's LogCleaner, per record instead of per segment: only what lies below the last stable
+offset (and is older than min.compaction.lag.ms) is looked at; aborted data goes and supersedes nothing;
+a tombstone, and a marker whose transaction has no data left, is kept for delete.retention.ms after the
+pass that first saw it so, and removed by a later pass. So a read_committed reader misses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eosdb.config import TopicConfig
+from eosdb.events import LogCleaned
+from eosdb.failpoints import Failpoint, reach
+from eosdb.log.partitions import Partition
+from eosdb.store.unit import Unit
+
+_CANDIDATES: Final = """
+CREATE TEMP TABLE candidates AS
+SELECT
+    r."offset", r.key, r.value IS NULL AND r.control IS NULL AS tombstone, r.control,
+    length(COALESCE(r.key, '')) + length(COALESCE(r.value, '')) + length(COALESCE(r.headers, ''))
+        AS size,
+    r.is_transactional AND r.control IS NULL AND COALESCE(
+        (
+            SELECT a.first_offset <= r."offset" FROM transaction_index a
+            WHERE a.partition_id = r.partition_id AND a.producer_id = r.producer_id
+                AND a.last_offset > r."offset"
+            ORDER BY a.last_offset LIMIT 1
+        ),
+        0
+    ) AS aborted,
+    r.control IS NOT NULL AND lag(r.control IS NULL, 1, 0)
+        OVER (PARTITION BY r.producer_id, r.is_transactional ORDER BY r."offset") = 0
+        AS empty_marker
+FROM records r
+WHERE r.partition_id = :partition_id AND r."offset" >= :start AND r."offset" < :end
+"""
+_NEWEST: Final = """
+CREATE TEMP TABLE newest AS
+SELECT key, max("offset") AS "offset" FROM candidates
+WHERE control IS NULL AND NOT aborted GROUP BY key
+"""
+_DOOMED: Final = """
+CREATE TEMP TABLE doomed AS
+SELECT c."offset", c.size, h."offset" AS horizon FROM candidates c
+LEFT JOIN newest n ON n.key = c.key
+LEFT JOIN delete_horizons h ON h.partition_id = :partition_id AND h."offset" = c."offset"
+WHERE CASE
+    WHEN c.control IS NOT NULL THEN c.empty_marker AND h.since <= :horizon
+    WHEN c.aborted THEN 1
+    WHEN c."offset" < n."offset" THEN 1
+    ELSE c.tombstone AND h.since <= :horizon
+END
+"""
+_NEW_HORIZONS: Final = """
+SELECT c."offset" FROM candidates c
+LEFT JOIN delete_horizons h ON h.partition_id = :partition_id AND h."offset" = c."offset"
+LEFT JOIN doomed d ON d."offset" = c."offset"
+WHERE d."offset" IS NULL AND h."offset" IS NULL AND (c.tombstone OR c.empty_marker)
+ORDER BY c."offset"
+"""
+_TEMPORARY: Final = ("candidates", "newest", "doomed")
+
+
+def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
+    """One pass over the partition. Returns how many records went."""
+    end = _clean_end(unit, partition, config, now_ms)
+    values = {
+        "partition_id": partition.partition_id,
+        "start": partition.log_start_offset,
+        "end": end,
+        "horizon": now_ms - config.delete_retention_ms,
+    }
+    if end <= partition.log_start_offset or not _worth_it(unit, partition, end, values):
+        return 0
+    for table in _TEMPORARY:
+        unit.execute(f"DROP TABLE IF EXISTS temp.{table}")
+    unit.execute(_CANDIDATES, values)
+    unit.execute(_NEWEST)
+    unit.execute("CREATE INDEX temp.newest_key ON newest (key)")
+    unit.execute(_DOOMED, values)
+    unit.execute('CREATE UNIQUE INDEX temp.doomed_offset ON doomed ("offset")')
+    removed, size = unit.execute("SELECT count(*), COALESCE(sum(size), 0) FROM doomed").fetchone()
+    horizons = tuple(offset for (offset,) in unit.execute(_NEW_HORIZONS, values))
+    expired = tuple(
+        offset
+        for (offset,) in unit.execute(
+            'SELECT horizon FROM doomed WHERE horizon IS NOT NULL ORDER BY "offset"'
+        )
+    )
+    if removed or horizons or end > partition.clean_offset:
+        unit.record(
+            LogCleaned(
+                timestamp=now_ms,
+                topic=partition.topic,
+                partition=partition.partition,
+                partition_id=partition.partition_id,
+                clean_offset=end,
+                removed=removed,
+                size=size,
+                horizons=horizons,
+                expired_horizons=expired,
+            )
+        )
+        unit.execute(
+            'DELETE FROM records WHERE partition_id = ? AND "offset" IN '
+            '(SELECT "offset" FROM doomed)',
+            (partition.partition_id,),
+        )
+        reach(Failpoint.COMPACTION_CLEANED)
+    for table in _TEMPORARY:
+        unit.execute(f"DROP TABLE temp.{table}")
+    return int(removed)
+
+
+def _clean_end(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
+    """The pass ends below the first record that is too young, and never beyond the LSO."""
+    if config.min_compaction_lag_ms == 0:
+        return partition.last_stable_offset
+    row = unit.execute(
+        'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '
+        'AND timestamp > ? ORDER BY "offset" LIMIT 1',
+        (
+            partition.partition_id,
+            partition.log_start_offset,
+            partition.last_stable_offset,
+            now_ms - config.min_compaction_lag_ms,
+        ),
+    ).fetchone()
+    return partition.last_stable_offset if row is None else int(row[0])
+
+
+def _worth_it(unit: Unit, partition: Partition, end: int, values: dict[str, int]) -> bool:
+    """Whether something is new since the last pass, or a delete horizon has been reached."""
+    if end > partition.clean_offset:
+        return True
+    return bool(
+        unit.execute(
+            "SELECT 1 FROM delete_horizons "
+            "WHERE partition_id = :partition_id AND since <= :horizon LIMIT 1",
+            values,
+        ).fetchone()
+    )

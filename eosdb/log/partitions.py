@@ -1,0 +1,168 @@
+"""A partition as its materialized row has it, read through the unit's memo and written back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, replace
+from typing import Final
+
+from eosdb.config import BrokerConfig, TopicConfig
+from eosdb.errors import UnknownTopicOrPartitionError
+from eosdb.model import PartitionOffsets, TopicPartition
+from eosdb.store.unit import Unit
+
+_COLUMNS: Final = (
+    "partition_id, topic_id, topic, partition, log_start_offset, log_end_offset, "
+    "last_stable_offset, first_unstable_offset, size_bytes, max_timestamp, max_timestamp_offset, "
+    "indexed_timestamp, bytes_since_index, clean_offset, snapshot_offset"
+)
+_SELECT: Final = f"SELECT {_COLUMNS} FROM partitions"
+_BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
+_BY_ID: Final = f"{_SELECT} WHERE partition_id = ?"
+_UPDATE: Final = (
+    "UPDATE partitions SET log_start_offset = ?, log_end_offset = ?, last_stable_offset = ?, "
+    "first_unstable_offset = ?, size_bytes = ?, max_timestamp = ?, max_timestamp_offset = ?, "
+    "indexed_timestamp = ?, bytes_since_index = ?, clean_offset = ?, snapshot_offset = ? "
+    "WHERE partition_id = ?"
+)
+_INSERT: Final = (
+    f"INSERT INTO partitions ({_COLUMNS}) VALUES (?, ?, ?, ?, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One row of `partitions`."""
+
+    partition_id: int
+    topic_id: int
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    first_unstable_offset: int
+    size_bytes: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    indexed_timestamp: int
+    bytes_since_index: int
+    clean_offset: int
+    snapshot_offset: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def offsets(self) -> PartitionOffsets:
+        return PartitionOffsets(
+            self.log_start_offset,
+            self.log_end_offset,
+            self.log_end_offset,
+            self.last_stable_offset,
+            self.first_unstable_offset,
+        )
+
+    def with_stability(self, first_unstable_offset: int) -> Partition:
+        """The same log with another first open offset (-1: none); the LSO follows from it.
+
+        Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset. It is never below the log start.
+        """
+        first = first_unstable_offset
+        if first >= 0:
+            first = max(first, self.log_start_offset)
+        stable = first if first >= 0 else self.log_end_offset
+        return replace(self, first_unstable_offset=first, last_stable_offset=stable)
+
+
+def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
+    return UnknownTopicOrPartitionError(
+        f"{tp}: there is no such topic or partition; create the topic first"
+    )
+
+
+def load(unit: Unit, tp: TopicPartition) -> Partition:
+    """Raises UnknownTopicOrPartitionError."""
+    partition_id = unit.memo.get(("partition id", tp))
+    if partition_id is not None:
+        return by_id(unit, partition_id)
+    row = unit.execute(_BY_NAME, tp).fetchone()
+    if row is None:
+        raise unknown(tp)
+    partition = Partition(*row)
+    unit.memo["partition id", tp] = partition.partition_id
+    unit.memo["partition", partition.partition_id] = partition
+    return partition
+
+
+def exists(unit: Unit, tp: TopicPartition) -> bool:
+    try:
+        load(unit, tp)
+    except UnknownTopicOrPartitionError:
+        return False
+    return True
+
+
+def by_id(unit: Unit, partition_id: int) -> Partition:
+    partition: Partition | None = unit.memo.get(("partition", partition_id))
+    if partition is None:
+        partition = Partition(*unit.execute(_BY_ID, (partition_id,)).fetchone())
+        unit.memo["partition", partition_id] = partition
+    return partition
+
+
+def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
+    """The partition in a reader's snapshot. Raises UnknownTopicOrPartitionError."""
+    row = connection.execute(_BY_NAME, tp).fetchone()
+    if row is None:
+        raise unknown(tp)
+    return Partition(*row)
+
+
+def read_all(connection: sqlite3.Connection) -> list[Partition]:
+    """Every partition, by topic and number."""
+    return [Partition(*row) for row in connection.execute(f"{_SELECT} ORDER BY topic, partition")]
+
+
+def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
+    """The topic's partitions, by number."""
+    rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))
+    return [Partition(*row) for row in rows]
+
+
+def save(unit: Unit, partition: Partition) -> None:
+    unit.execute(
+        _UPDATE,
+        (
+            partition.log_start_offset,
+            partition.log_end_offset,
+            partition.last_stable_offset,
+            partition.first_unstable_offset,
+            partition.size_bytes,
+            partition.max_timestamp,
+            partition.max_timestamp_offset,
+            partition.indexed_timestamp,
+            partition.bytes_since_index,
+            partition.clean_offset,
+            partition.snapshot_offset,
+            partition.partition_id,
+        ),
+    )
+    unit.memo["partition", partition.partition_id] = partition
+
+
+def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
+    unit.execute(_INSERT, (partition_id, topic_id, *tp))
+
+
+def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
+    """The settings in force for the topic."""
+    known: TopicConfig | None = unit.memo.get(("topic config", topic_id))
+    if known is None:
+        (text,) = unit.execute(
+            "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
+        ).fetchone()
+        known = TopicConfig.resolve(broker, json.loads(text))
+        unit.memo["topic config", topic_id] = known
+    return known

@@ -1,0 +1,285 @@
+"""What one partition accepts from one producer: pure decisions over plain values.
+
+The rules are those of Kafka's ProducerStateManager, ProducerAppendInfo and ProducerStateEntry, with
+eosdb's additions: a repeat older than the five remembered batches is recognised as long as its rows are
+in the log, and sequences are compared in serial arithmetic. Inside eosdb a sequence is a *serial*: it
+counts on where Kafka's int32 wraps to 0, so that rows from before and after a wrap stay apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from eosdb.errors import (
+    DuplicateSequenceNumberError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+from eosdb.model import NO_COORDINATOR_EPOCH, NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP
+
+RETAINED_BATCHES: Final = 5
+"""Batches remembered per producer and partition; the reason for at most five in flight."""
+SEQUENCE_COUNT: Final = 2**31
+"""How many sequences there are: after 2147483647 comes 0."""
+
+
+def sequence_of(serial: int) -> int:
+    """Kafka's int32 sequence of a serial; -1 stays -1."""
+    return serial if serial < 0 else serial % SEQUENCE_COUNT
+
+
+def round_of(serial: int) -> int:
+    """How often the sequence had wrapped before this serial."""
+    return 0 if serial < 0 else serial // SEQUENCE_COUNT
+
+
+def nearest_serial(sequence: int, expected: int) -> int:
+    """The serial of `sequence` that lies nearest to the next expected one (± 2**30)."""
+    half = SEQUENCE_COUNT // 2
+    return expected + (sequence - expected + half) % SEQUENCE_COUNT - half
+
+
+class Validation(Enum):
+    """How strictly an append is checked (Kafka: the origin of the append)."""
+
+    FULL = "full"
+    """A client's batch: epoch and sequence."""
+    EPOCH_ONLY = "epoch only"
+    """The coordinator's: the epoch alone."""
+    NONE = "none"
+    """Replay: whatever was written is taken."""
+
+
+class BatchMetadata(NamedTuple):
+    """One remembered batch."""
+
+    base_serial: int
+    last_serial: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStateEntry:
+    """What a partition remembers of a producer (Kafka: ProducerStateEntry)."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    last_append_time: int = NO_TIMESTAMP
+    current_txn_first_offset: int = NO_OFFSET
+    batches: tuple[BatchMetadata, ...] = ()
+
+    @property
+    def last_serial(self) -> int:
+        return self.batches[-1].last_serial if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def after_append(
+        self, epoch: int, batch: BatchMetadata, is_transactional: bool, now_ms: int
+    ) -> ProducerStateEntry:
+        """The entry once the batch is stored."""
+        kept = self.batches if epoch == self.producer_epoch else ()
+        if batch.base_serial >= 0:
+            kept = (*kept[1 - RETAINED_BATCHES :], batch)
+        opens = is_transactional and self.current_txn_first_offset < 0
+        return ProducerStateEntry(
+            self.producer_id,
+            epoch,
+            self.coordinator_epoch,
+            batch.timestamp,
+            now_ms,
+            batch.base_offset if opens else self.current_txn_first_offset,
+            kept,
+        )
+
+    def after_marker(self, epoch: int, coordinator_epoch: int, now_ms: int) -> ProducerStateEntry:
+        """The entry once a marker ended what was open: a higher epoch forgets the batches."""
+        kept = self.batches if epoch == self.producer_epoch else ()
+        return ProducerStateEntry(
+            self.producer_id, epoch, coordinator_epoch, now_ms, now_ms, NO_OFFSET, kept
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A batch that asks to be appended."""
+
+    producer_epoch: int
+    base_sequence: int
+    count: int
+    is_transactional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Store the batch, its first record under this serial."""
+
+    base_serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The batch is stored already, at these offsets."""
+
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRange:
+    """What the log's rows say about a range of serials: the batch that begins at its start, if any,
+    and whether any of its serials are there."""
+
+    batch: Duplicate | None = None
+    batch_count: int = 0
+    occupied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookBehind:
+    """The remembered batches do not settle it: look for rows with these serials, then `settle`."""
+
+    base_serial: int
+    window_start: int
+    expected: int | None
+
+
+def judge(
+    entry: ProducerStateEntry | None,
+    incoming: Incoming,
+    newest_stored_serial: int = NO_SEQUENCE,
+    validation: Validation = Validation.FULL,
+) -> Accept | Duplicate | LookBehind:
+    """Whether a batch of a known producer (or an unknown one: `entry` None) may be appended.
+
+    `newest_stored_serial` is the newest serial of this producer and epoch among the log's rows; it
+    matters only where the entry does not know one. Raises InvalidProducerEpochError for an older epoch,
+    OutOfOrderSequenceNumberError, and InvalidTxnStateError for a plain batch inside an open transaction.
+    The order is Kafka's: duplicate, epoch, sequence, transaction.
+    """
+    if validation is Validation.NONE:
+        return Accept(_continued(entry, incoming, newest_stored_serial))
+    if entry is None:
+        base = nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
+        return _start(max(base, incoming.base_sequence), newest_stored_serial)
+    if incoming.producer_epoch < entry.producer_epoch:
+        raise InvalidProducerEpochError(
+            f"producer {entry.producer_id}: got epoch {incoming.producer_epoch}, this partition has "
+            f"seen {entry.producer_epoch}; a newer producer has taken over, or call "
+            "init_producer_id again"
+        )
+    if validation is Validation.EPOCH_ONLY:
+        _check_transaction(entry, incoming)
+        return Accept(NO_SEQUENCE)
+    if incoming.producer_epoch > entry.producer_epoch:
+        if incoming.base_sequence != 0:
+            raise _out_of_order(entry, incoming, "0, the first of a new epoch")
+        _check_transaction(entry, incoming)
+        return _start(0, newest_stored_serial)
+    if not entry.batches:
+        if incoming.base_sequence != 0:
+            raise _out_of_order(entry, incoming, "0, for only a marker is known of this epoch")
+        _check_transaction(entry, incoming)
+        return _start(max(0, nearest_serial(0, newest_stored_serial + 1)), newest_stored_serial)
+    expected = entry.last_serial + 1
+    base = nearest_serial(incoming.base_sequence, expected)
+    last = base + incoming.count - 1
+    for batch in entry.batches:
+        if batch.base_serial == base and batch.last_serial == last:
+            return Duplicate(batch.base_offset, batch.last_offset)
+    if base == expected:
+        _check_transaction(entry, incoming)
+        return Accept(base)
+    if last < entry.batches[0].base_serial:
+        return LookBehind(base, entry.batches[0].base_serial, expected)
+    raise _out_of_order(entry, incoming, str(sequence_of(expected)))
+
+
+def settle(
+    producer_id: int, incoming: Incoming, question: LookBehind, stored: StoredRange
+) -> Accept | Duplicate:
+    """The answer once the rows of the asked serials are known.
+
+    Raises DuplicateSequenceNumberError for a batch below everything that is remembered and no longer
+    among the rows, OutOfOrderSequenceNumberError where a serial would be stored a second time.
+    """
+    if stored.batch is not None and stored.batch_count == incoming.count:
+        return stored.batch
+    if question.expected is not None:
+        raise DuplicateSequenceNumberError(
+            f"producer {producer_id}: sequence {incoming.base_sequence} with {incoming.count} records "
+            f"lies before the remembered batches (from {sequence_of(question.window_start)} on) and "
+            "is no stored batch; it was stored before, do not send it again"
+        )
+    if stored.occupied:
+        raise OutOfOrderSequenceNumberError(
+            f"producer {producer_id}: some of the {incoming.count} sequences from "
+            f"{incoming.base_sequence} on are stored in other batches; expected a new sequence or an "
+            "exact repeat"
+        )
+    return Accept(question.base_serial)
+
+
+def check_marker(
+    entry: ProducerStateEntry | None, producer_epoch: int, coordinator_epoch: int
+) -> None:
+    """Whether a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the coordinator's).
+
+    Raises InvalidProducerEpochError and TransactionCoordinatorFencedError.
+    """
+    if entry is None:
+        return
+    if producer_epoch < entry.producer_epoch:
+        raise InvalidProducerEpochError(
+            f"producer {entry.producer_id}: got a marker with epoch {producer_epoch}, this partition "
+            f"has seen {entry.producer_epoch}"
+        )
+    if coordinator_epoch < entry.coordinator_epoch:
+        raise TransactionCoordinatorFencedError(
+            f"producer {entry.producer_id}: got a marker of coordinator epoch {coordinator_epoch}, "
+            f"this partition has seen {entry.coordinator_epoch}; a newer coordinator has taken over"
+        )
+
+
+def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
+    """The first batch of what the entry does not know: rows may be left from before it expired."""
+    if newest_stored_serial < 0 or base_serial > newest_stored_serial:
+        return Accept(base_serial)
+    return LookBehind(base_serial, base_serial, None)
+
+
+def _continued(
+    entry: ProducerStateEntry | None, incoming: Incoming, newest_stored_serial: int
+) -> int:
+    if entry is not None and entry.producer_epoch == incoming.producer_epoch and entry.batches:
+        return nearest_serial(incoming.base_sequence, entry.last_serial + 1)
+    return max(
+        incoming.base_sequence, nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
+    )
+
+
+def _check_transaction(entry: ProducerStateEntry, incoming: Incoming) -> None:
+    if entry.current_txn_first_offset >= 0 and not incoming.is_transactional:
+        raise InvalidTxnStateError(
+            f"producer {entry.producer_id} has a transaction open since offset "
+            f"{entry.current_txn_first_offset}; end it before a batch outside of transactions"
+        )
+
+
+def _out_of_order(
+    entry: ProducerStateEntry, incoming: Incoming, expected: str
+) -> OutOfOrderSequenceNumberError:
+    return OutOfOrderSequenceNumberError(
+        f"producer {entry.producer_id}, epoch {incoming.producer_epoch}: got sequence "
+        f"{incoming.base_sequence}, expected {expected}"
+    )

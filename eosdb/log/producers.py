@@ -1,0 +1,140 @@
+"""Producer states as rows: read through the unit's memo, written back, listed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Final
+
+from eosdb.events import ProducersExpired
+from eosdb.log import partitions
+from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
+from eosdb.model import ProducerState
+from eosdb.store.unit import Unit
+
+_COLUMNS: Final = (
+    "producer_id, producer_epoch, coordinator_epoch, last_timestamp, last_append_time, "
+    "current_txn_start_offset, batches"
+)
+_BY_PRODUCER: Final = (
+    f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? AND producer_id = ?"
+)
+_INSERT: Final = (
+    "INSERT INTO partition_producers (producer_epoch, coordinator_epoch, last_sequence, "
+    "last_offset, last_timestamp, last_append_time, current_txn_start_offset, batches, "
+    "partition_id, producer_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+OLDEST_IDLE: Final = (
+    "SELECT last_append_time FROM partition_producers WHERE current_txn_start_offset < 0 "
+    "ORDER BY last_append_time LIMIT 1"
+)
+"""The append time of the producer that expires next."""
+_UPDATE: Final = (
+    "UPDATE partition_producers SET producer_epoch = ?, coordinator_epoch = ?, last_sequence = ?, "
+    "last_offset = ?, last_timestamp = ?, last_append_time = ?, current_txn_start_offset = ?, "
+    "batches = ? WHERE partition_id = ? AND producer_id = ?"
+)
+
+
+def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
+    """What the partition knows of the producer; None when it knows nothing."""
+    key = ("producer", partition_id, producer_id)
+    if key in unit.memo:
+        known: ProducerStateEntry | None = unit.memo[key]
+        return known
+    row = unit.execute(_BY_PRODUCER, (partition_id, producer_id)).fetchone()
+    entry = None if row is None else _entry(row)
+    unit.memo[key] = entry
+    return entry
+
+
+def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
+    """Write the entry; `known` says that the partition had one of this producer."""
+    unit.execute(
+        _UPDATE if known else _INSERT,
+        (
+            entry.producer_epoch,
+            entry.coordinator_epoch,
+            sequence_of(entry.last_serial),
+            entry.last_offset,
+            entry.last_timestamp,
+            entry.last_append_time,
+            entry.current_txn_first_offset,
+            "[" + ",".join(["[%d,%d,%d,%d,%d]" % batch for batch in entry.batches]) + "]",
+            partition_id,
+            entry.producer_id,
+        ),
+    )
+    unit.memo["producer", partition_id, entry.producer_id] = entry
+
+
+def forget(unit: Unit, partition_id: int, producer_id: int) -> None:
+    unit.execute(
+        "DELETE FROM partition_producers WHERE partition_id = ? AND producer_id = ?",
+        (partition_id, producer_id),
+    )
+    unit.memo.pop(("producer", partition_id, producer_id), None)
+
+
+def first_open_offset(unit: Unit, partition_id: int) -> int:
+    """Where the oldest open transaction of the partition begins; -1 when none is open."""
+    (first,) = unit.execute(
+        "SELECT min(current_txn_start_offset) FROM partition_producers "
+        "WHERE partition_id = ? AND current_txn_start_offset >= 0",
+        (partition_id,),
+    ).fetchone()
+    return -1 if first is None else int(first)
+
+
+def entries(connection: Unit | sqlite3.Connection, partition_id: int) -> list[ProducerStateEntry]:
+    """Every producer the partition knows."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? ORDER BY producer_id",
+        (partition_id,),
+    )
+    return [_entry(row) for row in rows]
+
+
+def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
+    """Forget producers without open transaction that have been silent so long, by append time."""
+    rows = unit.execute(
+        "SELECT partition_id, producer_id FROM partition_producers "
+        "WHERE current_txn_start_offset < 0 AND last_append_time <= ? "
+        "ORDER BY last_append_time LIMIT 10000",
+        (now_ms - expiration_ms,),
+    ).fetchall()
+    by_partition: dict[int, list[int]] = {}
+    for partition_id, producer_id in rows:
+        by_partition.setdefault(partition_id, []).append(producer_id)
+    for partition_id, producer_ids in by_partition.items():
+        partition = partitions.by_id(unit, partition_id)
+        unit.record(
+            ProducersExpired(
+                timestamp=now_ms,
+                topic=partition.topic,
+                partition=partition.partition,
+                partition_id=partition_id,
+                producer_ids=tuple(producer_ids),
+            )
+        )
+    return len(rows)
+
+
+def describe(connection: sqlite3.Connection, partition_id: int) -> list[ProducerState]:
+    """Kafka's DescribeProducers for one partition."""
+    return [
+        ProducerState(
+            entry.producer_id,
+            entry.producer_epoch,
+            sequence_of(entry.last_serial),
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+        )
+        for entry in entries(connection, partition_id)
+    ]
+
+
+def _entry(row: tuple[int, int, int, int, int, int, str]) -> ProducerStateEntry:
+    *values, batches = row
+    return ProducerStateEntry(*values, tuple(BatchMetadata(*b) for b in json.loads(batches)))  # type: ignore[arg-type]

@@ -1,0 +1,271 @@
+"""How the log's events change its materialized tables: the one fold of the live path and of replay.
+
+A projection looks at the event and at materialized state, never at records, the clock or settings: the
+records may be gone when the journal is replayed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from eosdb.events import (
+    BatchAppended,
+    Event,
+    LogCleaned,
+    LogStartOffsetMoved,
+    MarkerWritten,
+    PartitionsAdded,
+    ProducersExpired,
+    SnapshotTaken,
+    TopicConfigAltered,
+    TopicCreated,
+    TopicDeleted,
+)
+from eosdb.log import partitions, producers, transaction_index
+from eosdb.log.partitions import Partition
+from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
+from eosdb.model import AbortedTransaction, TopicPartition
+from eosdb.store.counters import set_counter
+from eosdb.store.unit import Unit
+
+_TIME_INDEX_INTERVAL_BYTES: Final = 65_536
+"""How much is appended between two entries of the time index (Kafka: index.interval.bytes)."""
+_SNAPSHOTS_KEPT: Final = 2
+
+
+def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
+    partition = partitions.by_id(unit, event.partition_id)
+    opens = False
+    if event.producer_id >= 0:
+        entry = producers.load(unit, event.partition_id, event.producer_id)
+        known = entry is not None
+        entry = entry or ProducerStateEntry(event.producer_id, event.producer_epoch)
+        opens = event.is_transactional and entry.current_txn_first_offset < 0
+        batch = BatchMetadata(
+            event.base_sequence,
+            event.base_sequence + event.count - 1 if event.base_sequence >= 0 else -1,
+            event.base_offset,
+            event.last_offset,
+            event.max_timestamp,
+        )
+        after = entry.after_append(
+            event.producer_epoch, batch, event.is_transactional, event.timestamp
+        )
+        producers.save(unit, event.partition_id, after, known=known)
+    first_unstable = partition.first_unstable_offset
+    if opens and first_unstable < 0:
+        first_unstable = event.base_offset
+    grown = _grow(
+        unit,
+        partition,
+        event.last_offset + 1,
+        event.size,
+        event.max_timestamp,
+        event.max_timestamp_offset,
+    )
+    partitions.save(unit, grown.with_stability(first_unstable))
+
+
+def marker_written(unit: Unit, event: MarkerWritten, position: int) -> None:
+    partition = partitions.by_id(unit, event.partition_id)
+    entry = producers.load(unit, event.partition_id, event.producer_id)
+    known = entry is not None
+    entry = entry or ProducerStateEntry(event.producer_id, event.producer_epoch)
+    first_offset = entry.current_txn_first_offset
+    after = entry.after_marker(event.producer_epoch, event.coordinator_epoch, event.timestamp)
+    producers.save(unit, event.partition_id, after, known=known)
+    grown = _grow(unit, partition, event.offset + 1, 0, event.timestamp, event.offset)
+    first_unstable = partition.first_unstable_offset
+    if first_offset >= 0:
+        first_unstable = producers.first_open_offset(unit, event.partition_id)
+        if event.control == "ABORT":
+            stable = first_unstable if first_unstable >= 0 else event.offset + 1
+            transaction_index.add(
+                unit,
+                event.partition_id,
+                AbortedTransaction(event.producer_id, first_offset, event.offset, stable),
+            )
+    partitions.save(unit, grown.with_stability(first_unstable))
+
+
+def _grow(
+    unit: Unit,
+    partition: Partition,
+    log_end_offset: int,
+    size: int,
+    max_timestamp: int,
+    max_timestamp_offset: int,
+) -> Partition:
+    """The partition with one append more, its time index kept sparse.
+
+    An index entry (t, o) says that no record below offset o is newer than t (Kafka: TimeIndex).
+    """
+    indexed, pending = partition.indexed_timestamp, partition.bytes_since_index
+    if pending >= _TIME_INDEX_INTERVAL_BYTES and partition.max_timestamp > indexed:
+        unit.execute(
+            'INSERT INTO time_index (partition_id, timestamp, "offset") VALUES (?, ?, ?)',
+            (partition.partition_id, partition.max_timestamp, partition.log_end_offset),
+        )
+        indexed, pending = partition.max_timestamp, 0
+    newer = max_timestamp > partition.max_timestamp
+    return replace(
+        partition,
+        log_end_offset=log_end_offset,
+        size_bytes=partition.size_bytes + size,
+        max_timestamp=max_timestamp if newer else partition.max_timestamp,
+        max_timestamp_offset=max_timestamp_offset if newer else partition.max_timestamp_offset,
+        indexed_timestamp=indexed,
+        bytes_since_index=pending + size,
+    )
+
+
+def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int) -> None:
+    partition = partitions.by_id(unit, event.partition_id)
+    moved = replace(
+        partition,
+        log_start_offset=event.log_start_offset,
+        size_bytes=partition.size_bytes - event.size,
+    )
+    partitions.save(unit, moved.with_stability(partition.first_unstable_offset))
+    below = (event.partition_id, event.log_start_offset)
+    unit.execute('DELETE FROM time_index WHERE partition_id = ? AND "offset" <= ?', below)
+    unit.execute('DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" < ?', below)
+    if event.reason != "delete_records":
+        transaction_index.forget_below(unit, event.partition_id, event.log_start_offset)
+
+
+def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
+    partition = partitions.by_id(unit, event.partition_id)
+    cleaned = replace(
+        partition,
+        clean_offset=max(partition.clean_offset, event.clean_offset),
+        size_bytes=partition.size_bytes - event.size,
+    )
+    partitions.save(unit, cleaned)
+    unit.executemany(
+        'INSERT INTO delete_horizons (partition_id, "offset", since) VALUES (?, ?, ?)',
+        [(event.partition_id, offset, event.timestamp) for offset in event.horizons],
+    )
+    unit.executemany(
+        'DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" = ?',
+        [(event.partition_id, offset) for offset in event.expired_horizons],
+    )
+
+
+def producers_expired(unit: Unit, event: ProducersExpired, position: int) -> None:
+    for producer_id in event.producer_ids:
+        producers.forget(unit, event.partition_id, producer_id)
+
+
+def snapshot_taken(unit: Unit, event: SnapshotTaken, position: int) -> None:
+    partition_id = event.partition_id
+    unit.execute(
+        "INSERT INTO snapshots (partition_id, snapshot_offset, taken_time) VALUES (?, ?, ?)",
+        (partition_id, event.offset, event.timestamp),
+    )
+    rows = []
+    for entry in producers.entries(unit, partition_id):
+        last = entry.batches[-1] if entry.batches else None
+        rows.append(
+            (
+                partition_id,
+                event.offset,
+                entry.producer_id,
+                entry.producer_epoch,
+                sequence_of(last.base_serial) if last else -1,
+                sequence_of(last.last_serial) if last else -1,
+                last.last_offset if last else -1,
+                last.last_offset - last.base_offset if last else 0,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+            )
+        )
+    unit.executemany("INSERT INTO snapshot_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    superseded = unit.execute(
+        "SELECT snapshot_offset FROM snapshots WHERE partition_id = ? "
+        "ORDER BY snapshot_offset DESC LIMIT -1 OFFSET ?",
+        (partition_id, _SNAPSHOTS_KEPT),
+    ).fetchall()
+    for (offset,) in superseded:
+        for table in ("snapshots", "snapshot_entries"):
+            unit.execute(
+                f"DELETE FROM {table} WHERE partition_id = ? AND snapshot_offset = ?",
+                (partition_id, offset),
+            )
+    partition = partitions.by_id(unit, partition_id)
+    partitions.save(unit, replace(partition, snapshot_offset=event.offset))
+
+
+def topic_created(unit: Unit, event: TopicCreated, position: int) -> None:
+    unit.execute(
+        "INSERT INTO topics (topic_id, topic, partitions, config, created_time) "
+        "VALUES (?, ?, ?, ?, ?)",
+        (
+            event.topic_id,
+            event.topic,
+            event.partitions,
+            json.dumps(event.config, sort_keys=True),
+            event.timestamp,
+        ),
+    )
+    set_counter(unit, "topic_id", event.topic_id)
+    _insert_partitions(unit, event, 0)
+
+
+def partitions_added(unit: Unit, event: PartitionsAdded, position: int) -> None:
+    unit.execute(
+        "UPDATE topics SET partitions = ? WHERE topic_id = ?",
+        (event.first_partition + event.partitions, event.topic_id),
+    )
+    _insert_partitions(unit, event, event.first_partition)
+
+
+def _insert_partitions(unit: Unit, event: TopicCreated | PartitionsAdded, first: int) -> None:
+    for i in range(event.partitions):
+        tp = TopicPartition(event.topic, first + i)
+        partitions.insert(unit, event.first_partition_id + i, event.topic_id, tp)
+    set_counter(unit, "partition_id", event.first_partition_id + event.partitions - 1)
+
+
+def topic_config_altered(unit: Unit, event: TopicConfigAltered, position: int) -> None:
+    unit.execute(
+        "UPDATE topics SET config = ? WHERE topic_id = ?",
+        (json.dumps(event.config, sort_keys=True), event.topic_id),
+    )
+    unit.memo.pop(("topic config", event.topic_id), None)
+
+
+def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
+    ids = unit.execute(
+        "SELECT partition_id FROM partitions WHERE topic_id = ?", (event.topic_id,)
+    ).fetchall()
+    for table in (
+        "partition_producers",
+        "transaction_index",
+        "time_index",
+        "delete_horizons",
+        "snapshots",
+        "snapshot_entries",
+        "partitions",
+    ):
+        unit.executemany(f"DELETE FROM {table} WHERE partition_id = ?", ids)
+    unit.execute("DELETE FROM topics WHERE topic_id = ?", (event.topic_id,))
+    unit.memo.clear()
+
+
+HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
+    BatchAppended: batch_appended,
+    MarkerWritten: marker_written,
+    LogStartOffsetMoved: log_start_offset_moved,
+    LogCleaned: log_cleaned,
+    ProducersExpired: producers_expired,
+    SnapshotTaken: snapshot_taken,
+    TopicCreated: topic_created,
+    PartitionsAdded: partitions_added,
+    TopicConfigAltered: topic_config_altered,
+    TopicDeleted: topic_deleted,
+}

@@ -1,0 +1,84 @@
+"""Whether the record rows are those that the events brought, no more, no fewer, none altered in place."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from eosdb.events import BatchAppended, Event, MarkerWritten
+from eosdb.log.producer_state import SEQUENCE_COUNT
+
+_RANGE: Final = f"""
+SELECT count(*), min(position), max(position),
+    min(sequence_round * {SEQUENCE_COUNT} + sequence), max(sequence_round * {SEQUENCE_COUNT} + sequence),
+    min(control), max(timestamp),
+    sum(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))
+FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ?
+"""
+
+
+class RecordCheck:
+    """Looks at every append event and the rows it should have; `problems` tells what is wrong."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._kept_from = {
+            partition_id: max(log_start_offset, clean_offset)
+            for partition_id, log_start_offset, clean_offset in connection.execute(
+                "SELECT partition_id, log_start_offset, clean_offset FROM partitions"
+            )
+        }
+        self._rows = 0
+        self.problems: list[str] = []
+
+    def inspect(self, position: int, event: Event) -> None:
+        """Compare one event with its rows."""
+        if isinstance(event, BatchAppended):
+            self._range(position, event, event.base_offset, event.last_offset)
+        elif isinstance(event, MarkerWritten):
+            self._range(position, event, event.offset, event.offset)
+
+    def finish(self) -> list[str]:
+        """What is wrong, once every event has been seen."""
+        (rows,) = self._connection.execute("SELECT count(*) FROM records").fetchone()
+        if rows != self._rows:
+            self.problems.append(
+                f"records: {rows} rows are stored, the events account for {self._rows}"
+            )
+        return self.problems
+
+    def _range(
+        self, position: int, event: BatchAppended | MarkerWritten, first: int, last: int
+    ) -> None:
+        count, low, high, first_serial, last_serial, control, newest, size = (
+            self._connection.execute(_RANGE, (event.partition_id, first, last)).fetchone()
+        )
+        self._rows += count
+        where = f"records: {event.topic}-{event.partition} offsets {first} to {last}"
+        kept_from = self._kept_from.get(event.partition_id, last + 1)
+        expected = last - max(first, kept_from) + 1
+        if count < expected:
+            self.problems.append(f"{where}: {count} rows are stored, expected {expected}")
+        if count and (low != position or high != position):
+            self.problems.append(
+                f"{where}: rows name journal positions {low} to {high}, expected {position}"
+            )
+        if count != last - first + 1:
+            return
+        if isinstance(event, MarkerWritten):
+            if control != event.control:
+                self.problems.append(f"{where}: control is {control!r}, expected {event.control!r}")
+            return
+        if event.base_sequence >= 0 and (first_serial, last_serial) != (
+            event.base_sequence,
+            event.base_sequence + event.count - 1,
+        ):
+            self.problems.append(
+                f"{where}: sequences {first_serial} to {last_serial} are stored, expected "
+                f"{event.base_sequence} to {event.base_sequence + event.count - 1}"
+            )
+        if (newest, size) != (event.max_timestamp, event.size):
+            self.problems.append(
+                f"{where}: {size} bytes up to time {newest} are stored, expected {event.size} up to "
+                f"{event.max_timestamp}"
+            )

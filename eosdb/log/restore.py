@@ -1,0 +1,106 @@
+"""The file as it was after an earlier event: later events and their records are cut off, state is folded.
+
+Runs on a copy. What retention or compaction has removed since then cannot come back: the copy says so
+with events of its own that move the log start, or the clean offset, past what is gone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from eosdb.errors import InvalidRequestError
+from eosdb.events import LogCleaned, LogStartOffsetMoved
+from eosdb.log.partitions import by_id
+from eosdb.store.replay import rebuild
+from eosdb.store.unit import Apply, Unit
+
+
+def position_at(connection: sqlite3.Connection, timestamp: int) -> int:
+    """The newest event at or before a time (ms); 0 when everything is later."""
+    (position,) = connection.execute(
+        "SELECT COALESCE(max(position), 0) FROM journal WHERE timestamp <= ?", (timestamp,)
+    ).fetchone()
+    return int(position)
+
+
+def check_position(connection: sqlite3.Connection, position: int) -> None:
+    """Raises InvalidRequestError for a position beyond the journal."""
+    (last,) = connection.execute("SELECT COALESCE(max(position), 0) FROM journal").fetchone()
+    if not 0 <= position <= last:
+        raise InvalidRequestError(f"position: got {position}, the journal goes from 0 to {last}")
+
+
+def cut_after(connection: sqlite3.Connection, position: int, apply: Apply, now_ms: int) -> None:
+    """Make the copy what the file was after `position`."""
+    kept = dict(
+        (partition_id, (log_start_offset, clean_offset))
+        for partition_id, log_start_offset, clean_offset in connection.execute(
+            "SELECT partition_id, log_start_offset, clean_offset FROM partitions"
+        )
+    )
+    connection.execute("BEGIN IMMEDIATE")
+    triggers = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' "
+        "AND tbl_name IN ('journal', 'records')"
+    ).fetchall()
+    for name, _ in triggers:
+        connection.execute(f'DROP TRIGGER "{name}"')
+    connection.execute("DELETE FROM journal WHERE position > ?", (position,))
+    connection.execute("DELETE FROM records WHERE position > ?", (position,))
+    unit = Unit(connection, apply)
+    rebuild(unit)
+    for (partition_id,) in connection.execute("SELECT partition_id FROM partitions").fetchall():
+        _admit_losses(unit, partition_id, *kept.get(partition_id, (2**63 - 1, 0)), now_ms=now_ms)
+    for _, sql in triggers:
+        connection.execute(sql)
+    connection.execute("COMMIT")
+    connection.execute("VACUUM")
+
+
+def _admit_losses(
+    unit: Unit, partition_id: int, log_start_offset: int, clean_offset: int, *, now_ms: int
+) -> None:
+    partition = by_id(unit, partition_id)
+    if log_start_offset > partition.log_start_offset:
+        (first,) = unit.execute(
+            'SELECT min("offset") FROM records WHERE partition_id = ?', (partition_id,)
+        ).fetchone()
+        start = (
+            partition.log_end_offset if first is None else max(first, partition.log_start_offset)
+        )
+        if start > partition.log_start_offset:
+            unit.record(
+                LogStartOffsetMoved(
+                    timestamp=now_ms,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    partition_id=partition_id,
+                    log_start_offset=start,
+                    size=partition.size_bytes - _size(unit, partition_id),
+                    reason="restore",
+                )
+            )
+    partition = by_id(unit, partition_id)
+    if clean_offset > partition.clean_offset:
+        unit.record(
+            LogCleaned(
+                timestamp=now_ms,
+                topic=partition.topic,
+                partition=partition.partition,
+                partition_id=partition_id,
+                clean_offset=min(clean_offset, partition.log_end_offset),
+                removed=0,
+                size=partition.size_bytes - _size(unit, partition_id),
+                horizons=(),
+                expired_horizons=(),
+            )
+        )
+
+
+def _size(unit: Unit, partition_id: int) -> int:
+    (size,) = unit.execute(
+        "SELECT COALESCE(sum(length(COALESCE(key, '')) + length(COALESCE(value, '')) "
+        "+ length(COALESCE(headers, ''))), 0) FROM records WHERE partition_id = ?",
+        (partition_id,),
+    ).fetchone()
+    return int(size)

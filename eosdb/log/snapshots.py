@@ -1,0 +1,46 @@
+"""Producer-state snapshots: what each partition knew of its producers as of an offset (exclusive)."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from eosdb.events import SnapshotTaken
+from eosdb.failpoints import Failpoint, reach
+from eosdb.log.partitions import by_id
+from eosdb.model import SnapshotInfo
+from eosdb.store.unit import Unit
+
+
+def take(unit: Unit, now_ms: int) -> int:
+    """A snapshot of every partition that has grown since its last one. Returns how many."""
+    grown = unit.execute(
+        "SELECT partition_id FROM partitions WHERE log_end_offset > snapshot_offset"
+    ).fetchall()
+    for (partition_id,) in grown:
+        partition = by_id(unit, partition_id)
+        unit.record(
+            SnapshotTaken(
+                timestamp=now_ms,
+                topic=partition.topic,
+                partition=partition.partition,
+                partition_id=partition_id,
+                offset=partition.log_end_offset,
+            )
+        )
+        reach(Failpoint.SNAPSHOT_WRITTEN)
+    return len(grown)
+
+
+def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:
+    """The newest snapshot of every partition that has one."""
+    rows = connection.execute(
+        """
+        SELECT p.topic, p.partition, p.snapshot_offset,
+            (
+                SELECT count(*) FROM snapshot_entries e
+                WHERE e.partition_id = p.partition_id AND e.snapshot_offset = p.snapshot_offset
+            )
+        FROM partitions p WHERE p.snapshot_offset > 0 ORDER BY p.topic, p.partition
+        """
+    )
+    return [SnapshotInfo(*row) for row in rows]

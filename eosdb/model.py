@@ -1,0 +1,303 @@
+"""The nouns: values that requests carry and answers bring, under Kafka's names.
+
+Plain frozen values without behaviour worth the name; named tuples where one exists per record.
+-1 stands for "none" as in Kafka's protocol, and all times are milliseconds since the epoch (UTC).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+from eosdb.errors import ApiError
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+
+EARLIEST: Final = -2
+"""`list_offsets`: the log start offset."""
+LATEST: Final = -1
+"""`list_offsets`: the high watermark, or the last stable offset under read_committed."""
+MAX_TIMESTAMP: Final = -3
+"""`list_offsets`: the record with the largest timestamp."""
+
+GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+
+Header = tuple[str, bytes | None]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Record(NamedTuple):
+    """What a producer hands in. `timestamp` None means: the time of the append."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[Header] = ()
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records that are appended together, under one sequence range of one producer."""
+
+    records: Sequence[Record]
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    is_transactional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceResult:
+    """What became of one batch. A duplicate brings the offsets of the original."""
+
+    base_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+    log_append_time: int = NO_TIMESTAMP
+    log_start_offset: int = NO_OFFSET
+    duplicate: bool = False
+    error: ApiError | None = None
+
+
+class TimestampType(IntEnum):
+    """Who set a record's timestamp: the producer (0) or the broker at the append (1)."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class LogRecord(NamedTuple):
+    """One record of a partition as it is stored; `control` is None, "COMMIT" or "ABORT"."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_transactional: bool
+    control: str | None
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry of the transaction index (Kafka: AbortedTxn)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """Stored records from an offset on, control records and aborted data included."""
+
+    records: Sequence[LogRecord]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: Sequence[AbortedTransaction]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """Where a partition's log begins and ends."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    first_unstable_offset: int
+
+
+class OffsetAndTimestamp(NamedTuple):
+    offset: int
+    timestamp: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A group's position in a partition: the offset of the next record to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class Coordinator(NamedTuple):
+    """Which of the 50 coordinator partitions a key belongs to, and the coordinator's epoch."""
+
+    partition: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a partition knows of one producer (Kafka: DescribeProducers)."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+
+
+class TransactionState(Enum):
+    """The coordinator's states, with Kafka's codes."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def label(self) -> str:
+        """Kafka's name of the state, such as `PrepareCommit`."""
+        return self.name.title().replace("_", "")
+
+    @classmethod
+    def from_label(cls, label: str) -> TransactionState:
+        return _STATES_BY_LABEL[label]
+
+
+_STATES_BY_LABEL: Final = {state.label: state for state in TransactionState}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionToken:
+    """Names one transaction, so that its outcome can be asked for after any crash."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """Who commits offsets: the group, and the membership that is checked (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a sent record is. `offset` is -1 when it is stored but its offset is not known."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    duplicate: bool = False
+
+
+class ConsumerRecord(NamedTuple):
+    """What a consumer hands out: one committed (or, if asked for, any) data record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: object
+    value: object
+    headers: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic, its partitions' offsets, and the settings that were given for it."""
+
+    name: str
+    partitions: tuple[PartitionOffsets, ...]
+    config: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """A producer-state snapshot: the state after all records below `offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+    producers: int
+
+
+@dataclass(frozen=True, slots=True)
+class HousekeepingReport:
+    """What one round of housekeeping did."""
+
+    recovered_transactions: int = 0
+    aborted_transactions: int = 0
+    expired_transactional_ids: int = 0
+    expired_producers: int = 0
+    expired_offsets: int = 0
+    deleted_records: int = 0
+    compacted_records: int = 0
+    snapshots: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """`ok` when replaying the events gives exactly the materialized tables."""
+
+    ok: bool
+    problems: tuple[str, ...]
+    events: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    events: int
+    elapsed_s: float

@@ -1,0 +1,168 @@
+"""Kafka's Produce request: checks of the request as a whole, authorization, then one append each.
+
+Whole-request errors are every partition's error; a partition's own error leaves the others alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from eosdb.clock import Clock
+from eosdb.config import BrokerConfig
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.errors import (
+    ApiError,
+    InvalidProducerIdMappingError,
+    InvalidRequiredAcksError,
+    TransactionalIdAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.log import append as log_append
+from eosdb.log import partitions, topics
+from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.model import ProduceResult, RecordBatch, TopicPartition
+from eosdb.store.unit import Unit
+from eosdb.validation import check_text, check_topic_partition
+
+_ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
+
+
+class ProduceHandler:
+    """What the broker does with a produce request."""
+
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        clock: Clock,
+        config: BrokerConfig,
+        authorizer: Authorizer,
+    ) -> None:
+        self._coordinator = coordinator
+        self._clock = clock
+        self._config = config
+        self._authorizer = authorizer
+
+    def produce(
+        self,
+        batches: Mapping[TopicPartition, RecordBatch],
+        transactional_id: str | None,
+        acks: int | str,
+    ) -> dict[TopicPartition, ProduceResult]:
+        """One result for each partition; never raises an ApiError."""
+        results: dict[TopicPartition, ProduceResult] = {}
+        prepared: dict[TopicPartition, PreparedBatch] = {}
+        now = self._clock.time_ms()
+        for key, batch in batches.items():
+            try:
+                prepared[check_topic_partition(key)] = prepare(batch, now)
+            except ApiError as error:
+                results[key] = ProduceResult(error=error)
+        try:
+            self._check_request(prepared.values(), transactional_id, acks)
+            results |= self._append_all(prepared, transactional_id, now)
+        except ApiError as error:
+            results |= {tp: ProduceResult(error=error) for tp in prepared}
+        return results
+
+    def _check_request(
+        self, prepared: Iterable[PreparedBatch], transactional_id: str | None, acks: int | str
+    ) -> None:
+        """What is wrong with the request as a whole (Kafka: KafkaApis.handleProduceRequest)."""
+        if acks not in _ACKS:
+            raise InvalidRequiredAcksError(f"acks: got {acks!r}, expected -1 (all), 0 or 1")
+        transactional = {
+            (batch.producer_id, batch.producer_epoch)
+            for batch in prepared
+            if batch.is_transactional
+        }
+        if not transactional:
+            return
+        if transactional_id is None:
+            raise TransactionalIdAuthorizationFailedError(
+                "a transactional batch came without transactional_id; name the id it belongs to"
+            )
+        check_text("transactional_id", transactional_id)
+        if len(transactional) > 1:
+            raise InvalidProducerIdMappingError(
+                f"the request carries transactional batches of {len(transactional)} producers, "
+                "expected one; send them apart"
+            )
+
+    def _append_all(
+        self, prepared: dict[TopicPartition, PreparedBatch], transactional_id: str | None, now: int
+    ) -> dict[TopicPartition, ProduceResult]:
+        if not prepared:
+            return {}
+
+        def run(unit: Unit) -> dict[TopicPartition, ProduceResult]:
+            self._authorize_produce(unit, prepared, transactional_id)
+            if len(prepared) == 1:
+                ((tp, batch),) = prepared.items()
+                return {tp: self._append_one(unit, tp, batch, transactional_id, now)}
+            results = {}
+            for tp, batch in prepared.items():
+                try:
+                    with unit.savepoint():
+                        results[tp] = self._append_one(unit, tp, batch, transactional_id, now)
+                except ApiError as error:
+                    results[tp] = ProduceResult(error=error)
+            return results
+
+        return self._coordinator.write(
+            run, sync=not all(batch.is_transactional for batch in prepared.values())
+        )
+
+    def _append_one(
+        self,
+        unit: Unit,
+        tp: TopicPartition,
+        batch: PreparedBatch,
+        transactional_id: str | None,
+        now: int,
+    ) -> ProduceResult:
+        self._authorizer.check(unit, "write", "topic", tp.topic)
+        partition = self._load(unit, tp)
+        if batch.is_transactional:
+            assert transactional_id is not None
+            if not log_append.has_open_transaction(
+                unit, partition.partition_id, batch.producer_id, batch.producer_epoch
+            ):
+                self._coordinator.verify(
+                    unit, transactional_id, batch.producer_id, batch.producer_epoch, partition=tp
+                )
+        return log_append.append(
+            unit,
+            partition,
+            batch,
+            partitions.config(unit, partition.topic_id, self._config),
+            now,
+            transactional_id=transactional_id if batch.is_transactional else None,
+        )
+
+    def _authorize_produce(
+        self,
+        unit: Unit,
+        prepared: Mapping[TopicPartition, PreparedBatch],
+        transactional_id: str | None,
+    ) -> None:
+        if any(batch.is_transactional for batch in prepared.values()):
+            self._authorizer.check(unit, "write", "transactional_id", transactional_id or "")
+        elif any(batch.producer_id >= 0 for batch in prepared.values()):
+            self._authorizer.check_idempotent_write(unit)
+
+    def _load(self, unit: Unit, tp: TopicPartition) -> partitions.Partition:
+        try:
+            return partitions.load(unit, tp)
+        except UnknownTopicOrPartitionError:
+            if not self._config.auto_create_topics_enable:
+                raise
+            self.ensure_topic(unit, tp.topic)
+            return partitions.load(unit, tp)
+
+    def ensure_topic(self, unit: Unit, topic: str) -> None:
+        """Make the topic with the broker's defaults unless it exists."""
+        if not partitions.exists(unit, TopicPartition(topic, 0)):
+            self._authorizer.check(unit, "create", "topic", topic)
+            topics.create(unit, topic, None, None, self._config, self._clock.time_ms())

@@ -1,0 +1,54 @@
+"""A consistent copy of the file while others write it: SQLite's online backup, made durable by rename."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+
+from eosdb.errors import IllegalStateError, StorageError
+from eosdb.store.failures import translated
+from eosdb.store.migrate import sync_folder
+
+
+def copy(
+    source: sqlite3.Connection,
+    target: str,
+    change: Callable[[sqlite3.Connection], None] | None = None,
+) -> None:
+    """Copy what `source` sees to the new file `target`, have `change` work on the copy, and publish it.
+
+    `target` appears whole and durable, or not at all. Raises IllegalStateError when it exists, and
+    StorageError or DatabaseFullError when it cannot be written.
+    """
+    if os.path.exists(target):
+        raise IllegalStateError(
+            f"{target} exists already; a copy never overwrites, give a new path"
+        )
+    unfinished = f"{target}.unfinished-{os.getpid()}"
+    try:
+        with translated(target):
+            connection = sqlite3.connect(unfinished, isolation_level=None)
+            try:
+                source.backup(connection)
+                if change is not None:
+                    change(connection)
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                connection.close()
+        descriptor = os.open(unfinished, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.link(unfinished, target)
+        sync_folder(target)
+    except FileExistsError:
+        raise IllegalStateError(f"{target} has just been made by somebody else") from None
+    except OSError as error:
+        raise StorageError(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(unfinished + suffix)

@@ -1,0 +1,25 @@
+"""Numbers that are given out once and never again: topic and partition ids, producer-id blocks, epochs."""
+
+from __future__ import annotations
+
+from eosdb.store.unit import Unit
+
+
+def set_counter(unit: Unit, name: str, value: int) -> None:
+    """Remember the newest number of a kind that is never given out twice."""
+    unit.execute(
+        "INSERT INTO counters (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
+    unit.memo["counter", name] = value
+
+
+def counter(unit: Unit, name: str) -> int:
+    """The newest number of its kind; 0 when none has been given out."""
+    value: int | None = unit.memo.get(("counter", name))
+    if value is None:
+        row = unit.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
+        value = 0 if row is None else int(row[0])
+        unit.memo["counter", name] = value
+    return value

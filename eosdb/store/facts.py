@@ -1,0 +1,98 @@
+"""Facts about an open file, and queries of the user's own: nothing here writes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from eosdb.errors import InvalidRequestError
+from eosdb.store.failures import translate, translated
+from eosdb.store.store import Store, connect
+
+
+def info(store: Store) -> dict[str, object]:
+    """Sizes, counts and versions of the file."""
+    with store.read() as connection:
+
+        def one(sql: str) -> Any:
+            return connection.execute(sql).fetchone()[0]
+
+        counters = dict(connection.execute("SELECT name, value FROM counters"))
+        return {
+            "size_bytes": os.path.getsize(store.path),
+            "wal_bytes": _size(store.path + "-wal"),
+            "schema_version": one("PRAGMA user_version"),
+            "sqlite_version": sqlite3.sqlite_version,
+            "topics": one("SELECT count(*) FROM topics"),
+            "partitions": one("SELECT count(*) FROM partitions"),
+            "records": one(
+                "SELECT COALESCE(sum(log_end_offset - log_start_offset), 0) FROM partitions"
+            ),
+            "transactional_ids": one("SELECT count(*) FROM transactional_ids"),
+            "open_transactions": one(
+                "SELECT count(*) FROM transactional_ids WHERE state = 'Ongoing'"
+            ),
+            "groups": one("SELECT count(DISTINCT group_id) FROM group_offsets"),
+            "journal_position": one("SELECT COALESCE(max(position), 0) FROM journal"),
+            "coordinator_epoch": counters.get("coordinator_epoch", 0),
+            "next_producer_id": counters.get("next_producer_id", 0),
+        }
+
+
+def query(
+    store: Store, sql: str, parameters: Sequence[object]
+) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
+    """Columns and rows of one reading statement. Raises InvalidRequestError when SQLite refuses it."""
+    rows = _rows(store, sql, parameters)
+    columns: tuple[str, ...] = next(rows)
+    return columns, rows
+
+
+def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tuple[Any, ...]]:
+    """First the columns, then the rows, on a connection that can neither write nor attach."""
+    store.check_open()
+    with translated(store.path):
+        connection = connect(store.path, store.lock_timeout_ms, read_only=True)
+    try:
+        connection.set_authorizer(_refuse_attach)
+        cursor = connection.execute(sql, tuple(parameters))
+        yield tuple(column[0] for column in cursor.description or ())
+        yield from cursor
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _REFUSED:
+            raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
+        raise translate(error, store.path) from error
+    except (sqlite3.Warning, ValueError, OverflowError) as error:
+        raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
+    finally:
+        connection.close()
+
+
+def _refuse_attach(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+
+
+_REFUSED = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_RANGE,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+)
+
+
+def integrity_problems(connection: sqlite3.Connection) -> list[str]:
+    """What SQLite itself finds wrong with the file's structure."""
+    found = [text for (text,) in connection.execute("PRAGMA quick_check(20)")]
+    return [] if found == ["ok"] else [f"file: {text}" for text in found]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0

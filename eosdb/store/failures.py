@@ -1,0 +1,62 @@
+"""sqlite3's exceptions become eosdb's, in one place, by SQLite's result code and never by text."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.errors import (
+    CorruptDatabaseError,
+    DatabaseFullError,
+    DatabaseLockedError,
+    EosdbError,
+    ReadOnlyDatabaseError,
+    StorageError,
+)
+
+_BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
+    sqlite3.SQLITE_BUSY: (
+        DatabaseLockedError,
+        "another program holds SQLite's write lock; nothing was written, try again",
+    ),
+    sqlite3.SQLITE_LOCKED: (
+        DatabaseLockedError,
+        "the file is locked within this process; nothing was written, try again",
+    ),
+    sqlite3.SQLITE_FULL: (
+        DatabaseFullError,
+        "the disk is full; nothing was written, make room and try again",
+    ),
+    sqlite3.SQLITE_READONLY: (ReadOnlyDatabaseError, "the file may not be written"),
+    sqlite3.SQLITE_PERM: (ReadOnlyDatabaseError, "the file may not be accessed"),
+    sqlite3.SQLITE_CANTOPEN: (StorageError, "the file cannot be opened"),
+    sqlite3.SQLITE_CORRUPT: (
+        CorruptDatabaseError,
+        "the file is damaged; restore a backup, and see `eosdb verify`",
+    ),
+    sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is no SQLite database"),
+}
+_FULL_EXTENDED: Final = {
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+}
+
+
+def translate(error: sqlite3.Error, path: str) -> EosdbError:
+    """The eosdb error for a sqlite3 error at the file `path`."""
+    extended = getattr(error, "sqlite_errorcode", None) or 0
+    primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
+    kind, advice = _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
+    return kind(f"{path}: {advice} (SQLite: {error})")
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise eosdb's error for whatever sqlite3 raises inside the block."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error

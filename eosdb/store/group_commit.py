@@ -1,0 +1,75 @@
+"""Group commit: requests of many threads share one SQLite commit.
+
+The first thread that comes leads: it runs everything that has queued up meanwhile in one unit, each
+request in a savepoint of its own, commits once, and hands out the results. Whoever comes during the
+commit waits for the next round. A request's error undoes only its own writes; when the unit as a whole
+fails (disk full, a failed commit) every request is run once more alone, so that each gets its own answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from eosdb.store.unit import Unit
+
+T = TypeVar("T")
+
+_ROUND_MAX: Final = 128
+
+
+class Request:
+    """A function to run in a unit, and what became of it."""
+
+    __slots__ = ("done", "error", "function", "result", "sync")
+
+    def __init__(self, function: Callable[[Unit], Any], sync: bool) -> None:
+        self.function = function
+        self.sync = sync
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+
+
+class GroupCommit:
+    """Queues requests and lets one thread at a time run a round of them."""
+
+    def __init__(self, run_round: Callable[[list[Request]], None]) -> None:
+        self._run_round = run_round
+        self._changed = threading.Condition(threading.Lock())
+        self._queue: deque[Request] = deque()
+        self._leading = False
+
+    def submit(self, function: Callable[[Unit], T], sync: bool) -> T:
+        """Run `function` in a unit and return its result once the unit is committed."""
+        request = Request(function, sync)
+        with self._changed:
+            self._queue.append(request)
+            while self._leading and not request.done:
+                self._changed.wait()
+            if not request.done:
+                self._leading = True
+        if not request.done:
+            self._lead(request)
+        if request.error is not None:
+            raise request.error
+        result: T = request.result
+        return result
+
+    def _lead(self, own: Request) -> None:
+        batch: list[Request] = []
+        try:
+            while not own.done:
+                with self._changed:
+                    batch = [
+                        self._queue.popleft() for _ in range(min(len(self._queue), _ROUND_MAX))
+                    ]
+                self._run_round(batch)
+        finally:
+            with self._changed:
+                # An interrupt (Ctrl-C) belongs to the leader alone: the others' requests go again.
+                self._queue.extendleft(r for r in reversed(batch) if not r.done and r is not own)
+                self._leading = False
+                self._changed.notify_all()

@@ -1,0 +1,289 @@
+"""Which file is this, and how does it come to the newest schema.
+
+A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the number of
+its newest revision. Alembic is imported only when there is something to do (it costs a quarter of a second).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from eosdb.errors import (
+    CorruptDatabaseError,
+    DatabaseNotFoundError,
+    EosdbError,
+    NotAnEosdbFileError,
+    ReadOnlyDatabaseError,
+    SchemaOutOfDateError,
+    SchemaTooNewError,
+    StorageError,
+)
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store.failures import translated
+from eosdb.store.mutex import WriterMutex
+from eosdb.store.store import connect
+
+APPLICATION_ID: Final = 0x656F7364
+"""The letters `eosd`, in the SQLite header's field for it."""
+SCHEMA_VERSION: Final = 1
+"""The number of the newest revision in `migrations`."""
+
+
+def open_file(
+    path: str, *, create: bool, migrate: bool, read_only: bool, lock_timeout_ms: int
+) -> WriterMutex | None:
+    """See to it that `path` is an eosdb file of the newest schema, in WAL mode.
+
+    Returns the writer mutex, None when read-only. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
+    each saying which file and what to do.
+    """
+    if read_only:
+        _check_exists(path)
+        _check_version(path, identify(path, lock_timeout_ms), "read_only=True")
+        return None
+    if not create:
+        _check_exists(path)
+    if os.path.exists(path):
+        # Before the lock file is made: a stranger's file gets nothing of ours put beside it.
+        identify(path, lock_timeout_ms)
+    mutex = _open_mutex(path, lock_timeout_ms)
+    try:
+        mutex.acquire()
+        try:
+            version = identify(path, lock_timeout_ms)
+            if version is None:
+                _create(path, lock_timeout_ms)
+            elif version != SCHEMA_VERSION:
+                if not migrate or version > SCHEMA_VERSION:
+                    _check_version(path, version, "migrate=False")
+                _upgrade(path, lock_timeout_ms)
+        finally:
+            mutex.release()
+    except BaseException:
+        mutex.close()
+        raise
+    return mutex
+
+
+def identify(path: str, busy_timeout_ms: int) -> int | None:
+    """The schema version of the file, None for one that is absent or empty.
+
+    Raises NotAnEosdbFileError for a file of another kind, CorruptDatabaseError for a damaged one.
+    """
+    # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of
+    # every other connection of this process.
+    try:
+        size = os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from None
+    if os.path.isdir(path):
+        raise NotAnEosdbFileError(f"{path} is a folder; give the path of a file")
+    if not os.access(path, os.R_OK):
+        raise StorageError(f"{path} may not be read by this user")
+    if size == 0 and not os.path.exists(path + "-wal"):
+        return None
+    application_id = 0
+    try:
+        with translated(path):
+            connection = connect(path, busy_timeout_ms, read_only=True)
+            try:
+                (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                (pages,) = connection.execute("PRAGMA page_count").fetchone()
+                (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+                (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                if application_id == APPLICATION_ID:
+                    connection.execute("SELECT max(position) FROM journal").fetchone()
+            finally:
+                connection.close()
+    except CorruptDatabaseError as error:
+        if application_id == APPLICATION_ID:
+            raise
+        raise NotAnEosdbFileError(
+            f"{path} is no usable SQLite database; eosdb did not touch it ({error})"
+        ) from error
+    except StorageError as error:
+        if application_id == APPLICATION_ID and "no such table" in str(error):
+            raise CorruptDatabaseError(
+                f"{path} is marked as an eosdb file but has no journal; restore a backup"
+            ) from error
+        raise
+    if application_id != APPLICATION_ID:
+        if tables == 0 and application_id == 0 and version == 0:
+            return None
+        raise NotAnEosdbFileError(
+            f"{path} is a SQLite database of another application (application_id "
+            f"{application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it"
+        )
+    if size < pages * page_size and not os.path.exists(path + "-wal"):
+        raise CorruptDatabaseError(
+            f"{path} is cut short: {size} bytes, expected {pages * page_size}; restore a backup"
+        )
+    return int(version)
+
+
+def apply_revisions(connection: sqlite3.Connection) -> None:
+    """Run Alembic on the driver connection, inside the unit the caller has begun."""
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import StaticPool
+
+    config = Config()
+    config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
+    # The unit is the caller's: SQLAlchemy must neither commit it nor roll it back on its way out.
+    engine.dialect.do_commit = engine.dialect.do_rollback = lambda _: None  # type: ignore[method-assign]
+    with engine.connect() as opened:
+        config.attributes["connection"] = opened
+        command.upgrade(config, "head")
+
+
+def create_views(connection: sqlite3.Connection) -> None:
+    """Make the contract's views as this version defines them."""
+    for name, sql in views().items():
+        connection.execute(f'DROP VIEW IF EXISTS "{name}"')
+        connection.execute(sql)
+
+
+def views() -> dict[str, str]:
+    """The definition of every view by its name, each behind those it reads from."""
+    folder = files("eosdb.store.views")
+    texts = {
+        entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    }
+    first = ("committed_records", "all_records")
+    return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}
+
+
+def _scripts() -> Path:
+    """The folder of the revisions, in a checkout and in an installed wheel."""
+    return Path(str(files("eosdb.migrations")))
+
+
+class SchemaObject(NamedTuple):
+    """One row of sqlite_master."""
+
+    table: str
+    sql: str
+
+
+def create_materialized(connection: sqlite3.Connection) -> None:
+    """Drop the materialized tables and make them anew, empty, inside the caller's unit."""
+    from eosdb.store.schema import MATERIALIZED_TABLES
+
+    names = [table.name for table in MATERIALIZED_TABLES]
+    for name in reversed(names):
+        connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+    for schema_object in newest_schema():
+        if schema_object.table in names:
+            connection.execute(schema_object.sql)
+
+
+@lru_cache(maxsize=1)
+def newest_schema() -> tuple[SchemaObject, ...]:
+    """What the revisions make of an empty database, so that Alembic runs once per process."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    scratch.execute("BEGIN")
+    apply_revisions(scratch)
+    create_views(scratch)
+    scratch.execute("COMMIT")
+    made = [
+        SchemaObject(table, sql)
+        for table, sql in scratch.execute(
+            "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        )
+    ]
+    ((revision,),) = scratch.execute("SELECT version_num FROM alembic_version")
+    scratch.close()
+    stamp = f"INSERT INTO alembic_version VALUES ('{revision}')"
+    return (*made, SchemaObject("alembic_version", stamp))
+
+
+def _create(path: str, busy_timeout_ms: int) -> None:
+    _in_unit(path, busy_timeout_ms, [made.sql for made in newest_schema()])
+
+
+def _upgrade(path: str, busy_timeout_ms: int) -> None:
+    _in_unit(path, busy_timeout_ms, None)
+
+
+def _in_unit(path: str, busy_timeout_ms: int, statements: Iterable[str] | None) -> None:
+    """Run the statements, or the missing revisions, and stamp the header, in one commit."""
+    with translated(path):
+        connection = connect(path, busy_timeout_ms, create=True)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            if statements is None:
+                apply_revisions(connection)
+                create_views(connection)
+            else:
+                for statement in statements:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            reach(Failpoint.MIGRATION_APPLIED)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    sync_folder(path)
+
+
+def sync_folder(path: str) -> None:
+    """Make the file's name durable: a new directory entry survives power loss only when synced."""
+    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
+    try:
+        if os.path.exists(path) and not os.access(path, os.W_OK):
+            raise ReadOnlyDatabaseError(f"{path} may not be written; open it with read_only=True")
+        return WriterMutex(path + "-lock", lock_timeout_ms)
+    except PermissionError:
+        raise ReadOnlyDatabaseError(
+            f"the folder of {path} may not be written; open it with read_only=True"
+        ) from None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
+
+
+def _check_exists(path: str) -> None:
+    if not os.path.exists(path):
+        raise DatabaseNotFoundError(
+            f"{path} does not exist; make it with `eosdb init` or create=True"
+        )
+
+
+def _check_version(path: str, version: int | None, because: str) -> None:
+    error: EosdbError
+    if version is None:
+        error = NotAnEosdbFileError(f"{path} is empty; make it an eosdb file with `eosdb init`")
+    elif version > SCHEMA_VERSION:
+        error = SchemaTooNewError(
+            f"{path} has schema {version}, this eosdb knows up to {SCHEMA_VERSION}; upgrade eosdb"
+        )
+    elif version < SCHEMA_VERSION:
+        error = SchemaOutOfDateError(
+            f"{path} has schema {version}, this eosdb writes {SCHEMA_VERSION} and {because} keeps it "
+            "from being upgraded; run `eosdb migrate` (after a backup) or open it with migrate=True"
+        )
+    else:
+        return
+    raise error

@@ -1,0 +1,110 @@
+"""Folding the journal anew: into the tables themselves (`rebuild`), or beside them to compare (`verify`)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from eosdb.events import Event
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store import journal
+from eosdb.store.migrate import create_materialized
+from eosdb.store.unit import Apply, Unit
+
+_MEMO_MAX: Final = 20_000
+_PROBLEMS_PER_TABLE: Final = 20
+
+Inspect = Callable[[int, Event], None]
+
+
+def rebuild(unit: Unit) -> int:
+    """Drop the materialized tables and fold every event again. Returns how many events there are."""
+    create_materialized(unit.connection)
+    unit.memo.clear()
+    reach(Failpoint.REBUILD_CLEARED)
+    return fold(unit, journal.events(unit.connection))
+
+
+def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | None = None) -> int:
+    """Apply the events in order; memory stays flat. Returns how many there were."""
+    count = 0
+    for position, event in events:
+        unit.apply(event, position)
+        if inspect is not None:
+            inspect(position, event)
+        count += 1
+        if len(unit.memo) > _MEMO_MAX:
+            unit.memo.clear()
+    return count
+
+
+def verify(connection: sqlite3.Connection, apply: Apply, inspect: Inspect) -> tuple[int, list[str]]:
+    """Fold every event into an empty database and compare it with the file's tables.
+
+    Returns how many events there are and what differs. `inspect` sees every event as it is folded.
+    """
+    scratch = sqlite3.connect("", isolation_level=None)
+    try:
+        scratch.execute("BEGIN")
+        create_materialized(scratch)
+        problems: list[str] = []
+        last = 0
+
+        def inspected(position: int, event: Event) -> None:
+            nonlocal last
+            if position != last + 1:
+                problems.append(f"journal: position {position} follows {last}, expected {last + 1}")
+            last = position
+            inspect(position, event)
+
+        try:
+            count = fold(Unit(scratch, apply), journal.events(connection), inspected)
+        except (sqlite3.Error, TypeError, AttributeError) as error:
+            return last, [
+                f"journal: the event after position {last} cannot be folded ({error!r}); it does not "
+                "fit the events before it"
+            ]
+        problems += differences(connection, scratch)
+        return count, problems
+    finally:
+        scratch.close()
+
+
+def differences(stored: sqlite3.Connection, folded: sqlite3.Connection) -> list[str]:
+    """What the materialized tables say that the events do not, and the reverse."""
+    from eosdb.store.schema import MATERIALIZED_TABLES
+
+    problems: list[str] = []
+    for table in MATERIALIZED_TABLES:
+        columns = ", ".join(f'"{column.name}"' for column in table.columns)
+        keys = ", ".join(f'"{column.name}"' for column in table.primary_key)
+        query = f'SELECT {columns} FROM "{table.name}" ORDER BY {keys}'
+        key_indexes = [i for i, column in enumerate(table.columns) if column.primary_key]
+        found = _unequal(stored.execute(query), folded.execute(query), key_indexes)
+        problems += [f"{table.name}: {text}" for text in islice(found, _PROBLEMS_PER_TABLE)]
+    return problems
+
+
+def _unequal(
+    stored: Iterator[tuple[Any, ...]], folded: Iterator[tuple[Any, ...]], keys: list[int]
+) -> Iterator[str]:
+    """A merge of two streams in key order."""
+
+    def key(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(row[i] for i in keys)
+
+    left, right = next(stored, None), next(folded, None)
+    while left is not None or right is not None:
+        if right is None or (left is not None and key(left) < key(right)):
+            assert left is not None
+            yield f"row {left} is stored, the events give none"
+            left = next(stored, None)
+        elif left is None or key(right) < key(left):
+            yield f"the events give row {right}, none is stored"
+            right = next(folded, None)
+        else:
+            if left != right:
+                yield f"row {left} is stored, the events give {right}"
+            left, right = next(stored, None), next(folded, None)

@@ -1,0 +1,276 @@
+"""One SQLite file and its two doors: `write` for units, `read` for snapshots.
+
+The only place that says BEGIN, COMMIT, ROLLBACK and checkpoint. Writers take their turn three times: in
+the process (group commit), between processes (writer mutex), and against foreign programs (SQLite's own
+lock). `durability` is SQLite's `synchronous`: a unit that decides something is synced under "full"; one
+that is only made valid by a later, synced unit need not be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from eosdb.errors import DatabaseClosedError, EosdbError, ReadOnlyDatabaseError
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store.failures import translate, translated
+from eosdb.store.group_commit import GroupCommit, Request
+from eosdb.store.mutex import WriterMutex
+from eosdb.store.unit import Apply, Unit
+
+T = TypeVar("T")
+
+_MEMO_MAX: Final = 20_000
+_CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
+_WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
+
+
+class Store:
+    """An open file. Threads may share it; `close` may be called twice."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        apply: Apply,
+        durability: str = "full",
+        read_only: bool = False,
+        lock_timeout_ms: int = 30_000,
+        mutex: WriterMutex | None = None,
+    ) -> None:
+        self.path: Final = path
+        self.read_only: Final = read_only
+        self.lock_timeout_ms: Final = lock_timeout_ms
+        self._closing = False
+        self._closed = False
+        self._readers: list[sqlite3.Connection] = []
+        self._all_readers: list[sqlite3.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._mutex = mutex
+        self._group = GroupCommit(self._run_round)
+        self._durable = _SYNCHRONOUS[durability]
+        self._relaxed = "NORMAL" if durability == "full" else self._durable
+        self._synchronous = ""
+        self._data_version = -1
+        self._wal_bytes = 0
+        self.has_written = False
+        """Whether a unit of this object has changed anything."""
+        self._before_close: list[Callable[[], None]] = []
+        if not read_only:
+            with translated(path):
+                self._writer = connect(path, lock_timeout_ms)
+                self._unit = Unit(self._writer, apply)
+
+    def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
+        """Run `function` in a write unit and return its result when it is committed.
+
+        All of it or, when it raises, none of it. `sync=False` leaves out the fsync of durability
+        "full", for writes that only a later synced unit makes count. `function` may be run more than
+        once and must have no effect outside the unit.
+        """
+        if self.read_only:
+            raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
+        self.check_open()
+        return self._group.submit(function, sync)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """A connection on one snapshot of the file, which cannot write."""
+        connection = self._take_reader()
+        try:
+            connection.execute("BEGIN")
+            yield connection
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._give_back(connection)
+
+    def before_close(self, function: Callable[[], None]) -> None:
+        """Have `function` run before the last connection is closed."""
+        self._before_close.append(function)
+
+    def close(self) -> None:
+        """Release the file. Waits for running writes; idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        for function in self._before_close:
+            function()
+        self._closed = True
+        with self._readers_lock:
+            readers, self._all_readers, self._readers = self._all_readers, [], []
+        for reader in readers:
+            reader.close()
+        if self.read_only:
+            return
+        self._group.submit(lambda unit: None, False)
+        assert self._mutex is not None
+        with translated(self.path):
+            # Closing the last connection of the file is a checkpoint.
+            self._mutex.acquire()
+            try:
+                self._writer.close()
+            finally:
+                self._mutex.release()
+        self._mutex.close()
+
+    def checkpoint(self) -> None:
+        """Copy the WAL into the file as far as readers allow."""
+
+        def nothing(unit: Unit) -> None:
+            self._wal_bytes = _CHECKPOINT_BYTES
+
+        self.write(nothing, sync=False)
+
+    def data_version(self) -> int:
+        """A number that changes when anybody commits to the file."""
+        with self.read() as connection:
+            (value,) = connection.execute("PRAGMA data_version").fetchone()
+        return int(value)
+
+    def check_open(self) -> None:
+        """Raises DatabaseClosedError."""
+        if self._closed:
+            raise DatabaseClosedError(f"{self.path} has been closed")
+
+    def _run_round(self, batch: list[Request]) -> None:
+        assert self._mutex is not None
+        try:
+            self._mutex.acquire()
+        except EosdbError as error:
+            for request in batch:
+                request.error, request.done = error, True
+            return
+        try:
+            try:
+                self._run_unit(batch)
+            except sqlite3.Error as error:
+                if len(batch) == 1:
+                    batch[0].error, batch[0].done = translate(error, self.path), True
+                else:
+                    self._run_alone(batch)
+            self._checkpoint_when_due()
+        finally:
+            self._mutex.release()
+
+    def _run_alone(self, batch: list[Request]) -> None:
+        for request in batch:
+            try:
+                self._run_unit([request])
+            except sqlite3.Error as error:
+                request.error, request.done = translate(error, self.path), True
+
+    def _run_unit(self, batch: list[Request]) -> None:
+        """Every request in one BEGIN … COMMIT. Raises sqlite3.Error when nothing of it stands."""
+        unit, execute = self._unit, self._writer.execute
+        synchronous = self._durable if any(r.sync for r in batch) else self._relaxed
+        if synchronous != self._synchronous:
+            execute(f"PRAGMA synchronous={synchronous}")
+            self._synchronous = synchronous
+        before = self._writer.total_changes
+        unit.written_bytes = 0
+        outcomes: list[tuple[object, Exception | None]] = []
+        execute("BEGIN IMMEDIATE")
+        try:
+            self._validate_memo()
+            for request in batch:
+                outcomes.append(self._run_request(request, alone=len(batch) == 1))
+            if self._writer.in_transaction:
+                execute("COMMIT")
+        except BaseException:
+            unit.memo.clear()
+            if self._writer.in_transaction:
+                execute("ROLLBACK")
+            raise
+        reach(Failpoint.UNIT_COMMITTED)
+        changes = self._writer.total_changes - before
+        if changes:
+            self.has_written = True
+            self._wal_bytes += 16_384 + changes * 200 + unit.written_bytes
+        for request, (result, error) in zip(batch, outcomes, strict=True):
+            request.result, request.error, request.done = result, error, True
+
+    def _run_request(self, request: Request, alone: bool) -> tuple[object, Exception | None]:
+        """One request in a savepoint; alone, the whole unit serves as its savepoint."""
+        execute = self._writer.execute
+        if not alone:
+            execute("SAVEPOINT request")
+        try:
+            result = request.function(self._unit)
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            self._unit.memo.clear()
+            if alone:
+                execute("ROLLBACK")
+            else:
+                execute("ROLLBACK TO request")
+                execute("RELEASE request")
+            return None, error
+        if not alone:
+            execute("RELEASE request")
+        return result, None
+
+    def _validate_memo(self) -> None:
+        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
+        if version != self._data_version or len(self._unit.memo) > _MEMO_MAX:
+            self._data_version = version
+            self._unit.memo.clear()
+
+    def _checkpoint_when_due(self) -> None:
+        if self._wal_bytes < _CHECKPOINT_BYTES:
+            return
+        self._wal_bytes = 0
+        # A full disk must not undo a commit that has succeeded; the next round tries again.
+        with contextlib.suppress(sqlite3.Error):
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            reach(Failpoint.CHECKPOINT_DONE)
+
+    def _take_reader(self) -> sqlite3.Connection:
+        self.check_open()
+        with self._readers_lock:
+            if self._readers:
+                return self._readers.pop()
+        with translated(self.path):
+            connection = connect(self.path, self.lock_timeout_ms, read_only=self.read_only)
+            connection.execute("PRAGMA query_only=ON")
+        with self._readers_lock:
+            self._all_readers.append(connection)
+        return connection
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("COMMIT")
+        with self._readers_lock:
+            if not self._closed:
+                self._readers.append(connection)
+
+
+def connect(
+    path: str, busy_timeout_ms: int, *, read_only: bool = False, create: bool = False
+) -> sqlite3.Connection:
+    """A driver connection with eosdb's settings. Raises sqlite3.Error."""
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    mode = "ro" if read_only else "rwc" if create else "rw"
+    if read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
+        # No -shm can be made in a read-only folder. Without a -wal nobody is writing the file.
+        mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
+    connection = sqlite3.connect(
+        f"file:{quoted}?mode={mode}",
+        uri=True,
+        timeout=busy_timeout_ms / 1000,
+        isolation_level=None,  # We say BEGIN; the driver must not.
+        check_same_thread=False,
+        cached_statements=512,
+    )
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA temp_store=MEMORY")
+    if not read_only:
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
+    return connection

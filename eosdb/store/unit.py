@@ -1,0 +1,84 @@
+"""A unit of work: what happens between BEGIN IMMEDIATE and COMMIT, seen from the inside.
+
+"Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the memo of
+state that has been read already, and `record`, the one way in which anything changes: insert the event,
+then fold it into the materialized tables by the same `apply` that replay uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final
+
+from eosdb.events import Event
+
+Apply = Callable[["Unit", Event, int], None]
+"""Folds an event at a journal position into the materialized tables."""
+
+_INSERT_EVENT: Final = (
+    "INSERT INTO journal (position, kind, timestamp, topic, partition, transactional_id, detail) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class Unit:
+    """The inside of a write unit.
+
+    `memo` holds values that were read or written before, by keys that start with the name of their
+    table; it outlives a unit as long as nobody else has written the file and is emptied on a rollback.
+    """
+
+    __slots__ = ("_apply", "connection", "execute", "executemany", "memo", "written_bytes")
+
+    def __init__(self, connection: sqlite3.Connection, apply: Apply) -> None:
+        self.connection: Final = connection
+        self._apply = apply
+        self.execute: Final = connection.execute
+        self.executemany: Final = connection.executemany
+        self.memo: Final[dict[Hashable, Any]] = {}
+        self.written_bytes = 0
+
+    def record(self, event: Event) -> int:
+        """Make `event` a row of the journal and fold it. Returns its position."""
+        position = self.last_position() + 1
+        self.execute(
+            _INSERT_EVENT,
+            (
+                position,
+                type(event).__name__,
+                event.timestamp,
+                event.topic,
+                event.partition,
+                event.transactional_id,
+                event.detail(),
+            ),
+        )
+        self.memo["journal"] = position
+        self._apply(self, event, position)
+        return position
+
+    @contextlib.contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what the block wrote when it raises, and only that."""
+        self.execute("SAVEPOINT part")
+        try:
+            yield
+        except Exception:
+            self.memo.clear()
+            self.execute("ROLLBACK TO part")
+            raise
+        finally:
+            self.execute("RELEASE part")
+
+    def last_position(self) -> int:
+        """The position of the newest event; 0 when nothing has happened yet."""
+        position: int | None = self.memo.get("journal")
+        if position is None:
+            (position,) = self.execute("SELECT COALESCE(MAX(position), 0) FROM journal").fetchone()
+        return position
+
+    def apply(self, event: Event, position: int) -> None:
+        """Fold an event that is already in the journal (replay)."""
+        self._apply(self, event, position)

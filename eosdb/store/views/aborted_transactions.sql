@@ -1,0 +1,6 @@
+-- The transaction index: where aborted data lies, and the last stable offset when it was aborted.
+CREATE VIEW aborted_transactions AS
+SELECT
+    p.topic, p.partition, a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset
+FROM partitions p
+CROSS JOIN transaction_index a ON a.partition_id = p.partition_id;

@@ -1,0 +1,152 @@
+"""What a request's plain values must look like, before anything is read or written.
+
+Each check names what was found and what is expected. The ranges are those of Kafka's wire types; they
+are also what keeps SQLite's 64-bit integers and UTF-8 text from being handed something they cannot hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from eosdb.config import INT32_MAX, INT64_MAX
+from eosdb.errors import (
+    ApiError,
+    InvalidGroupIdError,
+    InvalidRecordError,
+    InvalidRequestError,
+    InvalidTimestampError,
+    InvalidTopicExceptionError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.model import Header, RecordBatch, TopicPartition
+
+INT16_MAX: Final = 2**15 - 1
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_topic_name(name: object) -> str:
+    """Kafka's rule for topic names (class Topic). Raises InvalidTopicExceptionError."""
+    if not isinstance(name, str) or name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
+        raise InvalidTopicExceptionError(
+            f"topic name {_shown(name)}: expected 1 to 249 of the characters a-z A-Z 0-9 . _ - "
+            "and neither '.' nor '..'"
+        )
+    return name
+
+
+def check_topic_partition(tp: object) -> TopicPartition:
+    """Raises UnknownTopicOrPartitionError for what cannot name a partition."""
+    if (
+        isinstance(tp, tuple)
+        and len(tp) == 2
+        and isinstance(tp[0], str)
+        and _is_int(tp[1], 0, INT32_MAX)
+        and _TOPIC_NAME.fullmatch(tp[0])
+    ):
+        return tp if isinstance(tp, TopicPartition) else TopicPartition(tp[0], tp[1])
+    raise UnknownTopicOrPartitionError(
+        f"{_shown(tp)}: expected TopicPartition(topic, partition) with a valid topic name and a "
+        "partition number from 0 on"
+    )
+
+
+def check_int(
+    name: str, value: object, low: int, high: int = INT64_MAX,
+    error: type[ApiError] = InvalidRequestError,
+) -> int:  # fmt: skip
+    """A whole number within [low, high], else `error`."""
+    if _is_int(value, low, high):
+        assert isinstance(value, int)
+        return value
+    raise error(f"{name}: got {_shown(value)}, expected a whole number from {low} to {high}")
+
+
+def check_text(name: str, value: object, error: type[ApiError] = InvalidRequestError) -> str:
+    """Text that has a UTF-8 form, else `error`."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+            return value
+        except UnicodeEncodeError:
+            pass
+    raise error(f"{name}: got {_shown(value)}, expected text that can be encoded as UTF-8")
+
+
+def check_group_id(group_id: object) -> str:
+    return check_text("group_id", group_id, InvalidGroupIdError)
+
+
+def check_producer(producer_id: object, producer_epoch: object) -> None:
+    check_int("producer_id", producer_id, -1)
+    check_int("producer_epoch", producer_epoch, -1, INT16_MAX)
+
+
+def check_batch(batch: object) -> RecordBatch:
+    """The batch's own fields; its records are checked by `check_record` as they are read.
+
+    Raises InvalidRecordError (LogValidator and KafkaApis in Kafka).
+    """
+    if not isinstance(batch, RecordBatch):
+        raise InvalidRecordError(f"got {_shown(batch)}, expected a RecordBatch")
+    if isinstance(batch.records, str | bytes) or not isinstance(batch.records, Sequence):
+        raise InvalidRecordError(
+            f"records: got {_shown(batch.records)}, expected a sequence of Record"
+        )
+    if not batch.records:
+        raise InvalidRecordError("the batch has no records, expected at least one")
+    check_int("producer_id", batch.producer_id, -1, error=InvalidRecordError)
+    check_int("producer_epoch", batch.producer_epoch, -1, INT16_MAX, InvalidRecordError)
+    check_int("base_sequence", batch.base_sequence, -1, INT32_MAX, InvalidRecordError)
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        raise InvalidRecordError(
+            f"producer {batch.producer_id} with epoch {batch.producer_epoch} and base sequence "
+            f"{batch.base_sequence}: an idempotent batch needs both to be at least 0"
+        )
+    if batch.producer_id < 0 and batch.is_transactional:
+        raise InvalidRecordError("a transactional batch needs a producer id")
+    return batch
+
+
+def check_timestamp(value: object) -> int:
+    """A record's own timestamp in ms. Raises InvalidTimestampError."""
+    if _is_int(value, 0, INT64_MAX):
+        assert isinstance(value, int)
+        return value
+    raise InvalidTimestampError(
+        f"timestamp: got {_shown(value)}, expected milliseconds since the epoch from 0 to {INT64_MAX}"
+    )
+
+
+def check_payload(name: str, value: object) -> None:
+    """A key or value is bytes or None. Raises InvalidRecordError."""
+    if value is not None and type(value) is not bytes:
+        raise InvalidRecordError(f"{name}: got {_shown(value)}, expected bytes or None")
+
+
+def check_headers(headers: object) -> tuple[Header, ...]:
+    """Headers as pairs of text and bytes or None. Raises InvalidRecordError."""
+    if isinstance(headers, Sequence) and not isinstance(headers, str | bytes):
+        for header in headers:
+            if not (
+                isinstance(header, tuple)
+                and len(header) == 2
+                and (header[1] is None or isinstance(header[1], bytes))
+            ):
+                break
+            check_text("header name", header[0], InvalidRecordError)
+        else:
+            return tuple(headers)
+    raise InvalidRecordError(
+        f"headers: got {_shown(headers)}, expected pairs of a name and bytes or None"
+    )
+
+
+def _is_int(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
