@@ -1,4 +1,5 @@
-"""What an administrator asks for: topics, their settings, access control (Kafka: the Admin client)."""
+"""What an administrator asks for: topics, their settings, access control (Kafka: the Admin
+client)."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Admin:
         self._coordinator.write(create)
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Widen the topic to `total` partitions. Raises InvalidPartitionsError unless that is more."""
+        """Widen the topic to `total` partitions. Raises InvalidPartitionsError unless that is
+        more."""
         self._on_topic("alter", name, lambda u, now: topics.add_partitions(u, name, total, now))
 
     def alter_topic_config(self, name: str, config: Mapping[str, object | None]) -> None:

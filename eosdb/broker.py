@@ -1,8 +1,8 @@
 """The request level: one method per Kafka request, under Kafka's names. The only door for clients.
 
-A request is checked as values, then authorised, then routed to the log or the coordinator. Each call is
-atomic, and durable (per `durability`) when it returns. A transactional append alone is not synced: the
-Prepare that decides its transaction is, after it.
+A request is checked as values, then authorised, then routed to the log or the coordinator. Each
+call is atomic, and durable (per `durability`) when it returns. A transactional append alone is not
+synced: the Prepare that decides its transaction is, after it.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class Broker:
     ) -> ProducerIdAndEpoch:
         """A producer id, or with a transactional id its next epoch (KIP-98, KIP-360).
 
-        Raises ConcurrentTransactionsError when an open transaction had to be aborted first: call again.
-        Raises ProducerFencedError, InvalidTransactionTimeoutError, InvalidRequestError and the
-        authorization errors.
+        Raises ConcurrentTransactionsError when an open transaction had to be aborted first: call
+        again. Raises ProducerFencedError, InvalidTransactionTimeoutError, InvalidRequestError and
+        the authorization errors.
         """
         check_producer(producer_id, producer_epoch)
         if transactional_id is None:
@@ -290,8 +290,8 @@ class Broker:
     ) -> FetchResult:
         """Records from `offset` on, control records and aborted data included.
 
-        Under read_committed they stop at the last stable offset, and `aborted_transactions` tells the
-        reader what to leave out. At least one record is returned when there is one. Raises
+        Under read_committed they stop at the last stable offset, and `aborted_transactions` tells
+        the reader what to leave out. At least one record is returned when there is one. Raises
         OffsetOutOfRangeError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
         """
         tp = check_topic_partition(topic_partition)
@@ -345,7 +345,8 @@ class Broker:
             ]
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has; with auto_create_topics_enable it is made if absent."""
+        """How many partitions the topic has; with auto_create_topics_enable it is made if
+        absent."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", topic)
             with contextlib.suppress(UnknownTopicOrPartitionError):
@@ -469,7 +470,8 @@ class Broker:
         producer_ids: Sequence[int] = (),
         duration_ms: int = -1,
     ) -> list[TransactionListing]:
-        """Transactions that meet every filter; `duration_ms` counts from the last start (KIP-664)."""
+        """Transactions that meet every filter; `duration_ms` counts from the last start
+        (KIP-664)."""
         check_int("duration_ms", duration_ms, -1)
         started_before = -1 if duration_ms < 0 else self._clock.time_ms() - duration_ms
         with self._store.read() as connection:

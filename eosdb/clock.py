@@ -1,7 +1,7 @@
 """The only door through which time comes in.
 
-Everything that depends on time takes a `Clock`; no other module reads it. `SystemClock` goes through
-`time.time`, so freezegun works; `ManualClock` stands still until it is told to move.
+Everything that depends on time takes a `Clock`; no other module reads it. `SystemClock` goes
+through `time.time`, so freezegun works; `ManualClock` stands still until it is told to move.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Settings of the broker and of a topic, under Kafka's names, with Kafka's defaults.
 
-`BrokerConfig` is what `connect(config=…)` takes; its fields are Kafka's broker settings in snake_case.
-`TopicConfig` is what a topic's own settings (`retention.ms`, …) come to on top of the broker's.
+`BrokerConfig` is what `connect(config=…)` takes; its fields are Kafka's broker settings in
+snake_case. `TopicConfig` is what a topic's own settings (`retention.ms`, …) come to on top of the
+broker's.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class BrokerConfig:
     super_users: str = ""
     """Principals that no access control row can stop, separated by semicolons."""
     lock_timeout_ms: int = 30_000
-    """How long a write waits for other processes before DatabaseLockedError (not a Kafka setting)."""
+    """How long a write waits for other processes before DatabaseLockedError (not a Kafka
+    setting)."""
 
     def __post_init__(self) -> None:
         for name, low, high in _BROKER_RANGES:

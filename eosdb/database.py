@@ -21,7 +21,7 @@ from eosdb.client.transport import DirectTransport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.errors import ConfigError, EosdbError, InvalidRequestError
+from eosdb.errors import ConfigError, EosdbError
 from eosdb.housekeeping import Housekeeper
 from eosdb.log import restore, snapshots
 from eosdb.log.record_check import RecordCheck
@@ -59,10 +59,11 @@ def connect(
 ) -> Database:
     """Open an eosdb file, making it or bringing it to the newest schema first.
 
-    `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off" (tests
-    only). `":memory:"` is a file of its own that goes when the database is closed. Raises
+    `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off"
+    (tests only). `":memory:"` is a file of its own that goes when the database is closed. Raises
     DatabaseNotFoundError, NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError,
-    SchemaTooNewError, ReadOnlyDatabaseError, DatabaseLockedError, DatabaseFullError and ConfigError.
+    SchemaTooNewError, ReadOnlyDatabaseError, DatabaseLockedError, DatabaseFullError and
+    ConfigError.
     """
     if durability not in DURABILITIES:
         raise ConfigError(
@@ -164,7 +165,8 @@ class Database:
             return snapshots.newest(connection)
 
     def verify(self) -> VerifyReport:
-        """Replay the events beside the tables and compare. Writes nothing; others may go on writing."""
+        """Replay the events beside the tables and compare. Writes nothing; others may go on
+        writing."""
         start = self.clock.monotonic_ms()
         with self._store.read() as connection:
             problems = facts.integrity_problems(connection)
@@ -196,15 +198,12 @@ class Database:
     ) -> int:
         """A copy of the file as it was after event `position`, or at `timestamp` (ms).
 
-        Returns the position. Records that retention or compaction has removed since cannot come back;
-        the copy's log start says so. Raises InvalidRequestError for a position beyond the journal and
-        IllegalStateError when `target` exists.
+        Returns the position. Records that retention or compaction has removed since cannot come
+        back; the copy's log start says so. Raises InvalidRequestError for a position beyond the
+        journal, and unless exactly one of the two is given, and IllegalStateError when `target` exists.
         """
-        if (position is None) == (timestamp is None):
-            raise InvalidRequestError("give either position or timestamp")
         with self._store.read() as connection:
-            wanted = restore.position_at(connection, timestamp) if position is None else position
-            restore.check_position(connection, wanted)
+            wanted = restore.wanted_position(connection, position, timestamp)
             now = self.clock.time_ms()
             backup.copy(
                 connection,
@@ -214,9 +213,11 @@ class Database:
         return wanted
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked for.
+        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked
+        for.
 
-        Raises InvalidRequestError for a statement that SQLite refuses, every writing one among them.
+        Raises InvalidRequestError for a statement that SQLite refuses, every writing one among
+        them.
         """
         columns, rows = facts.query(self._store, sql, parameters)
         return QueryResult(columns, rows)

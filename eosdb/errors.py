@@ -255,7 +255,8 @@ class DatabaseClosedError(EosdbError):
 
 
 class DatabaseLockedError(EosdbError):
-    """Another process kept the writer lock for longer than the bounded wait. Nothing was written."""
+    """Another process kept the writer lock for longer than the bounded wait. Nothing was
+    written."""
 
 
 class DatabaseFullError(EosdbError):

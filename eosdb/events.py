@@ -1,16 +1,17 @@
 """What can happen: one frozen value per kind of event, and its form as a row of the journal.
 
 The journal is the truth; every materialized table is folded from these values by the projections in
-`log` and `coordinator`. `topic`, `partition` and `transactional_id` are columns of their own; whatever
-else an event says is its `detail`, a JSON object with one member per field.
+`log` and `coordinator`. `topic`, `partition` and `transactional_id` are columns of their own;
+whatever else an event says is its `detail`, a JSON object with one member per field.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eosdb.model import OffsetAndMetadata, TopicPartition, TransactionState
 
@@ -21,11 +22,15 @@ _COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
 class Event:
     """Something that happened at `timestamp` (ms)."""
 
-    topic: ClassVar[str | None] = None
-    partition: ClassVar[int | None] = None
-    transactional_id: ClassVar[str | None] = None
-
     timestamp: int
+
+    def columns(self) -> tuple[str | None, int | None, str | None]:
+        """Topic, partition and transactional id, None where the event has none."""
+        return (
+            getattr(self, "topic", None),
+            getattr(self, "partition", None),
+            getattr(self, "transactional_id", None),
+        )
 
     def detail(self) -> str:
         """Everything but the journal's own columns, as a JSON object."""
@@ -340,7 +345,7 @@ def _state(value: str | None) -> TransactionState | None:
     return None if value is None else TransactionState.from_label(value)
 
 
-_READERS: Final = {
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "partitions": _partitions,
     "offsets": lambda value: tuple(OffsetCommit(**item) for item in value),
     "groups": tuple,

@@ -1,8 +1,8 @@
 """Named instants at which a crash test may kill the process.
 
-`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally with
-the count of visits to let pass (`end_txn.decided:2` dies at the third). The process then ends by SIGKILL,
-as if the machine had taken it: no handler runs, nothing is flushed.
+`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally
+with the count of visits to let pass (`end_txn.decided:2` dies at the third). The process then ends
+by SIGKILL, as if the machine had taken it: no handler runs, nothing is flushed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Housekeeping: what time alone makes due, on the injectable clock.
 
-Time-outs and expirations are also done by any write that finds one due (see the coordinator). Retention,
-compaction and snapshots run here, on demand and every log.retention.check.interval.ms.
+Time-outs and expirations are also done by any write that finds one due (see the coordinator).
+Retention, compaction and snapshots run here, on demand and every log.retention.check.interval.ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a request's plain values must look like, before anything is read or written.
 
-Each check names what was found and what is expected. The ranges are those of Kafka's wire types; they
-are also what keeps SQLite's 64-bit integers and UTF-8 text from being handed something they cannot hold.
+Each check names what was found and what is expected. The ranges are those of Kafka's wire types;
+they are also what keeps SQLite's 64-bit integers and UTF-8 text from being handed something they
+cannot hold.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Alembic's environment.
 
-eosdb hands over its own connection in `config.attributes["connection"]`, inside a unit that it commits
-itself. A developer's `alembic -x db=FILE …` opens the named file.
+eosdb hands over its own connection in `config.attributes["connection"]`, inside a unit that it
+commits itself. A developer's `alembic -x db=FILE …` opens the named file.
 """
 
 from alembic import context

@@ -1,6 +1,8 @@
-"""Who may do what: access control rows, checked only when there are any (Kafka: StandardAuthorizer).
+"""Who may do what: access control rows, checked only when there are any (Kafka:
+StandardAuthorizer).
 
-The order in which requests ask is Kafka's and stands in the broker; here is the one rule that answers.
+The order in which requests ask is Kafka's and stands in the broker; here is the one rule that
+answers.
 """
 
 from __future__ import annotations

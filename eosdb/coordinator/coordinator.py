@@ -1,8 +1,8 @@
 """The transaction coordinator: Kafka's requests about transactions, each in its durable units.
 
-Every write of the broker comes through `write`, which first sees to what is due: transactions that a
-dead process has decided and not completed, time-outs and expirations. What is due is done in units of its
-own, so it stands even when the request that noticed it is refused.
+Every write of the broker comes through `write`, which first sees to what is due: transactions that
+a dead process has decided and not completed, time-outs and expirations. What is due is done in
+units of its own, so it stands even when the request that noticed it is refused.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None,
         authorize: Callable[[Unit], None],
     ) -> ProducerIdAndEpoch:
-        """InitProducerId. An open transaction is fenced and aborted, then the caller is told to retry.
+        """InitProducerId. An open transaction is fenced and aborted, then the caller is told to
+        retry.
 
         Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
         """
@@ -160,10 +161,12 @@ class TransactionCoordinator:
                 verdict = transaction.init_producer_id(
                     current, transactional_id, timeout_ms, expected, fresh, now
                 )
-                fenced = isinstance(verdict, FenceOngoing)
-                after = verdict.prepared if fenced else verdict.metadata
-                transactions.record(unit, current, after, now)
-                return _Decision(after, transactions.epoch(unit), fenced)
+                if isinstance(verdict, FenceOngoing):
+                    decision = _Decision(verdict.prepared, transactions.epoch(unit), True)
+                else:
+                    decision = _Decision(verdict.metadata, transactions.epoch(unit), False)
+                transactions.record(unit, current, decision.metadata, now)
+                return decision
 
             decision = self._decide(transactional_id, decide)
             if decision is not None:
@@ -381,7 +384,8 @@ class TransactionCoordinator:
         return completed
 
     def _due_time(self, unit: Unit) -> int:
-        """Before this time (ms) nothing is due: a bound, worked out anew when it has been reached."""
+        """Before this time (ms) nothing is due: a bound, worked out anew when it has been
+        reached."""
         due: int | None = unit.memo.get("housekeeping due")
         if due is None or due <= self._clock.time_ms():
             due = self._next_due(unit)

@@ -183,8 +183,8 @@ def fetch(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The group's committed offsets; a partition without one is absent.
 
-    Raises UnstableOffsetCommitError when an asked partition has a pending offset; without `asked` only
-    partitions that have a committed offset are looked at.
+    Raises UnstableOffsetCommitError when an asked partition has a pending offset; without `asked`
+    only partitions that have a committed offset are looked at.
     """
     found = {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, leader_epoch)
@@ -229,7 +229,8 @@ def delete(
 
 
 def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
-    """Forget offsets committed so long ago, unless a transaction holds a new one. Returns how many."""
+    """Forget offsets committed so long ago, unless a transaction holds a new one. Returns how
+    many."""
     rows = unit.execute(
         """
         SELECT g.group_id, g.topic, g.partition FROM group_offsets g

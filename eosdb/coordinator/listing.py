@@ -1,4 +1,5 @@
-"""What the coordinator tells about transactions: DescribeTransactions and ListTransactions (KIP-664)."""
+"""What the coordinator tells about transactions: DescribeTransactions and ListTransactions
+(KIP-664)."""
 
 from __future__ import annotations
 

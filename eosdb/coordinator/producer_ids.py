@@ -1,7 +1,8 @@
 """Producer ids: unique for ever, handed out from blocks that are taken durably (ProducerIdManager).
 
-A database object holds one block in memory. Taking the next one is an event with the version it expects,
-so two processes that read the same state cannot both take it; what is left of a block is lost at close.
+A database object holds one block in memory. Taking the next one is an event with the version it
+expects, so two processes that read the same state cannot both take it; what is left of a block is
+lost at close.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How the coordinator's events change its materialized tables: the one fold of live path and replay."""
+"""How the coordinator's events change its materialized tables: the one fold of live path and
+replay."""
 
 from __future__ import annotations
 

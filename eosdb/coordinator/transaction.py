@@ -1,10 +1,10 @@
 """One transactional id's state machine: pure decisions over a frozen value.
 
-The rules are those of Kafka's TransactionCoordinator and TransactionMetadata for transaction version 1,
-with two differences. Fencing an open transaction and preparing its abort are one step, so nobody can
-come in between, and an outdated producer that asks for a new epoch cannot abort its successor's
-transaction. Every function takes the current value (None: the transactional id is unknown) and returns
-the one to write; nothing here reads a table or a clock.
+The rules are those of Kafka's TransactionCoordinator and TransactionMetadata for transaction
+version 1, with two differences. Fencing an open transaction and preparing its abort are one step,
+so nobody can come in between, and an outdated producer that asks for a new epoch cannot abort its
+successor's transaction. Every function takes the current value (None: the transactional id is
+unknown) and returns the one to write; nothing here reads a table or a clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from eosdb.model import (
 )
 
 LAST_CLIENT_EPOCH: Final = 2**15 - 2
-"""The highest epoch a client is given: int16 leaves one more, with which it can always be fenced."""
+"""The highest epoch a client is given: int16 leaves one more, with which it can always be
+fenced."""
 
 _AT_REST: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
@@ -50,9 +51,10 @@ class IllegalTransitionError(AssertionError):
 class TransactionMetadata:
     """What the coordinator knows of a transactional id (Kafka: TransactionMetadata).
 
-    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists partitions
-    of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the pair that the last
-    `init_producer_id` replaced at its holder's own request: who sends that pair again repeats the request.
+    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
+    partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
+    pair that the last `init_producer_id` replaced at its holder's own request: who sends that pair
+    again repeats the request.
     """
 
     transactional_id: str
@@ -82,13 +84,15 @@ class Initialized:
 
 @dataclass(frozen=True, slots=True)
 class FenceOngoing:
-    """Write `prepared`, carry out the abort, and answer CONCURRENT_TRANSACTIONS: the client asks again."""
+    """Write `prepared`, carry out the abort, and answer CONCURRENT_TRANSACTIONS: the client asks
+    again."""
 
     prepared: TransactionMetadata
 
 
 def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
-    """Whether a transaction may take this long (TransactionStateManager.validateTransactionTimeoutMs).
+    """Whether a transaction may take this long
+    (TransactionStateManager.validateTransactionTimeoutMs).
 
     Raises InvalidTransactionTimeoutError.
     """
@@ -114,7 +118,8 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
 
 
 def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
-    """Whether `init_producer_id` may hand out a fresh id (TransactionMetadata.isProducerEpochExhausted).
+    """Whether `init_producer_id` may hand out a fresh id
+    (TransactionMetadata.isProducerEpochExhausted).
 
     The caller takes one before deciding; it stays unused when the request is refused or a repeat.
     """
@@ -134,10 +139,10 @@ def init_producer_id(
     """A producer id and epoch that nobody else holds (TransactionCoordinator.handleInitProducerId).
 
     A repeat with the pair that was replaced gets the same answer again; when that answer was a new
-    producer id, once. `fresh_producer_id` is needed when `needs_new_producer_id` says so. An unknown id
-    starts anew whatever is expected (KIP-360). Raises ProducerFencedError when the expected pair is not
-    the current one (nothing changes, also while a transaction is open, where Kafka would abort it), and
-    ConcurrentTransactionsError while a transaction is ending.
+    producer id, once. `fresh_producer_id` is needed when `needs_new_producer_id` says so. An
+    unknown id starts anew whatever is expected (KIP-360). Raises ProducerFencedError when the
+    expected pair is not the current one (nothing changes, also while a transaction is open, where
+    Kafka would abort it), and ConcurrentTransactionsError while a transaction is ending.
     """
     if current is None:
         producer_id = _fresh(fresh_producer_id)
@@ -193,9 +198,9 @@ def add_to_transaction(
 ) -> TransactionMetadata | None:
     """The transaction with these partitions and groups (handleAddPartitionsToTransaction).
 
-    The first addition starts the transaction. None: all of them are in it, nothing is to be written.
-    Raises InvalidProducerIdMappingError, ProducerFencedError, and ConcurrentTransactionsError while the
-    previous transaction is ending.
+    The first addition starts the transaction. None: all of them are in it, nothing is to be
+    written. Raises InvalidProducerIdMappingError, ProducerFencedError, and
+    ConcurrentTransactionsError while the previous transaction is ending.
     """
     current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
     if current.state in _PREPARED:
@@ -223,8 +228,9 @@ def end(
     """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction).
 
     None: it has ended in this very way before, nothing is to be written. Raises
-    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while it is ending
-    in this way, and InvalidTxnStateError when there is nothing to end or it was decided the other way.
+    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while it is
+    ending in this way, and InvalidTxnStateError when there is nothing to end or it was decided the
+    other way.
     """
     current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
     if committed:
@@ -261,7 +267,8 @@ def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
-    """Whether the transaction is open past its deadline (timedOutTransactions); at it, it is not."""
+    """Whether the transaction is open past its deadline (timedOutTransactions); at it, it is
+    not."""
     return (
         current.state is TransactionState.ONGOING
         and current.start_time_ms + current.timeout_ms < now_ms
@@ -282,7 +289,8 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
 
 
 def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id has been at rest for so long that it is forgotten (removeExpiredTransactionalIds)."""
+    """Whether the id has been at rest for so long that it is forgotten
+    (removeExpiredTransactionalIds)."""
     return current.state in _AT_REST and current.last_update_time_ms <= now_ms - expiration_ms
 
 
@@ -344,10 +352,11 @@ assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {Transac
 
 
 def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
-    """The next value, if Kafka's machine could get there (TransactionMetadata.completeTransitionTo).
+    """The next value, if Kafka's machine could get there
+    (TransactionMetadata.completeTransitionTo).
 
-    Raises IllegalTransitionError, which is a bug, for a state that may not follow the current one, and
-    for changes that do not go with the new state.
+    Raises IllegalTransitionError, which is a bug, for a state that may not follow the current one,
+    and for changes that do not go with the new state.
     """
     new = dataclasses.replace(current, **changes)
     if current.state not in LEGAL_PREVIOUS[new.state]:
@@ -400,7 +409,8 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
 
 
 def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The abort of an open transaction under a higher epoch, in one step (prepareFenceProducerEpoch)."""
+    """The abort of an open transaction under a higher epoch, in one step
+    (prepareFenceProducerEpoch)."""
     fenced = transition(
         current,
         state=TransactionState.PREPARE_EPOCH_FENCE,
@@ -433,7 +443,8 @@ def _held_by(
 
 
 def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the id is the current one, or the previous one at its very end (isValidProducerId)."""
+    """Whether the id is the current one, or the previous one at its very end
+    (isValidProducerId)."""
     return expected.producer_id == current.producer_id or (
         expected.producer_id == current.previous_producer_id
         and expected.producer_epoch >= LAST_CLIENT_EPOCH

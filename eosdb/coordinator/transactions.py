@@ -1,8 +1,8 @@
 """Transactions as rows, and the steps that change them, inside a write unit.
 
-What may happen is decided in `transaction` (pure); here a decision is loaded, recorded as an event, and
-its markers are written. A transaction ends in two units: the first decides it (Prepare…), the second
-writes every marker and completes it.
+What may happen is decided in `transaction` (pure); here a decision is loaded, recorded as an event,
+and its markers are written. A transaction ends in two units: the first decides it (Prepare…), the
+second writes every marker and completes it.
 """
 
 from __future__ import annotations

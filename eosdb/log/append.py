@@ -1,7 +1,7 @@
 """Appending to a partition: decide, record the event, write the record rows.
 
-Everything here runs inside a write unit. The rules are in `producer_state`; the state that follows from
-an append is folded by `projection`, from the event alone.
+Everything here runs inside a write unit. The rules are in `producer_state`; the state that follows
+from an append is folded by `projection`, from the event alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A batch made ready for rows: every record checked, sized and laid out before the writer lock is taken."""
+"""A batch made ready for rows: every record checked, sized and laid out before the writer lock is
+taken."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Key compaction: of each key the newest committed record stays, offsets stay as they are.
 
 Rules of Kafka's LogCleaner, per record instead of per segment: only what lies below the last stable
-offset (and is older than min.compaction.lag.ms) is looked at; aborted data goes and supersedes nothing;
-a tombstone, and a marker whose transaction has no data left, is kept for delete.retention.ms after the
-pass that first saw it so, and removed by a later pass. So a read_committed reader misses nothing.
+offset (and is older than min.compaction.lag.ms) is looked at; aborted data goes and supersedes
+nothing; a tombstone, and a marker whose transaction has no data left, is kept for
+delete.retention.ms after the pass that first saw it so, and removed by a later pass. So a
+read_committed reader misses nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading a partition: records up to what the isolation level allows, and offsets by time.
 
-Everything here runs on one snapshot of the file. Control records and aborted data are part of a fetch;
-leaving them out is the reader's work, as with Kafka's consumer.
+Everything here runs on one snapshot of the file. Control records and aborted data are part of a
+fetch; leaving them out is the reader's work, as with Kafka's consumer.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def list_offset(
 ) -> OffsetAndTimestamp:
     """The first record at or after `timestamp`, or what EARLIEST, LATEST and MAX_TIMESTAMP ask for.
 
-    (-1, -1) when there is none below what the isolation level allows (Kafka: fetchOffsetByTimestamp).
+    (-1, -1) when there is none below what the isolation level allows (Kafka:
+    fetchOffsetByTimestamp).
     """
     bound = upper_bound(partition, read_committed=read_committed)
     if timestamp == EARLIEST:

@@ -1,9 +1,10 @@
 """What one partition accepts from one producer: pure decisions over plain values.
 
 The rules are those of Kafka's ProducerStateManager, ProducerAppendInfo and ProducerStateEntry, with
-eosdb's additions: a repeat older than the five remembered batches is recognised as long as its rows are
-in the log, and sequences are compared in serial arithmetic. Inside eosdb a sequence is a *serial*: it
-counts on where Kafka's int32 wraps to 0, so that rows from before and after a wrap stay apart.
+eosdb's additions: a repeat older than the five remembered batches is recognised as long as its rows
+are in the log, and sequences are compared in serial arithmetic. Inside eosdb a sequence is a
+*serial*: it counts on where Kafka's int32 wraps to 0, so that rows from before and after a wrap
+stay apart.
 """
 
 from __future__ import annotations
@@ -163,9 +164,9 @@ def judge(
     """Whether a batch of a known producer (or an unknown one: `entry` None) may be appended.
 
     `newest_stored_serial` is the newest serial of this producer and epoch among the log's rows; it
-    matters only where the entry does not know one. Raises InvalidProducerEpochError for an older epoch,
-    OutOfOrderSequenceNumberError, and InvalidTxnStateError for a plain batch inside an open transaction.
-    The order is Kafka's: duplicate, epoch, sequence, transaction.
+    matters only where the entry does not know one. Raises InvalidProducerEpochError for an older
+    epoch, OutOfOrderSequenceNumberError, and InvalidTxnStateError for a plain batch inside an open
+    transaction. The order is Kafka's: duplicate, epoch, sequence, transaction.
     """
     if validation is Validation.NONE:
         return Accept(_continued(entry, incoming, newest_stored_serial))
@@ -210,8 +211,9 @@ def settle(
 ) -> Accept | Duplicate:
     """The answer once the rows of the asked serials are known.
 
-    Raises DuplicateSequenceNumberError for a batch below everything that is remembered and no longer
-    among the rows, OutOfOrderSequenceNumberError where a serial would be stored a second time.
+    Raises DuplicateSequenceNumberError for a batch below everything that is remembered and no
+    longer among the rows, OutOfOrderSequenceNumberError where a serial would be stored a second
+    time.
     """
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
@@ -233,7 +235,8 @@ def settle(
 def check_marker(
     entry: ProducerStateEntry | None, producer_epoch: int, coordinator_epoch: int
 ) -> None:
-    """Whether a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the coordinator's).
+    """Whether a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the
+    coordinator's).
 
     Raises InvalidProducerEpochError and TransactionCoordinatorFencedError.
     """

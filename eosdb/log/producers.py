@@ -136,5 +136,13 @@ def describe(connection: sqlite3.Connection, partition_id: int) -> list[Producer
 
 
 def _entry(row: tuple[int, int, int, int, int, int, str]) -> ProducerStateEntry:
-    *values, batches = row
-    return ProducerStateEntry(*values, tuple(BatchMetadata(*b) for b in json.loads(batches)))  # type: ignore[arg-type]
+    (producer_id, epoch, coordinator_epoch, timestamp, append_time, first_offset, batches) = row
+    return ProducerStateEntry(
+        producer_id,
+        epoch,
+        coordinator_epoch,
+        timestamp,
+        append_time,
+        first_offset,
+        tuple(BatchMetadata(*batch) for batch in json.loads(batches)),
+    )

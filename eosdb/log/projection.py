@@ -1,7 +1,7 @@
 """How the log's events change its materialized tables: the one fold of the live path and of replay.
 
-A projection looks at the event and at materialized state, never at records, the clock or settings: the
-records may be gone when the journal is replayed.
+A projection looks at the event and at materialized state, never at records, the clock or settings:
+the records may be gone when the journal is replayed.
 """
 
 from __future__ import annotations

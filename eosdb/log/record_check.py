@@ -1,4 +1,5 @@
-"""Whether the record rows are those that the events brought, no more, no fewer, none altered in place."""
+"""Whether the record rows are those that the events brought, no more, no fewer, none altered in
+place."""
 
 from __future__ import annotations
 

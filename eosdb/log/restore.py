@@ -1,7 +1,8 @@
-"""The file as it was after an earlier event: later events and their records are cut off, state is folded.
+"""The file as it was after an earlier event: later events and their records are cut off, state is
+folded.
 
-Runs on a copy. What retention or compaction has removed since then cannot come back: the copy says so
-with events of its own that move the log start, or the clean offset, past what is gone.
+Runs on a copy. What retention or compaction has removed since then cannot come back: the copy says
+so with events of its own that move the log start, or the clean offset, past what is gone.
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from eosdb.events import LogCleaned, LogStartOffsetMoved
 from eosdb.log.partitions import by_id
 from eosdb.store.replay import rebuild
 from eosdb.store.unit import Apply, Unit
+from eosdb.validation import check_int
 
 
-def position_at(connection: sqlite3.Connection, timestamp: int) -> int:
-    """The newest event at or before a time (ms); 0 when everything is later."""
-    (position,) = connection.execute(
-        "SELECT COALESCE(max(position), 0) FROM journal WHERE timestamp <= ?", (timestamp,)
-    ).fetchone()
-    return int(position)
+def wanted_position(
+    connection: sqlite3.Connection, position: int | None, timestamp: int | None
+) -> int:
+    """The position itself, or the newest event at or before a time (ms; 0: everything is later).
 
-
-def check_position(connection: sqlite3.Connection, position: int) -> None:
-    """Raises InvalidRequestError for a position beyond the journal."""
+    Raises InvalidRequestError for a position beyond the journal, and unless exactly one is given.
+    """
+    if (position is None) == (timestamp is None):
+        raise InvalidRequestError("expected either a journal position or a timestamp, and not both")
+    if position is None:
+        (position,) = connection.execute(
+            "SELECT COALESCE(max(position), 0) FROM journal WHERE timestamp <= ?", (timestamp,)
+        ).fetchone()
+        return int(position)
     (last,) = connection.execute("SELECT COALESCE(max(position), 0) FROM journal").fetchone()
-    if not 0 <= position <= last:
-        raise InvalidRequestError(f"position: got {position}, the journal goes from 0 to {last}")
+    return check_int("position", position, 0, last)
 
 
 def cut_after(connection: sqlite3.Connection, position: int, apply: Apply, now_ms: int) -> None:

@@ -1,8 +1,9 @@
 """Retention: the log start moves up, and what lies below it is deleted in steps.
 
-Moving the log start is one event and one unit, and decides everything: readers see no record below it
-from then on. The rows go afterwards, a bounded number per unit; a kill in between leaves rows that the
-next round removes. Bounded by the high watermark, not by the last stable offset, as in Kafka.
+Moving the log start is one event and one unit, and decides everything: readers see no record below
+it from then on. The rows go afterwards, a bounded number per unit; a kill in between leaves rows
+that the next round removes. Bounded by the high watermark, not by the last stable offset, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def move_log_start(
 def due_log_start(
     unit: Unit, partition: Partition, config: TopicConfig, now_ms: int
 ) -> tuple[int, str] | None:
-    """Where retention.ms and retention.bytes put the log start, and which of them; None: as it is."""
+    """Where retention.ms and retention.bytes put the log start, and which of them; None: as it
+    is."""
     if not config.delete:
         return None
     by_time = _by_time(unit, partition, config.retention_ms, now_ms)

@@ -1,4 +1,5 @@
-"""Producer-state snapshots: what each partition knew of its producers as of an offset (exclusive)."""
+"""Producer-state snapshots: what each partition knew of its producers as of an offset
+(exclusive)."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ def alter_config(
     broker: BrokerConfig,
     now_ms: int,
 ) -> None:
-    """Set the topic's own settings; None takes one back to the broker's. Raises InvalidConfigError."""
+    """Set the topic's own settings; None takes one back to the broker's. Raises
+    InvalidConfigError."""
     topic_id, _, config = _topic(unit, name)
     overrides = topic_overrides({k: v for k, v in changes.items() if v is not None})
     removed = {k for k, v in changes.items() if v is None}

@@ -20,8 +20,9 @@ def search(
 ) -> Iterator[AbortedTransaction]:
     """The aborted transactions that touch [fetch_offset, upper_bound).
 
-    `entries` come in order of their last offset. The search ends at the first whose last stable offset
-    reaches the upper bound: all that follow began later (TransactionIndex.collectAbortedTxns).
+    `entries` come in order of their last offset. The search ends at the first whose last stable
+    offset reaches the upper bound: all that follow began later
+    (TransactionIndex.collectAbortedTxns).
     """
     for entry in entries:
         if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:

@@ -1,4 +1,5 @@
-"""A consistent copy of the file while others write it: SQLite's online backup, made durable by rename."""
+"""A consistent copy of the file while others write it: SQLite's online backup, made durable by
+rename."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def copy(
     target: str,
     change: Callable[[sqlite3.Connection], None] | None = None,
 ) -> None:
-    """Copy what `source` sees to the new file `target`, have `change` work on the copy, and publish it.
+    """Copy what `source` sees to the new file `target`, have `change` work on the copy, and publish
+    it.
 
     `target` appears whole and durable, or not at all. Raises IllegalStateError when it exists, and
     StorageError or DatabaseFullError when it cannot be written.

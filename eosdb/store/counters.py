@@ -1,4 +1,5 @@
-"""Numbers that are given out once and never again: topic and partition ids, producer-id blocks, epochs."""
+"""Numbers that are given out once and never again: topic and partition ids, producer-id blocks,
+epochs."""
 
 from __future__ import annotations
 

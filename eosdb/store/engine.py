@@ -8,7 +8,8 @@ from eosdb.store.store import connect
 
 
 def make_engine(path: str, read_only: bool, busy_timeout_ms: int) -> Engine:
-    """Connections have eosdb's settings: none of them checkpoints, and BEGIN is SQLAlchemy's to say."""
+    """Connections have eosdb's settings: none of them checkpoints, and BEGIN is SQLAlchemy's to
+    say."""
     engine = create_engine(
         "sqlite://",
         creator=lambda: connect(path, busy_timeout_ms, read_only=read_only),

@@ -44,7 +44,8 @@ def info(store: Store) -> dict[str, object]:
 def query(
     store: Store, sql: str, parameters: Sequence[object]
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-    """Columns and rows of one reading statement. Raises InvalidRequestError when SQLite refuses it."""
+    """Columns and rows of one reading statement. Raises InvalidRequestError when SQLite refuses
+    it."""
     rows = _rows(store, sql, parameters)
     columns: tuple[str, ...] = next(rows)
     return columns, rows

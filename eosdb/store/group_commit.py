@@ -2,8 +2,9 @@
 
 The first thread that comes leads: it runs everything that has queued up meanwhile in one unit, each
 request in a savepoint of its own, commits once, and hands out the results. Whoever comes during the
-commit waits for the next round. A request's error undoes only its own writes; when the unit as a whole
-fails (disk full, a failed commit) every request is run once more alone, so that each gets its own answer.
+commit waits for the next round. A request's error undoes only its own writes; when the unit as a
+whole fails (disk full, a failed commit) every request is run once more alone, so that each gets its
+own answer.
 """
 
 from __future__ import annotations

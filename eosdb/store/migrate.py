@@ -1,7 +1,8 @@
 """Which file is this, and how does it come to the newest schema.
 
-A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the number of
-its newest revision. Alembic is imported only when there is something to do (it costs a quarter of a second).
+A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the
+number of its newest revision. Alembic is imported only when there is something to do (it costs a
+quarter of a second).
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def open_file(
 ) -> WriterMutex | None:
     """See to it that `path` is an eosdb file of the newest schema, in WAL mode.
 
-    Returns the writer mutex, None when read-only. Raises DatabaseNotFoundError, NotAnEosdbFileError,
-    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
-    each saying which file and what to do.
+    Returns the writer mutex, None when read-only. Raises DatabaseNotFoundError,
+    NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError,
+    ReadOnlyDatabaseError or StorageError, each saying which file and what to do.
     """
     if read_only:
         _check_exists(path)
@@ -142,7 +143,8 @@ def apply_revisions(connection: sqlite3.Connection) -> None:
     config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
     # The unit is the caller's: SQLAlchemy must neither commit it nor roll it back on its way out.
-    engine.dialect.do_commit = engine.dialect.do_rollback = lambda _: None  # type: ignore[method-assign]
+    for method in ("do_commit", "do_rollback"):
+        setattr(engine.dialect, method, lambda _: None)
     with engine.connect() as opened:
         config.attributes["connection"] = opened
         command.upgrade(config, "head")

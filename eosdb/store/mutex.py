@@ -1,10 +1,11 @@
 """The writer mutex between processes: an advisory lock on a small file beside the database.
 
-It is held around every write unit and every checkpoint of ours, so a commit never resets the WAL beside
-a running checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two byte ranges
-make it fair: whoever waits for the writer byte holds the queue byte, so the last holder cannot overtake.
-The kernel releases the lock of a process that dies. The locks are open-file-description locks: they also
-exclude two databases of one process, and closing another descriptor does not drop them.
+It is held around every write unit and every checkpoint of ours, so a commit never resets the WAL
+beside a running checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two
+byte ranges make it fair: whoever waits for the writer byte holds the queue byte, so the last holder
+cannot overtake. The kernel releases the lock of a process that dies. The locks are
+open-file-description locks: they also exclude two databases of one process, and closing another
+descriptor does not drop them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class WriterMutex:
             self._descriptor = -1
 
     def _acquire_in_turn(self) -> None:
-        """Wait in a thread of its own, because a lock call that blocks cannot be given a time-out."""
+        """Wait in a thread of its own, because a lock call that blocks cannot be given a
+        time-out."""
         waiter = _Waiter(self._path)
         granted = waiter.wait(self._timeout_ms / 1000)
         if granted is None:
@@ -67,7 +69,8 @@ class WriterMutex:
 
 
 class _Waiter:
-    """Blocks for the lock on a new descriptor; gives it away, or drops it if nobody waits any more."""
+    """Blocks for the lock on a new descriptor; gives it away, or drops it if nobody waits any
+    more."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

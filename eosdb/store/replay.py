@@ -1,4 +1,5 @@
-"""Folding the journal anew: into the tables themselves (`rebuild`), or beside them to compare (`verify`)."""
+"""Folding the journal anew: into the tables themselves (`rebuild`), or beside them to compare
+(`verify`)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Inspect = Callable[[int, Event], None]
 
 
 def rebuild(unit: Unit) -> int:
-    """Drop the materialized tables and fold every event again. Returns how many events there are."""
+    """Drop the materialized tables and fold every event again. Returns how many events there
+    are."""
     create_materialized(unit.connection)
     unit.memo.clear()
     reach(Failpoint.REBUILD_CLEARED)

@@ -1,8 +1,8 @@
 """The tables as they are now, in SQLAlchemy Core.
 
-What makes and upgrades a file are the revisions in `migrations`; a test compares the two as SQLite sees
-them. Here the tables serve queries that are put together at run time, and say which are events (the
-truth) and which are materialized (folded from events, dropped and folded anew by `rebuild`).
+What makes and upgrades a file are the revisions in `migrations`; a test compares the two as SQLite
+sees them. Here the tables serve queries that are put together at run time, and say which are events
+(the truth) and which are materialized (folded from events, dropped and folded anew by `rebuild`).
 
 64-bit integers are declared INT, because Spark's JDBC reader takes INTEGER for 32 bits and wraps.
 """

@@ -1,9 +1,9 @@
 """One SQLite file and its two doors: `write` for units, `read` for snapshots.
 
-The only place that says BEGIN, COMMIT, ROLLBACK and checkpoint. Writers take their turn three times: in
-the process (group commit), between processes (writer mutex), and against foreign programs (SQLite's own
-lock). `durability` is SQLite's `synchronous`: a unit that decides something is synced under "full"; one
-that is only made valid by a later, synced unit need not be.
+The only place that says BEGIN, COMMIT, ROLLBACK and checkpoint. Writers take their turn three
+times: in the process (group commit), between processes (writer mutex), and against foreign programs
+(SQLite's own lock). `durability` is SQLite's `synchronous`: a unit that decides something is synced
+under "full"; one that is only made valid by a later, synced unit need not be.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Store:
         """Run `function` in a write unit and return its result when it is committed.
 
         All of it or, when it raises, none of it. `sync=False` leaves out the fsync of durability
-        "full", for writes that only a later synced unit makes count. `function` may be run more than
-        once and must have no effect outside the unit.
+        "full", for writes that only a later synced unit makes count. `function` may be run more
+        than once and must have no effect outside the unit.
         """
         if self.read_only:
             raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")

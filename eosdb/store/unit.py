@@ -1,8 +1,8 @@
 """A unit of work: what happens between BEGIN IMMEDIATE and COMMIT, seen from the inside.
 
-"Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the memo of
-state that has been read already, and `record`, the one way in which anything changes: insert the event,
-then fold it into the materialized tables by the same `apply` that replay uses.
+"Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the
+memo of state that has been read already, and `record`, the one way in which anything changes:
+insert the event, then fold it into the materialized tables by the same `apply` that replay uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Unit:
     """The inside of a write unit.
 
     `memo` holds values that were read or written before, by keys that start with the name of their
-    table; it outlives a unit as long as nobody else has written the file and is emptied on a rollback.
+    table; it outlives a unit as long as nobody else has written the file and is emptied on a
+    rollback.
     """
 
     __slots__ = ("_apply", "connection", "execute", "executemany", "memo", "written_bytes")
@@ -49,9 +50,7 @@ class Unit:
                 position,
                 type(event).__name__,
                 event.timestamp,
-                event.topic,
-                event.partition,
-                event.transactional_id,
+                *event.columns(),
                 event.detail(),
             ),
         )
