@@ -41,6 +41,10 @@ _AT_REST: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
 _PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+_ENDS: Final = {
+    True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+    False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+}
 
 
 class IllegalTransitionError(AssertionError):
@@ -84,18 +88,13 @@ class Initialized:
 
 @dataclass(frozen=True, slots=True)
 class FenceOngoing:
-    """Write `prepared`, carry out the abort, and answer CONCURRENT_TRANSACTIONS: the client asks
-    again."""
+    """Write `prepared`, carry out the abort, answer CONCURRENT_TRANSACTIONS: the client asks again."""
 
     prepared: TransactionMetadata
 
 
 def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
-    """Whether a transaction may take this long
-    (TransactionStateManager.validateTransactionTimeoutMs).
-
-    Raises InvalidTransactionTimeoutError.
-    """
+    """Raises InvalidTransactionTimeoutError (TransactionStateManager.validateTransactionTimeoutMs)."""
     if not 0 < timeout_ms <= max_timeout_ms:
         raise InvalidTransactionTimeoutError(
             f"transaction timeout: got {timeout_ms} ms, expected 1 to {max_timeout_ms} ms "
@@ -112,14 +111,12 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
         raise InvalidRequestError(
             f"got producer id {producer_id} with epoch {producer_epoch}; expected both, or -1 for both"
         )
-    return (
-        None if producer_id == NO_PRODUCER_ID else ProducerIdAndEpoch(producer_id, producer_epoch)
-    )
+    pair = ProducerIdAndEpoch(producer_id, producer_epoch)
+    return None if producer_id == NO_PRODUCER_ID else pair
 
 
 def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
-    """Whether `init_producer_id` may hand out a fresh id
-    (TransactionMetadata.isProducerEpochExhausted).
+    """Whether `init_producer_id` may hand out a fresh id (isProducerEpochExhausted).
 
     The caller takes one before deciding; it stays unused when the request is refused or a repeat.
     """
@@ -145,12 +142,8 @@ def init_producer_id(
     Kafka would abort it), and ConcurrentTransactionsError while a transaction is ending.
     """
     if current is None:
-        producer_id = _fresh(fresh_producer_id)
-        return Initialized(
-            TransactionMetadata(
-                transactional_id, producer_id, 0, TransactionState.EMPTY, timeout_ms, now_ms
-            )
-        )
+        pid, state = _fresh(fresh_producer_id), TransactionState.EMPTY
+        return Initialized(TransactionMetadata(transactional_id, pid, 0, state, timeout_ms, now_ms))
     if expected is not None and not _may_be_known(current, expected):
         raise _fenced(ProducerFencedError, current, expected)
     if current.state in _PREPARED:
@@ -159,13 +152,11 @@ def init_producer_id(
         if expected is not None and expected != current.producer:
             raise _fenced(ProducerFencedError, current, expected)
         return FenceOngoing(_fence(current, now_ms))
-    exhausted = current.producer_epoch >= LAST_CLIENT_EPOCH
     if expected is None or expected == current.producer:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
-        if exhausted:
+        given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
+        if current.producer_epoch >= LAST_CLIENT_EPOCH:
             given = ProducerIdAndEpoch(_fresh(fresh_producer_id), 0)
-        else:
-            given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
     elif expected == (current.previous_producer_id, current.last_producer_epoch):
         given = current.producer
         # After a rotation the old pair is no longer asked for under the current id.
@@ -233,10 +224,7 @@ def end(
     other way.
     """
     current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
-    if committed:
-        prepare, done = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
-    else:
-        prepare, done = TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT
+    prepare, done = _ENDS[committed]
     if current.state is TransactionState.ONGOING:
         return transition(current, state=prepare, last_update_time_ms=now_ms)
     if current.state is done:
@@ -256,10 +244,10 @@ def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
     The start time stays; partitions and groups are gone.
     """
-    committed = current.state is TransactionState.PREPARE_COMMIT
+    _, done = _ENDS[current.state is TransactionState.PREPARE_COMMIT]
     return transition(
         current,
-        state=TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
+        state=done,
         partitions=frozenset(),
         groups=frozenset(),
         last_update_time_ms=now_ms,
@@ -267,12 +255,9 @@ def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
-    """Whether the transaction is open past its deadline (timedOutTransactions); at it, it is
-    not."""
-    return (
-        current.state is TransactionState.ONGOING
-        and current.start_time_ms + current.timeout_ms < now_ms
-    )
+    """Whether the transaction is open after its deadline, not just at it (timedOutTransactions)."""
+    deadline_ms = current.start_time_ms + current.timeout_ms
+    return current.state is TransactionState.ONGOING and deadline_ms < now_ms
 
 
 def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
@@ -289,8 +274,7 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
 
 
 def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id has been at rest for so long that it is forgotten
-    (removeExpiredTransactionalIds)."""
+    """Whether the id was at rest for so long that it is forgotten (removeExpiredTransactionalIds)."""
     return current.state in _AT_REST and current.last_update_time_ms <= now_ms - expiration_ms
 
 
@@ -313,19 +297,12 @@ def verify(
     current = _held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
     if current.state in _PREPARED:
         raise _ending(NotEnoughReplicasError, current)
-    if current.state is not TransactionState.ONGOING:
+    added = partition in current.partitions or group in current.groups
+    if current.state is not TransactionState.ONGOING or not added:
+        wanted = f"group {group!r}" if partition is None else f"partition {partition}"
         raise InvalidTxnStateError(
-            f"{_id(current)}: no transaction is open, the state is {current.state.label}; add the "
-            "partition or the group's offsets first"
-        )
-    if partition is not None and partition not in current.partitions:
-        raise InvalidTxnStateError(
-            f"{_id(current)}: partition {partition} is not in the transaction; call "
-            "add_partitions_to_txn first"
-        )
-    if group is not None and group not in current.groups:
-        raise InvalidTxnStateError(
-            f"{_id(current)}: group {group!r} is not in the transaction; call add_offsets_to_txn first"
+            f"{_id(current)}: {wanted} is not in an open transaction, the state is "
+            f"{current.state.label}; call add_partitions_to_txn or add_offsets_to_txn first"
         )
 
 
@@ -373,38 +350,29 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
 
 def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
     """What does not go with the new state, or None."""
-    if new.transactional_id != old.transactional_id:
-        return "the transactional id changed"
     bumped = ProducerIdAndEpoch(old.producer_id, old.producer_epoch + 1)
-    match new.state:
-        case TransactionState.EMPTY:
-            rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
-            if not (rotated or new.producer in (old.producer, bumped)):
-                return f"{tuple(new.producer)} does not follow {tuple(old.producer)}"
-            if new.producer_epoch > LAST_CLIENT_EPOCH:
-                return f"epoch {new.producer_epoch} is for fencing only"
-            if new.partitions or new.groups or new.start_time_ms != NO_TIMESTAMP:
-                return "something is in a transaction that has not begun"
-            return None
-        case TransactionState.PREPARE_EPOCH_FENCE:
-            if new.producer != bumped or new.producer_epoch > LAST_CLIENT_EPOCH + 1:
-                return f"{tuple(new.producer)} does not fence {tuple(old.producer)}"
-        case _ if new.producer != old.producer:
-            return f"the producer changed from {tuple(old.producer)} to {tuple(new.producer)}"
-    if new.timeout_ms != old.timeout_ms:
+    allowed = {old.producer}
+    if new.state is TransactionState.EMPTY:
+        allowed |= {bumped} if bumped.producer_epoch <= LAST_CLIENT_EPOCH else set()
+        allowed |= {ProducerIdAndEpoch(new.producer_id, 0)} - {(old.producer_id, 0)}
+    elif new.state is TransactionState.PREPARE_EPOCH_FENCE:
+        allowed = {bumped} if bumped.producer_epoch <= LAST_CLIENT_EPOCH + 1 else set()
+    if new.producer not in allowed:
+        return f"the producer was {tuple(old.producer)} and is {tuple(new.producer)}"
+    if new.state is not TransactionState.EMPTY and new.timeout_ms != old.timeout_ms:
         return "the timeout changed"
+    if (new.start_time_ms == NO_TIMESTAMP) != (new.state is TransactionState.EMPTY):
+        return f"it began at {new.start_time_ms}"
     if new.state is TransactionState.ONGOING:
         if not (old.partitions <= new.partitions and old.groups <= new.groups):
             return "a partition or group left the transaction"
-    elif new.start_time_ms != old.start_time_ms:
+    elif new.state is not TransactionState.EMPTY and new.start_time_ms != old.start_time_ms:
         return "the start time changed"
     elif new.state in _AT_REST:
         if new.partitions or new.groups:
-            return "a partition or group is still in the ended transaction"
+            return "a partition or group is in it"
     elif (new.partitions, new.groups) != (old.partitions, old.groups):
         return "the partitions or groups of a decided transaction changed"
-    if new.start_time_ms == NO_TIMESTAMP and new.state is not TransactionState.DEAD:
-        return "the transaction has no start time"
     return None
 
 
