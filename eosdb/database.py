@@ -17,7 +17,7 @@ from eosdb.broker import Broker
 from eosdb.client.config import ConsumerConfig, ProducerConfig
 from eosdb.client.consumer import Consumer
 from eosdb.client.producer import Producer
-from eosdb.client.transport import DirectTransport
+from eosdb.client.transport import DirectTransport, Transport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.coordinator import TransactionCoordinator
@@ -142,11 +142,15 @@ class Database:
         self._store.check_open()
         return make_engine(self._store.path, self._store.read_only, self.config.lock_timeout_ms)
 
-    def producer(self, **config: Unpack[ProducerConfig]) -> Producer:
-        """A producer; the settings are Kafka's in snake_case. Raises ConfigError."""
+    def producer(
+        self, *, transport: Transport | None = None, **config: Unpack[ProducerConfig]
+    ) -> Producer:
+        """A producer; the settings are Kafka's in snake_case. Raises ConfigError.
+
+        `transport` is how its requests reach the broker; None: by direct calls.
+        """
         self._store.check_open()
-        transport = config.pop("transport", None) or DirectTransport(self.broker)
-        return Producer(transport, self.clock, **config)
+        return Producer(transport or DirectTransport(self.broker), self.clock, **config)
 
     def consumer(self, group_id: str | None = None, **config: Unpack[ConsumerConfig]) -> Consumer:
         """A consumer; `read_committed` unless asked otherwise. Raises ConfigError."""

@@ -1,18 +1,26 @@
-"""One transactional id's state machine: pure decisions over a frozen value.
+"""What a request does to a transactional id: pure decisions over its frozen metadata.
 
-The rules are those of Kafka's TransactionCoordinator and TransactionMetadata for transaction
-version 1, with two differences. Fencing an open transaction and preparing its abort are one step,
-so nobody can come in between, and an outdated producer that asks for a new epoch cannot abort its
-successor's transaction. Every function takes the current value (None: the transactional id is
-unknown) and returns the one to write; nothing here reads a table or a clock.
+The rules are those of Kafka's TransactionCoordinator for transaction version 1, with two
+differences. Fencing an open transaction and preparing its abort are one step, so nobody can come
+in between; and an outdated producer that asks for a new epoch cannot abort its successor's
+transaction. Every function takes the current metadata (None: the transactional id is unknown) and
+returns what to write; nothing here reads a table or a clock.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from eosdb.coordinator.transaction_state import (
+    AT_REST,
+    LAST_CLIENT_EPOCH,
+    LEGAL_PREVIOUS,
+    PREPARED,
+    IllegalTransitionError,
+    TransactionMetadata,
+    transition,
+)
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -33,50 +41,31 @@ from eosdb.model import (
     TransactionState,
 )
 
-LAST_CLIENT_EPOCH: Final = 2**15 - 2
-"""The highest epoch a client is given: int16 leaves one more, with which it can always be
-fenced."""
+__all__ = [
+    "LEGAL_PREVIOUS",
+    "FenceOngoing",
+    "IllegalTransitionError",
+    "Initialized",
+    "TransactionMetadata",
+    "abort_timed_out",
+    "add_to_transaction",
+    "check_timeout",
+    "complete",
+    "end",
+    "expected_or_none",
+    "init_producer_id",
+    "is_expired",
+    "is_timed_out",
+    "needs_new_producer_id",
+    "transition",
+    "verify",
+]
 
-_AT_REST: Final = frozenset(
-    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-)
-_PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 _ENDS: Final = {
     True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
     False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
-
-
-class IllegalTransitionError(AssertionError):
-    """A transition that no request can ask for: a bug in eosdb, or a damaged table."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
-    """What the coordinator knows of a transactional id (Kafka: TransactionMetadata).
-
-    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
-    partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
-    pair that the last `init_producer_id` replaced at its holder's own request: who sends that pair
-    again repeats the request.
-    """
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    state: TransactionState
-    timeout_ms: int
-    last_update_time_ms: int
-    last_producer_epoch: int = NO_PRODUCER_EPOCH
-    previous_producer_id: int = NO_PRODUCER_ID
-    start_time_ms: int = NO_TIMESTAMP
-    partitions: frozenset[TopicPartition] = frozenset()
-    groups: frozenset[str] = frozenset()
-
-    @property
-    def producer(self) -> ProducerIdAndEpoch:
-        """The pair that requests must carry."""
-        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+"""By `committed`: the state in which the end is decided, and the one in which it is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +77,16 @@ class Initialized:
 
 @dataclass(frozen=True, slots=True)
 class FenceOngoing:
-    """Write `prepared`, carry out the abort, answer CONCURRENT_TRANSACTIONS: the client asks again."""
+    """Write `prepared`, carry out the abort, and answer CONCURRENT_TRANSACTIONS: ask again."""
 
     prepared: TransactionMetadata
 
 
 def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
-    """Raises InvalidTransactionTimeoutError (TransactionStateManager.validateTransactionTimeoutMs)."""
+    """Whether a transaction may take this long (Kafka: validateTransactionTimeoutMs).
+
+    Raises InvalidTransactionTimeoutError.
+    """
     if not 0 < timeout_ms <= max_timeout_ms:
         raise InvalidTransactionTimeoutError(
             f"transaction timeout: got {timeout_ms} ms, expected 1 to {max_timeout_ms} ms "
@@ -109,19 +101,21 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
     """
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequestError(
-            f"got producer id {producer_id} with epoch {producer_epoch}; expected both, or -1 for both"
+            f"got producer id {producer_id} with epoch {producer_epoch}; "
+            "expected both of the current producer, or -1 for both"
         )
-    pair = ProducerIdAndEpoch(producer_id, producer_epoch)
-    return None if producer_id == NO_PRODUCER_ID else pair
+    if producer_id == NO_PRODUCER_ID:
+        return None
+    return ProducerIdAndEpoch(producer_id, producer_epoch)
 
 
 def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
-    """Whether `init_producer_id` may hand out a fresh id (isProducerEpochExhausted).
+    """Whether `init_producer_id` may hand out a fresh id (Kafka: isProducerEpochExhausted).
 
     The caller takes one before deciding; it stays unused when the request is refused or a repeat.
     """
     return current is None or (
-        current.state in _AT_REST and current.producer_epoch >= LAST_CLIENT_EPOCH
+        current.state in AT_REST and current.producer_epoch >= LAST_CLIENT_EPOCH
     )
 
 
@@ -142,28 +136,30 @@ def init_producer_id(
     Kafka would abort it), and ConcurrentTransactionsError while a transaction is ending.
     """
     if current is None:
-        pid, state = _fresh(fresh_producer_id), TransactionState.EMPTY
-        return Initialized(TransactionMetadata(transactional_id, pid, 0, state, timeout_ms, now_ms))
+        pid = _fresh(fresh_producer_id)
+        empty = TransactionState.EMPTY
+        return Initialized(TransactionMetadata(transactional_id, pid, 0, empty, timeout_ms, now_ms))
     if expected is not None and not _may_be_known(current, expected):
-        raise _fenced(ProducerFencedError, current, expected)
-    if current.state in _PREPARED:
+        raise _stale(ProducerFencedError, current, expected)
+    if current.state in PREPARED:
         raise _ending(ConcurrentTransactionsError, current)
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected != current.producer:
-            raise _fenced(ProducerFencedError, current, expected)
+            raise _stale(ProducerFencedError, current, expected)
         return FenceOngoing(_fence(current, now_ms))
     if expected is None or expected == current.producer:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
-        given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
         if current.producer_epoch >= LAST_CLIENT_EPOCH:
             given = ProducerIdAndEpoch(_fresh(fresh_producer_id), 0)
+        else:
+            given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
     elif expected == (current.previous_producer_id, current.last_producer_epoch):
         given = current.producer
-        # After a rotation the old pair is no longer asked for under the current id.
+        # After a rotation, a pair of the current id with the old id's epoch was never given out.
         rotated = current.previous_producer_id != current.producer_id
         last_epoch = NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
     else:
-        raise _fenced(ProducerFencedError, current, expected)
+        raise _stale(ProducerFencedError, current, expected)
     return Initialized(
         transition(
             current,
@@ -194,7 +190,7 @@ def add_to_transaction(
     ConcurrentTransactionsError while the previous transaction is ending.
     """
     current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
-    if current.state in _PREPARED:
+    if current.state in PREPARED:
         raise _ending(ConcurrentTransactionsError, current)
     ongoing = current.state is TransactionState.ONGOING
     if ongoing and partitions <= current.partitions and groups <= current.groups:
@@ -231,10 +227,11 @@ def end(
         return None
     if current.state is prepare:
         raise _ending(ConcurrentTransactionsError, current)
-    if current.state in _AT_REST | _PREPARED:
+    if current.state in AT_REST | PREPARED:
         raise InvalidTxnStateError(
-            f"{_id(current)}: got {'commit' if committed else 'abort'} in state {current.state.label}, "
-            f"expected Ongoing or {done.label}; add partitions or offsets to begin a transaction"
+            f"{_id(current)}: got {'commit' if committed else 'abort'} in state "
+            f"{current.state.label}, expected Ongoing or {done.label}; begin a transaction by "
+            "adding partitions or offsets"
         )
     raise IllegalTransitionError(f"{_id(current)}: {current.state.label} is never a stored state")
 
@@ -274,8 +271,8 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
 
 
 def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id was at rest for so long that it is forgotten (removeExpiredTransactionalIds)."""
-    return current.state in _AT_REST and current.last_update_time_ms <= now_ms - expiration_ms
+    """Whether the id has rested so long that it is forgotten (removeExpiredTransactionalIds)."""
+    return current.state in AT_REST and current.last_update_time_ms <= now_ms - expiration_ms
 
 
 def verify(
@@ -295,90 +292,20 @@ def verify(
     if (partition is None) == (group is None):
         raise TypeError("verify takes either a partition or a group")
     current = _held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
-    if current.state in _PREPARED:
+    if current.state in PREPARED:
         raise _ending(NotEnoughReplicasError, current)
     added = partition in current.partitions or group in current.groups
     if current.state is not TransactionState.ONGOING or not added:
         wanted = f"group {group!r}" if partition is None else f"partition {partition}"
+        request = "add_offsets_to_txn" if partition is None else "add_partitions_to_txn"
         raise InvalidTxnStateError(
             f"{_id(current)}: {wanted} is not in an open transaction, the state is "
-            f"{current.state.label}; call add_partitions_to_txn or add_offsets_to_txn first"
+            f"{current.state.label}; call {request} first"
         )
-
-
-LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
-    TransactionState.EMPTY: _AT_REST,
-    TransactionState.ONGOING: _AT_REST | {TransactionState.ONGOING},
-    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    TransactionState.PREPARE_ABORT: frozenset(
-        {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
-    ),
-    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
-    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
-    TransactionState.DEAD: _AT_REST,
-    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
-}
-"""Which states may precede each (Kafka: TransactionState.validPreviousStates).
-
-Dead and PrepareEpochFence are only passed through: no stored value is in either.
-"""
-assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
-assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
-    "every state but Dead leads on"
-)
-
-
-def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
-    """The next value, if Kafka's machine could get there
-    (TransactionMetadata.completeTransitionTo).
-
-    Raises IllegalTransitionError, which is a bug, for a state that may not follow the current one,
-    and for changes that do not go with the new state.
-    """
-    new = dataclasses.replace(current, **changes)
-    if current.state not in LEGAL_PREVIOUS[new.state]:
-        raise IllegalTransitionError(
-            f"{_id(current)}: {new.state.label} cannot follow {current.state.label}"
-        )
-    broken = _broken_rule(current, new)
-    if broken is not None:
-        raise IllegalTransitionError(
-            f"{_id(current)}: {current.state.label} to {new.state.label}, but {broken}"
-        )
-    return new
-
-
-def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
-    """What does not go with the new state, or None."""
-    bumped = ProducerIdAndEpoch(old.producer_id, old.producer_epoch + 1)
-    allowed = {old.producer}
-    if new.state is TransactionState.EMPTY:
-        allowed |= {bumped} if bumped.producer_epoch <= LAST_CLIENT_EPOCH else set()
-        allowed |= {ProducerIdAndEpoch(new.producer_id, 0)} - {(old.producer_id, 0)}
-    elif new.state is TransactionState.PREPARE_EPOCH_FENCE:
-        allowed = {bumped} if bumped.producer_epoch <= LAST_CLIENT_EPOCH + 1 else set()
-    if new.producer not in allowed:
-        return f"the producer was {tuple(old.producer)} and is {tuple(new.producer)}"
-    if new.state is not TransactionState.EMPTY and new.timeout_ms != old.timeout_ms:
-        return "the timeout changed"
-    if (new.start_time_ms == NO_TIMESTAMP) != (new.state is TransactionState.EMPTY):
-        return f"it began at {new.start_time_ms}"
-    if new.state is TransactionState.ONGOING:
-        if not (old.partitions <= new.partitions and old.groups <= new.groups):
-            return "a partition or group left the transaction"
-    elif new.state is not TransactionState.EMPTY and new.start_time_ms != old.start_time_ms:
-        return "the start time changed"
-    elif new.state in _AT_REST:
-        if new.partitions or new.groups:
-            return "a partition or group is in it"
-    elif (new.partitions, new.groups) != (old.partitions, old.groups):
-        return "the partitions or groups of a decided transaction changed"
-    return None
 
 
 def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The abort of an open transaction under a higher epoch, in one step
-    (prepareFenceProducerEpoch)."""
+    """The abort of an open transaction under a higher epoch (prepareFenceProducerEpoch)."""
     fenced = transition(
         current,
         state=TransactionState.PREPARE_EPOCH_FENCE,
@@ -394,11 +321,11 @@ def _held_by(
     producer_epoch: int,
     stale: type[ApiError],
 ) -> TransactionMetadata:
-    """The value, if this is its producer; `stale` is what another epoch is called."""
+    """The metadata, if this is its producer; `stale` is what another epoch is called."""
     if current is None:
         raise InvalidProducerIdMappingError(
-            f"producer {producer_id}: the transactional id is unknown (never initialized, or expired); "
-            "call init_producer_id first"
+            f"producer {producer_id}: the transactional id is unknown, because it was never "
+            "initialized or has expired; call init_producer_id first"
         )
     if current.producer_id != producer_id:
         raise InvalidProducerIdMappingError(
@@ -406,13 +333,12 @@ def _held_by(
             "init_producer_id again"
         )
     if current.producer_epoch != producer_epoch:
-        raise _fenced(stale, current, ProducerIdAndEpoch(producer_id, producer_epoch))
+        raise _stale(stale, current, ProducerIdAndEpoch(producer_id, producer_epoch))
     return current
 
 
 def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the id is the current one, or the previous one at its very end
-    (isValidProducerId)."""
+    """Whether the id is the current one, or the previous one at its end (isValidProducerId)."""
     return expected.producer_id == current.producer_id or (
         expected.producer_id == current.previous_producer_id
         and expected.producer_epoch >= LAST_CLIENT_EPOCH
@@ -421,26 +347,24 @@ def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) ->
 
 def _fresh(producer_id: int | None) -> int:
     if producer_id is None:
-        raise IllegalTransitionError(
-            "a new producer id is needed (needs_new_producer_id), got none"
-        )
+        raise IllegalTransitionError("a new producer id is needed (see needs_new_producer_id)")
     return producer_id
 
 
-def _fenced(
+def _stale(
     error: type[ApiError], current: TransactionMetadata, found: ProducerIdAndEpoch
 ) -> ApiError:
     return error(
-        f"{_id(current)}: got producer {found.producer_id} with epoch {found.producer_epoch}, expected "
-        f"producer {current.producer_id} with epoch {current.producer_epoch}; a newer producer has "
-        "taken over, or the transaction timed out: close this one"
+        f"{_id(current)}: got producer {found.producer_id} with epoch {found.producer_epoch}, "
+        f"expected producer {current.producer_id} with epoch {current.producer_epoch}; a newer "
+        "producer has taken over, or the transaction timed out: close this one"
     )
 
 
 def _ending(error: type[ApiError], current: TransactionMetadata) -> ApiError:
     return error(
-        f"{_id(current)}: the transaction is in state {current.state.label}, its end is being carried "
-        "out; try again"
+        f"{_id(current)}: the transaction is in state {current.state.label}, its end is being "
+        "carried out; try again"
     )
 
 

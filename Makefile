@@ -1,0 +1,25 @@
+# Every target sets up what it needs; on a fresh Debian machine `make demo` and `make test` just work.
+PYTHON := .venv/bin/python
+SETUP := .venv/.ready
+
+.PHONY: demo test lint docs conformance clean
+
+demo: $(SETUP)
+	$(PYTHON) demo/flights.py
+
+test: $(SETUP)
+	$(PYTHON) -m pytest
+
+lint: $(SETUP)
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+docs: $(SETUP)
+	$(PYTHON) -m pytest tests/docs
+
+$(SETUP): pyproject.toml scripts/setup.sh
+	scripts/setup.sh
+
+clean:
+	rm -rf .venv build dist *.egg-info demo-output

@@ -1,0 +1,1 @@
+"""What Kafka's clients do: producers and consumers over the request level."""

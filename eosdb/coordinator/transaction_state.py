@@ -1,0 +1,138 @@
+"""What the coordinator keeps of a transactional id, and which value may follow which.
+
+The table and the checks are those of Kafka's TransactionState and TransactionMetadata. No request
+can bring about a transition that they refuse: a refusal is a bug in eosdb, or a damaged table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eosdb.model import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionState,
+)
+
+LAST_CLIENT_EPOCH: Final = 2**15 - 2
+"""The highest epoch a client gets: int16 leaves one more, with which it can always be fenced."""
+
+AT_REST: Final = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+"""No transaction is open or ending."""
+PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+"""The outcome is decided, the markers are being written."""
+
+LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: AT_REST,
+    TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: frozenset(
+        {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
+    ),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: AT_REST,
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
+}
+"""Which states may precede each (Kafka: TransactionState.validPreviousStates).
+
+Dead and PrepareEpochFence are only passed through: no stored value is in either.
+"""
+assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
+assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
+    "every state but Dead leads on"
+)
+
+
+class IllegalTransitionError(AssertionError):
+    """The state machine was asked for something that cannot happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """What the coordinator knows of a transactional id (Kafka: TransactionMetadata).
+
+    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
+    partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
+    pair that the last `init_producer_id` replaced at its holder's own request: whoever sends that
+    pair again repeats the request.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: TransactionState
+    timeout_ms: int
+    last_update_time_ms: int
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    start_time_ms: int = NO_TIMESTAMP
+    partitions: frozenset[TopicPartition] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """The pair that requests must carry."""
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+
+def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
+    """The value with the changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
+
+    Raises IllegalTransitionError for a state that may not follow the current one, and for changes
+    that do not go with the new state.
+    """
+    new = dataclasses.replace(current, **changes)
+    step = (
+        f"transactional id {current.transactional_id!r}: {current.state.label} to {new.state.label}"
+    )
+    if current.state not in LEGAL_PREVIOUS[new.state]:
+        raise IllegalTransitionError(f"{step} is no legal transition")
+    broken = _broken_rule(current, new)
+    if broken is not None:
+        raise IllegalTransitionError(f"{step}, but {broken}")
+    return new
+
+
+def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
+    """What does not go with the new state, or None."""
+    if new.state is TransactionState.EMPTY:
+        rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
+        if not rotated and new.producer not in (old.producer, _bumped(old)):
+            return f"producer {tuple(new.producer)} does not follow {tuple(old.producer)}"
+        if new.producer_epoch > LAST_CLIENT_EPOCH:
+            return f"epoch {new.producer_epoch} is for fencing only"
+        if new.partitions or new.groups or new.start_time_ms != NO_TIMESTAMP:
+            return "a transaction that has not begun has a start, a partition or a group"
+        return None
+    if new.state is TransactionState.PREPARE_EPOCH_FENCE:
+        if new.producer != _bumped(old) or new.producer_epoch > LAST_CLIENT_EPOCH + 1:
+            return f"producer {tuple(new.producer)} does not fence {tuple(old.producer)}"
+    elif new.producer != old.producer:
+        return f"the producer changed from {tuple(old.producer)} to {tuple(new.producer)}"
+    if new.timeout_ms != old.timeout_ms:
+        return "the timeout changed"
+    if new.state is TransactionState.ONGOING:
+        if new.start_time_ms == NO_TIMESTAMP:
+            return "it has no start time"
+        if not (old.partitions <= new.partitions and old.groups <= new.groups):
+            return "a partition or group left the transaction"
+    elif new.start_time_ms != old.start_time_ms:
+        return "the start time changed"
+    elif new.state in AT_REST:
+        if new.partitions or new.groups:
+            return "an ended transaction has a partition or a group"
+    elif (new.partitions, new.groups) != (old.partitions, old.groups):
+        return "the partitions or groups of a decided transaction changed"
+    return None
+
+
+def _bumped(current: TransactionMetadata) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Makes .venv with eosdb (editable) and everything its tests and demo need. Safe to run again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+python=""
+for candidate in python3 python3.13 python3.12 python3.11; do
+    if command -v "$candidate" >/dev/null &&
+        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        python=$candidate
+        break
+    fi
+done
+if [ -z "$python" ] || ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
+    echo "installing Python with venv by apt-get"
+    as_root apt-get update -qq
+    as_root apt-get install -y -qq python3 python3-venv
+    python=${python:-python3}
+fi
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    echo "eosdb needs Python 3.11 or newer, found $("$python" --version)" >&2
+    exit 1
+}
+
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+touch .venv/.ready
