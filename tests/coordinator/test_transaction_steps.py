@@ -93,8 +93,9 @@ def test_init_at_rest_replaces_the_timeout_and_forgets_the_last_transaction(
     )
 
 
-def test_a_repeated_bump_may_be_repeated_again() -> None:
-    current: Current = metadata(EMPTY)
+@pytest.mark.parametrize("replaced", [7, -1], ids=["bumped before", "never bumped before"])
+def test_a_repeated_bump_may_be_repeated_again(replaced: int) -> None:
+    current: Current = metadata(EMPTY, previous_producer_id=replaced)
     for _ in range(3):
         result = init((7, 5))(current)
         assert given_pair(result) == (7, 6)
@@ -226,6 +227,7 @@ def test_a_lost_answer_with_the_new_id_is_given_again_once() -> None:
     assert given_pair(again) == (FRESH, 0)
     assert isinstance(again, Initialized)
     assert answer(init((7, 32766)), again.metadata) == FENCED
+    assert answer(init((FRESH, 32766)), again.metadata) == FENCED
     assert answer(init((FRESH, 0)), again.metadata) == f"Empty {FRESH}/1"
 
 
@@ -246,14 +248,15 @@ def test_after_the_rotation_only_the_replaced_pair_is_a_repeat(
 
 
 @pytest.mark.parametrize(
-    ("state", "outcome"),
+    ("state", "epoch", "outcome"),
     [
-        pytest.param(ONGOING, FENCED, id="open: refused at once, nothing is aborted"),
-        pytest.param(PREPARE_COMMIT, WAIT, id="ending: wait"),
+        pytest.param(ONGOING, 32766, FENCED, id="open: refused at once, nothing is aborted"),
+        pytest.param(PREPARE_COMMIT, 32766, WAIT, id="ending: wait, it may be a repeat"),
+        pytest.param(PREPARE_COMMIT, 32765, FENCED, id="ending: an older epoch is no repeat"),
     ],
 )
-def test_the_old_id_at_its_last_epoch_while_the_new_one_is_at_work(
-    state: TransactionState, outcome: str
+def test_the_old_id_while_the_new_one_is_at_work(
+    state: TransactionState, epoch: int, outcome: str
 ) -> None:
     current = metadata(
         state,
@@ -262,7 +265,7 @@ def test_the_old_id_at_its_last_epoch_while_the_new_one_is_at_work(
         previous_producer_id=7,
         last_producer_epoch=32766,
     )
-    assert answer(init((7, 32766)), current) == outcome
+    assert answer(init((7, epoch)), current) == outcome
 
 
 @pytest.mark.parametrize("current", [None, exhausted()], ids=["unknown id", "last epoch"])

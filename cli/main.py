@@ -1,0 +1,80 @@
+"""The `eosdb` command: what all commands share, and the one place where errors become a line and a status.
+
+Exit status: 0 done, 1 refused or failed (one line on stderr), 2 usage. Never a traceback for what a user
+can cause.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from eosdb import __version__
+from eosdb.errors import ApiError, EosdbError
+
+from . import database, ingest, records, topics, transactions
+from .session import Session
+
+
+class ErrorBoundary(click.Group):
+    """Turns eosdb's errors, unreadable files and interrupts into one line and an exit status."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except EosdbError as error:
+            click.echo(f"error: {_name(error)}: {error}", err=True)
+        except BrokenPipeError:
+            # The reader has seen enough; Python must not complain about it again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"error: {where}{error.strerror or error}", err=True)
+        sys.exit(1)
+
+
+def _name(error: EosdbError) -> str:
+    return error.name if isinstance(error, ApiError) else type(error).__name__
+
+
+@click.group(
+    cls=ErrorBoundary,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--db",
+    "path",
+    envvar="EOSDB_DB",
+    type=click.Path(dir_okay=False),
+    help="The database file; EOSDB_DB may name it instead.",
+)
+@click.version_option(__version__, prog_name="eosdb")
+@click.pass_context
+def main(context: click.Context, path: str | None) -> None:
+    """Kafka's exactly-once machinery in one SQLite file.
+
+    \b
+    Example:
+      export EOSDB_DB=shop.db
+      eosdb init
+      eosdb topics create orders --partitions 4
+      echo "hello" | eosdb produce orders
+      eosdb consume orders --from-beginning
+    """
+    context.obj = Session(path)
+
+
+for command in (
+    *database.COMMANDS,
+    topics.topics,
+    *records.COMMANDS,
+    ingest.ingest,
+    transactions.transactions,
+):
+    main.add_command(command)
+
+if __name__ == "__main__":
+    main()

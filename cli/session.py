@@ -1,0 +1,27 @@
+"""What a command is run with: the file that was named, opened when the command asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+import eosdb
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The global options."""
+
+    path: str | None
+
+    def open(
+        self, *, create: bool = False, read_only: bool = False, migrate: bool = True
+    ) -> eosdb.Database:
+        """The database; commands other than `init` never make one."""
+        if self.path is None:
+            raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
+        return eosdb.connect(self.path, create=create, read_only=read_only, migrate=migrate)
+
+
+pass_session = click.make_pass_decorator(Session)

@@ -1,0 +1,156 @@
+"""`eosdb topics`: create, list, describe, alter, delete (kafka-topics, kafka-configs)."""
+
+from __future__ import annotations
+
+import click
+
+from . import output
+from .session import Session, pass_session
+
+
+def _settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"got {text!r}, expected NAME=VALUE such as retention.ms=1000")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+@click.group()
+def topics() -> None:
+    """Make, list, describe, change and delete topics."""
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--partitions", type=int, help="How many partitions; 1 when not given.")
+@click.option(
+    "--config", callback=_settings, multiple=True, help="A setting NAME=VALUE; may be repeated."
+)
+@click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists.")
+@pass_session
+def create(
+    session: Session,
+    topic: str,
+    partitions: int | None,
+    config: dict[str, str],
+    if_not_exists: bool,
+) -> None:
+    """Make TOPIC.
+
+    \b
+    Example:
+      eosdb topics create orders --partitions 4 --config cleanup.policy=compact
+    """
+    with session.open() as db:
+        if if_not_exists and topic in db.admin.list_topics():
+            click.echo(f"topic {topic} exists")
+            return
+        db.admin.create_topic(topic, partitions=partitions, config=config)
+    click.echo(f"created topic {topic}")
+
+
+@topics.command(name="list")
+@output.format_option
+@pass_session
+def list_(session: Session, output_format: str) -> None:
+    """The names of all topics.
+
+    \b
+    Example:
+      eosdb topics list
+    """
+    with session.open(read_only=True) as db:
+        output.rows(("Topic",), [(name,) for name in db.admin.list_topics()], output_format)
+
+
+@topics.command()
+@click.argument("topic", required=False)
+@output.format_option
+@pass_session
+def describe(session: Session, topic: str | None, output_format: str) -> None:
+    """The partitions of TOPIC, or of all topics: offsets and settings.
+
+    \b
+    Example:
+      eosdb topics describe orders
+    """
+    columns = (
+        "Topic", "Partition", "LogStartOffset", "LogEndOffset", "LastStableOffset",
+        "FirstUnstableOffset", "Configs",
+    )  # fmt: skip
+    with session.open(read_only=True) as db:
+        found = [
+            db.admin.describe_topic(name)
+            for name in ([topic] if topic is not None else db.admin.list_topics())
+        ]
+    output.rows(
+        columns,
+        [
+            (
+                described.name,
+                number,
+                offsets.log_start_offset,
+                offsets.log_end_offset,
+                offsets.last_stable_offset,
+                offsets.first_unstable_offset,
+                ",".join(f"{k}={v}" for k, v in sorted(described.config.items())),
+            )
+            for described in found
+            for number, offsets in enumerate(described.partitions)
+        ],
+        output_format,
+    )
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--partitions", type=int, help="Widen the topic to this many partitions.")
+@click.option(
+    "--config", callback=_settings, multiple=True, help="Set NAME=VALUE; may be repeated."
+)
+@click.option("--delete-config", multiple=True, help="Give a setting back to the default.")
+@pass_session
+def alter(
+    session: Session,
+    topic: str,
+    partitions: int | None,
+    config: dict[str, str],
+    delete_config: tuple[str, ...],
+) -> None:
+    """Change settings of TOPIC, or add partitions.
+
+    \b
+    Example:
+      eosdb topics alter orders --partitions 8 --config retention.ms=86400000
+    """
+    changes: dict[str, str | None] = {**config, **dict.fromkeys(delete_config)}
+    if partitions is None and not changes:
+        raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
+    with session.open() as db:
+        if changes:
+            db.admin.alter_topic_config(topic, changes)
+        if partitions is not None:
+            db.admin.create_partitions(topic, partitions)
+    click.echo(f"altered topic {topic}")
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_session
+def delete(session: Session, topic: str, yes: bool) -> None:
+    """Delete TOPIC with its records and the offsets committed for it.
+
+    \b
+    Example:
+      eosdb topics delete orders --yes
+    """
+    with session.open() as db:
+        db.admin.describe_topic(topic)
+        if not yes:
+            click.confirm(f"delete topic {topic} and all its records?", abort=True, err=True)
+        db.admin.delete_topic(topic)
+    click.echo(f"deleted topic {topic}")
