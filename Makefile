@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 
-.PHONY: demo test lint docs conformance clean
+.PHONY: demo test lint docs clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -16,6 +16,7 @@ lint: $(SETUP)
 	$(PYTHON) -m mypy
 
 docs: $(SETUP)
+	$(PYTHON) docs/make_cli.py
 	$(PYTHON) -m pytest tests/docs
 
 $(SETUP): pyproject.toml scripts/setup.sh

@@ -16,19 +16,16 @@ from eosdb.config import INT32_MAX, BrokerConfig
 from eosdb.coordinator import group_offsets, listing
 from eosdb.coordinator.authorizer import CLUSTER, Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator, partition_for
+from eosdb.coordinator.group_requests import GroupRequests
 from eosdb.coordinator.transaction import expected_or_none
 from eosdb.errors import (
-    GroupIdNotFoundError,
     InvalidGroupIdError,
     InvalidRequestError,
     UnknownTopicOrPartitionError,
 )
-from eosdb.events import OffsetsCommitted
-from eosdb.log import append as log_append
 from eosdb.log import fetch as log_fetch
 from eosdb.log import partitions as log_partitions
 from eosdb.log import producers, retention, topics
-from eosdb.log.producer_state import check_marker
 from eosdb.model import (
     Coordinator,
     FetchResult,
@@ -75,6 +72,7 @@ class Broker:
         self._config = config
         self._authorizer = Authorizer(principal, config.super_users)
         self._produce = ProduceHandler(coordinator, clock, config, self._authorizer)
+        self._groups = GroupRequests(store, coordinator, clock, config, self._authorizer)
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -257,25 +255,14 @@ class Broker:
         check_int("coordinator_epoch", coordinator_epoch, -1, INT32_MAX)
         tps = sorted(set(map(check_topic_partition, partitions)))
 
-        def write(unit: Unit) -> None:
-            self._authorizer.check(unit, "cluster_action", "cluster", CLUSTER)
-            found = [log_partitions.load(unit, tp) for tp in tps]
-            for partition in found:
-                entry = producers.load(unit, partition.partition_id, producer_id)
-                check_marker(entry, producer_epoch, coordinator_epoch)
-            for partition in found:
-                log_append.append_marker(
-                    unit,
-                    partition,
-                    producer_id,
-                    producer_epoch,
-                    coordinator_epoch,
-                    committed=bool(committed),
-                    transactional_id=None,
-                    now_ms=self._clock.time_ms(),
-                )
-
-        self._coordinator.write(write)
+        self._coordinator.write_markers(
+            producer_id,
+            producer_epoch,
+            bool(committed),
+            tps,
+            coordinator_epoch,
+            lambda unit: self._authorizer.check(unit, "cluster_action", "cluster", CLUSTER),
+        )
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -372,23 +359,7 @@ class Broker:
         Raises UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
         GroupIdNotFoundError and the authorization errors.
         """
-        check_group_id(group_id)
-        commits = group_offsets.check_offsets(offsets)
-
-        def commit(unit: Unit) -> None:
-            self._authorizer.check(unit, "read", "group", group_id)
-            for topic in sorted({c.topic for c in commits}):
-                self._authorizer.check(unit, "read", "topic", topic)
-            group_offsets.check_generation(unit, group_id, generation_id, GroupIdNotFoundError)
-            group_offsets.check_stored(unit, commits, self._config)
-            if commits:
-                unit.record(
-                    OffsetsCommitted(
-                        timestamp=self._clock.time_ms(), group_id=group_id, offsets=commits
-                    )
-                )
-
-        self._coordinator.write(commit)
+        self._groups.commit(group_id, offsets, generation_id)
 
     def offset_fetch(
         self,
@@ -401,32 +372,15 @@ class Broker:
 
         Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them.
         """
-        check_group_id(group_id)
-        asked = None if partitions is None else list(map(check_topic_partition, partitions))
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "group", group_id)
-            return group_offsets.fetch(connection, group_id, asked, require_stable=require_stable)
+        return self._groups.fetch(group_id, partitions, require_stable=require_stable)
 
     def offset_delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget offsets of the group, pending ones too. Raises GroupIdNotFoundError."""
-        check_group_id(group_id)
-        tps = sorted(set(map(check_topic_partition, partitions)))
-
-        def delete(unit: Unit) -> None:
-            self._authorizer.check(unit, "delete", "group", group_id)
-            group_offsets.delete(unit, group_id, tps, "deleted", self._clock.time_ms())
-
-        self._coordinator.write(delete)
+        self._groups.delete(group_id, partitions)
 
     def delete_group(self, group_id: str) -> None:
         """Forget the group and all its offsets. Raises GroupIdNotFoundError."""
-        check_group_id(group_id)
-
-        def delete(unit: Unit) -> None:
-            self._authorizer.check(unit, "delete", "group", group_id)
-            group_offsets.delete(unit, group_id, None, "group deleted", self._clock.time_ms())
-
-        self._coordinator.write(delete)
+        self._groups.delete(group_id, None)
 
     # -- administration -------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class Housekeeper:
     def _move_log_starts(self) -> int:
         def move(unit: Unit) -> int:
             now, moved = self._clock.time_ms(), 0
-            for partition_id in _partition_ids(unit):
+            for partition_id in partitions.ids(unit):
                 partition = partitions.by_id(unit, partition_id)
                 config = partitions.config(unit, partition.topic_id, self._config)
                 target = retention.due_log_start(unit, partition, config, now)
@@ -80,10 +80,10 @@ class Housekeeper:
 
     def _compact(self) -> int:
         removed = 0
-        for partition_id in self._store.write(_partition_ids, sync=False):
+        for partition_id in self._store.write(partitions.ids, sync=False):
 
             def clean(unit: Unit, partition_id: int = partition_id) -> int:
-                if partition_id not in _partition_ids(unit):
+                if partition_id not in partitions.ids(unit):
                     return 0
                 partition = partitions.by_id(unit, partition_id)
                 config = partitions.config(unit, partition.topic_id, self._config)
@@ -93,7 +93,3 @@ class Housekeeper:
 
             removed += self._store.write(clean)
         return removed
-
-
-def _partition_ids(unit: Unit) -> list[int]:
-    return [partition_id for (partition_id,) in unit.execute("SELECT partition_id FROM partitions")]

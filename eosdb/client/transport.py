@@ -13,8 +13,8 @@ from eosdb.model import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionOffsets,
-    ProducerIdAndEpoch,
     ProduceResult,
+    ProducerIdAndEpoch,
     RecordBatch,
     TopicPartition,
 )
@@ -115,6 +115,6 @@ class Transport(Protocol):
     def partitions_for(self, topic: str) -> int: ...
 
 
-def DirectTransport(broker: Broker) -> Transport:  # noqa: N802
+def DirectTransport(broker: Broker) -> Transport:
     """The broker itself is the transport when it is in the same process."""
     return broker

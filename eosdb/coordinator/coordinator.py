@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -25,7 +25,8 @@ from eosdb.errors import (
 )
 from eosdb.events import OffsetCommit, TxnOffsetsCommitted
 from eosdb.failpoints import Failpoint, reach
-from eosdb.log import partitions, producers
+from eosdb.log import append, partitions, producers
+from eosdb.log.producer_state import check_marker
 from eosdb.model import ProducerIdAndEpoch, TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
@@ -277,6 +278,37 @@ class TransactionCoordinator:
         if decision is not None:
             self._complete(decision)
         return ProducerIdAndEpoch(producer_id, producer_epoch)
+
+    def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        tps: Sequence[TopicPartition],
+        coordinator_epoch: int,
+        authorize: Callable[[Unit], None],
+    ) -> None:
+        """WriteTxnMarkers: every partition is checked before the first marker is written."""
+
+        def write(unit: Unit) -> None:
+            authorize(unit)
+            found = [partitions.load(unit, tp) for tp in tps]
+            for partition in found:
+                entry = producers.load(unit, partition.partition_id, producer_id)
+                check_marker(entry, producer_epoch, coordinator_epoch)
+            for partition in found:
+                append.append_marker(
+                    unit,
+                    partition,
+                    producer_id,
+                    producer_epoch,
+                    coordinator_epoch,
+                    committed=committed,
+                    transactional_id=None,
+                    now_ms=self._clock.time_ms(),
+                )
+
+        self.write(write)
 
     # -- the second step ------------------------------------------------------------------------
 

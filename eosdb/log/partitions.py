@@ -112,6 +112,11 @@ def by_id(unit: Unit, partition_id: int) -> Partition:
     return partition
 
 
+def ids(unit: Unit) -> list[int]:
+    """The id of every partition."""
+    return [partition_id for (partition_id,) in unit.execute("SELECT partition_id FROM partitions")]
+
+
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
     """The partition in a reader's snapshot. Raises UnknownTopicOrPartitionError."""
     row = connection.execute(_BY_NAME, tp).fetchone()

@@ -1,0 +1,91 @@
+"""Documentation is executed: links lead somewhere, Python blocks of the README run, commands exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import eosdb
+from eosdb.cli.main import main
+from tests.tidy.tree import ROOT
+
+VIEWS = (
+    "committed_records", "all_records", "partition_offsets", "producer_states", "transactions",
+    "transaction_history", "aborted_transactions", "consumer_offsets", "pending_offsets",
+    "producer_snapshots", "journal",
+)  # fmt: skip
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (path.parent / target).exists(), target
+
+
+def test_the_python_of_the_readme_runs_in_order(tmp_path: Path) -> None:
+    blocks = re.findall(r"(?s)```python\n(.*?)```", (ROOT / "README.md").read_text())
+    assert blocks
+    program = tmp_path / "readme.py"
+    program.write_text("\n".join(blocks))
+    done = subprocess.run(
+        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_of_the_readme_run_in_order(tmp_path: Path) -> None:
+    """The blocks marked `console`: each line after `$`, in one shell, in an empty folder."""
+    blocks = re.findall(r"(?s)```console\n(.*?)```", (ROOT / "README.md").read_text())
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    assert lines
+    script = "\n".join(["set -e", f'eosdb() {{ "{sys.executable}" -m eosdb.cli "$@"; }}', *lines])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    for name, command in commands(main, "eosdb"):
+        assert command.help, name
+        if not isinstance(command, click.Group):
+            assert "Example:" in command.help, name
+
+
+def test_the_reference_of_the_commands_is_what_their_help_says() -> None:
+    source = (ROOT / "docs/make_cli.py").read_text()
+    module: dict[str, object] = {"__name__": "make_cli", "__file__": str(ROOT / "docs/make_cli.py")}
+    exec(compile(source, "make_cli.py", "exec"), module)
+    document = module["document"]
+    assert callable(document)
+    assert (ROOT / "docs/cli.md").read_text() == document(), "run `make docs`"
+
+
+def test_every_view_and_column_is_documented(db: eosdb.Database) -> None:
+    text = (ROOT / "docs/views.md").read_text()
+    for view in VIEWS:
+        section = text.split(f"## `{view}`")[1].split("\n## ")[0]
+        for column in db.query(f"SELECT * FROM {view}").columns:
+            assert f"`{column}`" in section, f"{view}.{column}"
+
+
+def test_the_queries_of_the_views_page_run(db: eosdb.Database) -> None:
+    queries = re.findall(r"(?s)```sql\n(.*?)```", (ROOT / "docs/views.md").read_text())
+    assert queries
+    for query in queries:
+        list(db.query(query).rows)
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    for key, command in group.commands.items():
+        yield f"{name} {key}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {key}")

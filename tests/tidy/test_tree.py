@@ -1,0 +1,65 @@
+"""The tree keeps its own promises: packaging lists, sizes, unfinished work, prose."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import ROOT, modules
+
+LINES_MAX = 450
+SQL_WORDS = re.compile(r"\b(SELECT .+ FROM|INSERT INTO|DELETE FROM|UPDATE \w+ SET|CREATE TABLE)\b")
+SQL_ROOMS = ("eosdb.store", "eosdb.log", "eosdb.coordinator", "eosdb.migrations")
+UNFINISHED = re.compile(r"NotImplementedError|\bTODO\b|\bFIXME\b|\bXXX\b|pragma: no cover")
+
+
+def project() -> dict[str, dict[str, dict[str, object]]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())  # type: ignore[return-value]
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    listed = project()["tool"]["setuptools"]["packages"]
+    packages = [name for name, path in modules().items() if path.name == "__init__.py"]
+    assert sorted(listed) == sorted(packages)  # type: ignore[call-overload]
+
+
+def test_the_wheel_adds_one_name_and_brings_its_data(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"eosdb"}
+    views = {path.name for path in (ROOT / "eosdb/store/views").glob("*.sql")}
+    assert views == {Path(n).name for n in names if n.startswith("eosdb/store/views/") and n.endswith(".sql")}
+    assert {"eosdb/py.typed", "eosdb/migrations/env.py", "eosdb/cli/main.py"} <= set(names)
+    assert any(name.startswith("eosdb/migrations/versions/0001") for name in names)
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_a_module_says_what_lives_there_and_stays_small(name: str) -> None:
+    text = modules()[name].read_text(encoding="utf-8")
+    assert text.lstrip().startswith('"""'), "a module begins with a docstring"
+    assert text.count("\n") <= LINES_MAX
+    assert not UNFINISHED.search(text)
+
+
+def test_sql_stays_in_its_rooms() -> None:
+    elsewhere = {
+        name
+        for name, path in modules().items()
+        if not name.startswith(SQL_ROOMS)
+        and SQL_WORDS.search(re.sub(r'"""(?s:.*?)"""', "", path.read_text(encoding="utf-8")))
+    }
+    assert not elsewhere
+
+
+def test_every_document_has_one_title() -> None:
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        prose = re.sub(r"(?s)```.*?```", "", path.read_text(encoding="utf-8"))
+        assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1, path
