@@ -83,7 +83,9 @@ def ingest(
             source = Source(file, input_format or format_of(file), key_field)
             name = source_id or str(file.resolve())
             count, end = _ingest(db, topic, source, name, transaction_size, on_error == "skip")
-            click.echo(f"{file}: {count} records appended to {topic}, {end.line} lines done", err=True)
+            click.echo(
+                f"{file}: {count} records appended to {topic}, {end.line} lines done", err=True
+            )
 
 
 def _ingest(

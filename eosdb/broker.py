@@ -7,7 +7,6 @@ synced: the Prepare that decides its transaction is, after it.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -15,13 +14,13 @@ from eosdb.clock import Clock
 from eosdb.config import INT32_MAX, BrokerConfig
 from eosdb.coordinator import group_offsets, listing
 from eosdb.coordinator.authorizer import CLUSTER, Authorizer
-from eosdb.coordinator.coordinator import TransactionCoordinator, partition_for
+from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group_requests import GroupRequests
+from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transaction import expected_or_none
 from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
-    UnknownTopicOrPartitionError,
 )
 from eosdb.log import fetch as log_fetch
 from eosdb.log import partitions as log_partitions
@@ -46,6 +45,7 @@ from eosdb.store.unit import Unit
 from eosdb.validation import (
     INT16_MAX,
     check_group_id,
+    check_identity,
     check_int,
     check_producer,
     check_text,
@@ -114,8 +114,7 @@ class Broker:
         Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
         UnknownTopicOrPartitionError and the authorization errors.
         """
-        check_text("transactional_id", transactional_id)
-        check_producer(producer_id, producer_epoch)
+        check_identity(transactional_id, producer_id, producer_epoch)
         tps = frozenset(map(check_topic_partition, partitions))
 
         def authorize(unit: Unit) -> None:
@@ -160,8 +159,7 @@ class Broker:
         self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
     ) -> None:
         """Have the transaction carry offsets of the group. Errors as for add_partitions_to_txn."""
-        check_text("transactional_id", transactional_id)
-        check_producer(producer_id, producer_epoch)
+        check_identity(transactional_id, producer_id, producer_epoch)
         check_group_id(group_id)
 
         def authorize(unit: Unit) -> None:
@@ -195,8 +193,7 @@ class Broker:
         InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError,
         UnknownTopicOrPartitionError, OffsetMetadataTooLargeError and the authorization errors.
         """
-        check_text("transactional_id", transactional_id)
-        check_producer(producer_id, producer_epoch)
+        check_identity(transactional_id, producer_id, producer_epoch)
         if check_group_id(group_id) == "":
             raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
         commits = group_offsets.check_offsets(offsets)
@@ -226,8 +223,7 @@ class Broker:
         InvalidProducerIdMappingError, ConcurrentTransactionsError,
         TransactionCoordinatorFencedError and TransactionalIdAuthorizationFailedError.
         """
-        check_text("transactional_id", transactional_id)
-        check_producer(producer_id, producer_epoch)
+        check_identity(transactional_id, producer_id, producer_epoch)
         return self._coordinator.end_txn(
             transactional_id,
             producer_id,
@@ -336,10 +332,11 @@ class Broker:
         absent."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", topic)
-            with contextlib.suppress(UnknownTopicOrPartitionError):
-                return topics.partition_count(connection, topic)
+            count = topics.partition_count(connection, topic)
+        if count is not None:
+            return count
         if not self._config.auto_create_topics_enable:
-            raise UnknownTopicOrPartitionError(f"there is no topic {topic!r}; create it first")
+            raise topics.unknown(topic)
         self._coordinator.write(lambda unit: self._produce.ensure_topic(unit, topic))
         return self.partitions_for(topic)
 
@@ -390,8 +387,7 @@ class Broker:
             raise InvalidRequestError(
                 f"key_type: got {key_type!r}, expected 'transaction' or 'group'"
             )
-        if not isinstance(key, str):
-            raise InvalidRequestError(f"key: got {key!r}, expected text")
+        check_text("key", key)
         with self._store.read() as connection:
             resource = "transactional_id" if key_type == "transaction" else "group"
             self._authorizer.check(connection, "describe", resource, key)
@@ -410,13 +406,8 @@ class Broker:
         """Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
         if isinstance(transactional_ids, str):
             raise InvalidRequestError("transactional_ids: got text, expected a collection of ids")
-        described: dict[str, TransactionDescription] = {}
         with self._store.read() as connection:
-            for transactional_id in transactional_ids:
-                check_text("transactional_id", transactional_id)
-                self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
-                described[transactional_id] = listing.describe(connection, transactional_id)
-        return described
+            return listing.describe(connection, transactional_ids, self._authorizer)
 
     def list_transactions(
         self,
@@ -429,13 +420,9 @@ class Broker:
         check_int("duration_ms", duration_ms, -1)
         started_before = -1 if duration_ms < 0 else self._clock.time_ms() - duration_ms
         with self._store.read() as connection:
-            return [
-                found
-                for found in listing.transactions(connection, states, producer_ids, started_before)
-                if self._authorizer.allows(
-                    connection, "describe", "transactional_id", found.transactional_id
-                )
-            ]
+            return listing.transactions(
+                connection, states, producer_ids, started_before, self._authorizer
+            )
 
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """Delete records below an offset (-1: all). Returns the log start offset.
@@ -459,7 +446,5 @@ class Broker:
             pass
         return log_start_offset
 
-    def _may_transact(self, transactional_id: str) -> Callable[[Unit], None]:
-        return lambda unit: self._authorizer.check(
-            unit, "write", "transactional_id", transactional_id
-        )
+    def _may_transact(self, tid: str) -> Callable[[Unit], None]:
+        return lambda unit: self._authorizer.check(unit, "write", "transactional_id", tid)

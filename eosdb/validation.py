@@ -84,6 +84,12 @@ def check_producer(producer_id: object, producer_epoch: object) -> None:
     check_int("producer_epoch", producer_epoch, -1, INT16_MAX)
 
 
+def check_identity(transactional_id: object, producer_id: object, producer_epoch: object) -> None:
+    """Who asks the coordinator. Raises InvalidRequestError."""
+    check_text("transactional_id", transactional_id)
+    check_producer(producer_id, producer_epoch)
+
+
 def check_batch(batch: object) -> RecordBatch:
     """The batch's own fields; its records are checked by `check_record` as they are read.
 

@@ -164,8 +164,7 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records as they come, without end; close the consumer to stop."""
         while not self._closed:
-            for record in self.poll(timeout_ms=1_000):
-                yield record
+            yield from self.poll(timeout_ms=1_000)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to hand out."""

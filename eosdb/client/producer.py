@@ -10,42 +10,34 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Unpack
 
 from eosdb.client.accumulator import (
     OnDelivery,
     ProduceFuture,
-    ProducerBatch,
     RecordAccumulator,
 )
 from eosdb.client.config import ProducerConfig, ProducerSettings, Serializer
 from eosdb.client.partitioner import partitioner_of
+from eosdb.client.sender import Sender
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.errors import (
-    ApiError,
-    ConcurrentTransactionsError,
     ConfigError,
-    DuplicateSequenceNumberError,
     EosdbError,
     IllegalStateError,
     InvalidRequestError,
     MessageTooLargeError,
-    TransactionAbortableError,
     UnknownTopicOrPartitionError,
 )
 from eosdb.model import (
     ConsumerGroupMetadata,
     Header,
     OffsetAndMetadata,
-    ProduceResult,
-    ProducerIdAndEpoch,
     Record,
-    RecordBatch,
     TopicPartition,
     TransactionToken,
 )
@@ -69,10 +61,10 @@ class Producer:
         self._partitioner = partitioner_of(self._settings.partitioner)
         self._manager = TransactionManager(self._settings.transactional_id)
         self._accumulator = RecordAccumulator(self._settings.batch_size)
+        self._sender = Sender(transport, clock, self._settings, self._manager, self._accumulator)
         self._lock = threading.RLock()
         self._counts: dict[str, int] = {}
         self._sticky: dict[str, int] = {}
-        self._metrics: Counter[str] = Counter()
         self._closed = False
 
     @property
@@ -91,7 +83,7 @@ class Producer:
         with self._lock:
             self._check_open()
             self._manager.require("init_transactions", ClientState.UNINITIALIZED)
-            self._initialize()
+            self._sender.initialize()
 
     def begin_transaction(self) -> TransactionToken:
         """Begin a transaction; local, nothing is sent. Raises IllegalStateError."""
@@ -99,7 +91,7 @@ class Producer:
             self._check_open()
             self._manager.require("begin_transaction", ClientState.READY)
             self._manager.transition(ClientState.IN_TRANSACTION)
-            identity = self._identity()
+            identity = self._sender.identity()
             assert self._manager.transactional_id is not None
             return TransactionToken(self._manager.transactional_id, *identity)
 
@@ -127,15 +119,15 @@ class Producer:
             self._manager.require("send_offsets_to_transaction", ClientState.IN_TRANSACTION)
             if not offsets:
                 return
-            identity = self._identity()
-            with self._coordinator_errors():
+            identity = self._sender.identity()
+            with self._sender.coordinator_errors():
                 if group.group_id not in self._manager.groups:
                     self._transport.add_offsets_to_txn(
-                        self._transactional_id(), *identity, group.group_id
+                        self._sender.transactional_id(), *identity, group.group_id
                     )
                     self._manager.groups.add(group.group_id)
                 self._transport.txn_offset_commit(
-                    self._transactional_id(),
+                    self._sender.transactional_id(),
                     group.group_id,
                     *identity,
                     offsets,
@@ -158,11 +150,11 @@ class Producer:
                 ClientState.COMMITTING_TRANSACTION,
             )
             if self._manager.state is ClientState.IN_TRANSACTION:
-                self._send_all()
+                self._sender.send_all()
                 if self._manager.error is not None:
                     raise self._manager.error
                 self._manager.transition(ClientState.COMMITTING_TRANSACTION)
-            self._end(committed=True)
+            self._sender.end(committed=True)
 
     def abort_transaction(self) -> None:
         """Take the transaction back; records that were not sent yet fail.
@@ -179,8 +171,8 @@ class Producer:
             )
             if self._manager.state is not ClientState.ABORTING_TRANSACTION:
                 self._manager.transition(ClientState.ABORTING_TRANSACTION)
-            self._fail_waiting("the transaction was aborted before the record was sent")
-            self._end(committed=False)
+            self._sender.fail_waiting("the transaction was aborted before the record was sent")
+            self._sender.end(committed=False)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[TransactionToken]:
@@ -249,14 +241,14 @@ class Producer:
             if on_delivery is not None:
                 batch.callbacks.append((future, on_delivery))
             if self._is_time_to_send(now):
-                self._send_all()
+                self._sender.send_all()
             return future
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything that waits; afterwards every future is done."""
         with self._lock:
             self._check_open()
-            self._send_all()
+            self._sender.send_all()
 
     def close(self) -> None:
         """Send what waits, or abort the open transaction; idempotent, never raises a broker error."""
@@ -268,21 +260,23 @@ class Producer:
                     ClientState.COMMITTING_TRANSACTION,
                     ClientState.ABORTING_TRANSACTION,
                 ):
-                    self._end(committed=self.state == ClientState.COMMITTING_TRANSACTION.name)
+                    self._sender.end(
+                        committed=self.state == ClientState.COMMITTING_TRANSACTION.name
+                    )
                 elif self._manager.state in (
                     ClientState.IN_TRANSACTION,
                     ClientState.ABORTABLE_ERROR,
                 ):
                     self.abort_transaction()
                 else:
-                    self._send_all()
-            self._fail_waiting("the producer was closed before the record was sent")
+                    self._sender.send_all()
+            self._sender.fail_waiting("the producer was closed before the record was sent")
             self._closed = True
 
     def metrics(self) -> dict[str, int]:
         """Counters under Kafka's names, from this producer's beginning on."""
         with self._lock:
-            return dict(self._metrics)
+            return dict(self._sender.metrics)
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions the topic has. Raises UnknownTopicOrPartitionError."""
@@ -302,7 +296,7 @@ class Producer:
     ) -> None:
         self.close()
 
-    # -- sending --------------------------------------------------------------------------------
+    # -- small steps ----------------------------------------------------------------------------
 
     def _is_time_to_send(self, now_ms: int) -> bool:
         if self._accumulator.buffered_bytes >= _BUFFER_BYTES:
@@ -313,146 +307,6 @@ class Producer:
             return True
         oldest = self._accumulator.oldest_ms()
         return oldest is not None and now_ms - oldest >= self._settings.linger_ms
-
-    def _send_all(self) -> None:
-        while batches := self._accumulator.take_round():
-            try:
-                self._send_round(batches)
-            finally:
-                self._accumulator.taken(batches)
-
-    def _send_round(self, batches: list[ProducerBatch]) -> None:
-        """One request with at most one batch for each partition."""
-        manager, settings = self._manager, self._settings
-        if manager.state in (ClientState.ABORTABLE_ERROR, ClientState.FATAL_ERROR):
-            assert manager.error is not None
-            self._fail(batches, manager.error)
-            return
-        try:
-            identity = self._identity() if settings.enable_idempotence else None
-            if manager.transactional_id is not None:
-                self._add_partitions({batch.tp for batch in batches})
-            results = self._transport.produce(
-                {batch.tp: self._request_of(batch, identity) for batch in batches},
-                transactional_id=manager.transactional_id,
-                acks=settings.acks if isinstance(settings.acks, int) else settings.acks.strip(),
-                timeout_ms=settings.request_timeout_ms,
-            )
-        except EosdbError as error:
-            manager.failed(error, on_produce=False)
-            self._fail(batches, error)
-            return
-        for batch in batches:
-            self._settle(batch, results[batch.tp])
-
-    def _request_of(self, batch: ProducerBatch, identity: ProducerIdAndEpoch | None) -> RecordBatch:
-        if identity is None:
-            return RecordBatch(batch.records)
-        return RecordBatch(
-            batch.records,
-            *identity,
-            self._manager.base_sequence(batch.tp),
-            self._manager.transactional_id is not None,
-        )
-
-    def _settle(self, batch: ProducerBatch, result: ProduceResult) -> None:
-        count = len(batch.records)
-        if isinstance(result.error, DuplicateSequenceNumberError):
-            result = ProduceResult(duplicate=True)
-        if result.error is not None:
-            if self._manager.transactional_id is not None:
-                self._manager.failed(result.error, on_produce=True)
-            self._fail([batch], result.error)
-            return
-        self._manager.stored(batch.tp, count)
-        self._metrics["record-send-total"] += count
-        self._metrics["byte-total"] += batch.size
-        self._metrics["batch-total"] += 1
-        self._metrics["duplicate-batches-total"] += result.duplicate
-        batch.complete(result)
-
-    def _fail(self, batches: list[ProducerBatch], error: EosdbError) -> None:
-        for batch in batches:
-            self._metrics["record-error-total"] += len(batch.records)
-            batch.fail(error)
-
-    def _fail_waiting(self, why: str) -> None:
-        self._fail(list(self._accumulator.drain()), TransactionAbortableError(why))
-
-    def _add_partitions(self, tps: set[TopicPartition]) -> None:
-        fresh = tps - self._manager.partitions
-        if fresh:
-            identity = self._identity()
-            self._retrying(
-                lambda: self._transport.add_partitions_to_txn(
-                    self._transactional_id(), *identity, fresh
-                )
-            )
-            self._manager.partitions |= fresh
-
-    def _end(self, *, committed: bool) -> None:
-        manager, identity = self._manager, self._identity()
-        if manager.partitions or manager.groups:
-            try:
-                self._retrying(
-                    lambda: manager.initialized(
-                        self._transport.end_txn(self._transactional_id(), *identity, committed)
-                    )
-                )
-            except ApiError as error:
-                if not error.retriable:
-                    manager.failed(error, on_produce=False)
-                raise
-        self._metrics["txn-commit-total" if committed else "txn-abort-total"] += 1
-        manager.ended(self._identity())
-
-    # -- small steps ----------------------------------------------------------------------------
-
-    def _init_producer_id(self) -> ProducerIdAndEpoch:
-        taken: list[ProducerIdAndEpoch] = []
-        self._retrying(
-            lambda: taken.append(
-                self._transport.init_producer_id(
-                    self._settings.transactional_id, self._settings.transaction_timeout_ms
-                )
-            )
-        )
-        return taken[0]
-
-    def _retrying(self, request: Callable[[], None]) -> None:
-        """Repeat the request while an earlier transaction is being ended, for max_block_ms."""
-        deadline = self._clock.monotonic_ms() + self._settings.max_block_ms
-        while True:
-            try:
-                return request()
-            except ConcurrentTransactionsError:
-                if self._clock.monotonic_ms() >= deadline:
-                    raise
-                self._clock.sleep_ms(self._settings.retry_backoff_ms)
-
-    @contextlib.contextmanager
-    def _coordinator_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except EosdbError as error:
-            self._manager.failed(error, on_produce=False)
-            raise
-
-    def _initialize(self) -> None:
-        self._manager.transition(ClientState.INITIALIZING)
-        with self._coordinator_errors():
-            self._manager.initialized(self._init_producer_id())
-        self._manager.transition(ClientState.READY)
-
-    def _identity(self) -> ProducerIdAndEpoch:
-        if self._manager.identity is None:
-            self._initialize()
-        assert self._manager.identity is not None
-        return self._manager.identity
-
-    def _transactional_id(self) -> str:
-        assert self._manager.transactional_id is not None
-        return self._manager.transactional_id
 
     def _partition(self, topic: str, partition: int | None, key: bytes | None) -> int:
         count = self.partitions_for(topic)
@@ -484,9 +338,8 @@ class Producer:
 
 def _serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:
     data: object = given
-    if type(data) is bytes or data is None:
-        if serializer is None or data is None:
-            return data
+    if (type(data) is bytes or data is None) and (serializer is None or data is None):
+        return data
     if serializer is not None:
         data = serializer(given)
     elif isinstance(data, str):

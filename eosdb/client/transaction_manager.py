@@ -1,4 +1,4 @@
-"""A producer's state: who it is, whether a transaction is open, and what an error means (TransactionManager).
+"""A producer's state: who it is, whether a transaction is open, and what an error means.
 
 Illegal calls leave the state alone and raise IllegalStateError; errors of requests move it. After an
 abortable error only an abort helps, after a fatal one nothing does: every call raises the cause again.

@@ -4,29 +4,38 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from eosdb.coordinator import transactions as stored
-from eosdb.coordinator.coordinator import partition_for
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.placement import partition_for
 from eosdb.errors import TransactionalIdNotFoundError
 from eosdb.model import GROUP_METADATA_TOPIC, TransactionDescription, TransactionListing
+from eosdb.validation import check_text
 
 
-def describe(connection: sqlite3.Connection, transactional_id: str) -> TransactionDescription:
-    """Raises TransactionalIdNotFoundError."""
-    found = stored.read(connection, transactional_id)
-    if found is None:
-        raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id!r}")
-    return TransactionDescription(
-        transactional_id,
-        partition_for(transactional_id),
-        found.state.label,
-        found.producer_id,
-        found.producer_epoch,
-        found.timeout_ms,
-        found.start_time_ms,
-        frozenset(tp for tp in found.partitions if tp.topic != GROUP_METADATA_TOPIC),
-    )
+def describe(
+    connection: sqlite3.Connection, transactional_ids: Iterable[str], authorizer: Authorizer
+) -> dict[str, TransactionDescription]:
+    """Raises TransactionalIdNotFoundError for the first unknown id."""
+    described: dict[str, TransactionDescription] = {}
+    for transactional_id in transactional_ids:
+        check_text("transactional_id", transactional_id)
+        authorizer.check(connection, "describe", "transactional_id", transactional_id)
+        found = stored.read(connection, transactional_id)
+        if found is None:
+            raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id!r}")
+        described[transactional_id] = TransactionDescription(
+            transactional_id,
+            partition_for(transactional_id),
+            found.state.label,
+            found.producer_id,
+            found.producer_epoch,
+            found.timeout_ms,
+            found.start_time_ms,
+            frozenset(tp for tp in found.partitions if tp.topic != GROUP_METADATA_TOPIC),
+        )
+    return described
 
 
 def transactions(
@@ -34,7 +43,8 @@ def transactions(
     states: Sequence[str],
     producer_ids: Sequence[int],
     started_before: int,
-) -> Iterator[TransactionListing]:
+    authorizer: Authorizer,
+) -> list[TransactionListing]:
     """Transactions that meet every filter, by id; `started_before` -1: whenever they began."""
     conditions, values = ["1"], list[object]()
     for column, wanted in (("state", states), ("producer_id", producer_ids)):
@@ -44,8 +54,11 @@ def transactions(
     if started_before >= 0:
         conditions.append("start_time < ?")
         values.append(started_before)
-    for found in stored.read_where(connection, " AND ".join(conditions), tuple(values)):
-        yield TransactionListing(found.transactional_id, found.producer_id, found.state.label)
+    return [
+        TransactionListing(found.transactional_id, found.producer_id, found.state.label)
+        for found in stored.read_where(connection, " AND ".join(conditions), tuple(values))
+        if authorizer.allows(connection, "describe", "transactional_id", found.transactional_id)
+    ]
 
 
 def coordinator_epoch(connection: sqlite3.Connection) -> int:

@@ -22,6 +22,7 @@ from eosdb.log import producers
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.partitions import Partition, by_id
 from eosdb.log.producer_state import (
+    RETAINED_BATCHES,
     SEQUENCE_COUNT,
     Accept,
     Duplicate,
@@ -176,7 +177,11 @@ def _decide(
     )
     entry = producers.load(unit, partition_id, batch.producer_id)
     newest = NO_SEQUENCE
-    if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches:
+    if (
+        entry is None
+        or entry.producer_epoch != batch.producer_epoch
+        or len(entry.batches) < RETAINED_BATCHES
+    ):
         newest = _newest_stored_serial(unit, partition_id, batch.producer_id, batch.producer_epoch)
     verdict = judge(entry, incoming, newest, validation)
     if isinstance(verdict, LookBehind):

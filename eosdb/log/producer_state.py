@@ -148,11 +148,15 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class LookBehind:
-    """The remembered batches do not settle it: look for rows with these serials, then `settle`."""
+    """The remembered batches do not settle it: look for rows with these serials, then `settle`.
+
+    `window_start` is where the remembered batches begin, `expected` the next serial; both None when the
+    producer is not known.
+    """
 
     base_serial: int
-    window_start: int
-    expected: int | None
+    window_start: int | None = None
+    expected: int | None = None
 
 
 def judge(
@@ -164,12 +168,14 @@ def judge(
     """Whether a batch of a known producer (or an unknown one: `entry` None) may be appended.
 
     `newest_stored_serial` is the newest serial of this producer and epoch among the log's rows; it
-    matters only where the entry does not know one. Raises InvalidProducerEpochError for an older
+    matters only where the entry may not remember it: a producer that expired and came back. Raises InvalidProducerEpochError for an older
     epoch, OutOfOrderSequenceNumberError, and InvalidTxnStateError for a plain batch inside an open
     transaction. The order is Kafka's: duplicate, epoch, sequence, transaction.
     """
     if validation is Validation.NONE:
         return Accept(_continued(entry, incoming, newest_stored_serial))
+    if entry is None and validation is Validation.EPOCH_ONLY:
+        return Accept(NO_SEQUENCE)
     if entry is None:
         base = nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
         return _start(max(base, incoming.base_sequence), newest_stored_serial)
@@ -200,10 +206,11 @@ def judge(
             return Duplicate(batch.base_offset, batch.last_offset)
     if base == expected:
         _check_transaction(entry, incoming)
-        return Accept(base)
-    if last < entry.batches[0].base_serial:
-        return LookBehind(base, entry.batches[0].base_serial, expected)
-    raise _out_of_order(entry, incoming, str(sequence_of(expected)))
+        if base > newest_stored_serial:
+            return Accept(base)
+    if base < 0:  # Before the first sequence there is: this can never have been stored.
+        raise _out_of_order(entry, incoming, str(sequence_of(expected)))
+    return LookBehind(base, entry.batches[0].base_serial, expected)
 
 
 def settle(
@@ -217,7 +224,8 @@ def settle(
     """
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
-    if question.expected is not None:
+    last_serial = question.base_serial + incoming.count - 1
+    if question.window_start is not None and last_serial < question.window_start:
         raise DuplicateSequenceNumberError(
             f"producer {producer_id}: sequence {incoming.base_sequence} with {incoming.count} records "
             f"lies before the remembered batches (from {sequence_of(question.window_start)} on) and "
@@ -228,6 +236,11 @@ def settle(
             f"producer {producer_id}: some of the {incoming.count} sequences from "
             f"{incoming.base_sequence} on are stored in other batches; expected a new sequence or an "
             "exact repeat"
+        )
+    if question.expected is not None and question.base_serial != question.expected:
+        raise OutOfOrderSequenceNumberError(
+            f"producer {producer_id}, epoch {incoming.producer_epoch}: got sequence "
+            f"{incoming.base_sequence}, expected {sequence_of(question.expected)}"
         )
     return Accept(question.base_serial)
 
@@ -258,17 +271,17 @@ def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
     """The first batch of what the entry does not know: rows may be left from before it expired."""
     if newest_stored_serial < 0 or base_serial > newest_stored_serial:
         return Accept(base_serial)
-    return LookBehind(base_serial, base_serial, None)
+    return LookBehind(base_serial)
 
 
 def _continued(
     entry: ProducerStateEntry | None, incoming: Incoming, newest_stored_serial: int
 ) -> int:
+    expected = newest_stored_serial + 1
     if entry is not None and entry.producer_epoch == incoming.producer_epoch and entry.batches:
-        return nearest_serial(incoming.base_sequence, entry.last_serial + 1)
-    return max(
-        incoming.base_sequence, nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
-    )
+        expected = entry.last_serial + 1
+    serial = nearest_serial(incoming.base_sequence, expected)
+    return serial if serial >= 0 else incoming.base_sequence
 
 
 def _check_transaction(entry: ProducerStateEntry, incoming: Incoming) -> None:

@@ -37,12 +37,12 @@ def wanted_position(
 
 def cut_after(connection: sqlite3.Connection, position: int, apply: Apply, now_ms: int) -> None:
     """Make the copy what the file was after `position`."""
-    kept = dict(
-        (partition_id, (log_start_offset, clean_offset))
+    kept = {
+        partition_id: (log_start_offset, clean_offset)
         for partition_id, log_start_offset, clean_offset in connection.execute(
             "SELECT partition_id, log_start_offset, clean_offset FROM partitions"
         )
-    )
+    }
     connection.execute("BEGIN IMMEDIATE")
     triggers = connection.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' "

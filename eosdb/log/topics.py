@@ -115,17 +115,15 @@ def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
     """The settings given for the topic. Raises UnknownTopicOrPartitionError."""
     row = connection.execute("SELECT config FROM topics WHERE topic = ?", (name,)).fetchone()
     if row is None:
-        raise _unknown(name)
+        raise unknown(name)
     config: dict[str, str] = json.loads(row[0])
     return config
 
 
-def partition_count(connection: sqlite3.Connection, name: str) -> int:
-    """Raises UnknownTopicOrPartitionError."""
+def partition_count(connection: sqlite3.Connection, name: str) -> int | None:
+    """How many partitions the topic has; None when there is no such topic."""
     row = connection.execute("SELECT partitions FROM topics WHERE topic = ?", (name,)).fetchone()
-    if row is None:
-        raise _unknown(name)
-    return int(row[0])
+    return None if row is None else int(row[0])
 
 
 def _topic(unit: Unit, name: str) -> tuple[int, int, dict[str, str]]:
@@ -133,9 +131,9 @@ def _topic(unit: Unit, name: str) -> tuple[int, int, dict[str, str]]:
         "SELECT topic_id, partitions, config FROM topics WHERE topic = ?", (name,)
     ).fetchone()
     if row is None:
-        raise _unknown(name)
+        raise unknown(name)
     return row[0], row[1], json.loads(row[2])
 
 
-def _unknown(name: str) -> UnknownTopicOrPartitionError:
+def unknown(name: str) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(f"there is no topic {name!r}; create it first")

@@ -204,8 +204,11 @@ def test_inside_an_open_transaction(incoming: Incoming, expected: str) -> None:
     assert answer(OPEN, incoming, ROWS) == expected
 
 
-def test_a_marker_bumped_producer_with_an_open_transaction_takes_no_plain_batch() -> None:
-    assert answer(entry([], current_txn_first_offset=5), batch(0)) == WRONG_STATE
+@pytest.mark.parametrize("first_offset", [0, 5])
+@pytest.mark.parametrize("rows", [[], ROWS[:1]], ids=["no batch remembered", "one remembered"])
+def test_a_transaction_is_open_from_any_offset_on(first_offset: int, rows: list[Row]) -> None:
+    known = entry(rows, current_txn_first_offset=first_offset)
+    assert answer(known, batch(2 * len(rows))) == WRONG_STATE
 
 
 def test_without_open_transaction_a_transactional_batch_opens_one() -> None:

@@ -128,7 +128,9 @@ class Histories(RuleBasedStateMachine):
         self.sessions[transactional_id] = Session(got.producer_id, got.producer_epoch)
 
     @rule(transactional_id=transactional_ids, tp=partitions, count=st.integers(1, 4))
-    def append_in_a_transaction(self, transactional_id: str, tp: TopicPartition, count: int) -> None:
+    def append_in_a_transaction(
+        self, transactional_id: str, tp: TopicPartition, count: int
+    ) -> None:
         self._expire()
         session = self.sessions.get(transactional_id)
         if session is None:
@@ -148,7 +150,8 @@ class Histories(RuleBasedStateMachine):
             assert session.epoch == -1, error
             assert error.name in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"), error
             return
-        assert session.epoch >= 0 and not result.duplicate
+        assert session.epoch >= 0
+        assert not result.duplicate
         self.log[tp] += [Appended(value, session.transaction) for value in values]
         session.sequences[tp] = sequence + count
         session.last_batches[tp] = (sequence, values, result.base_offset)
@@ -277,7 +280,7 @@ class Histories(RuleBasedStateMachine):
                 committed = [
                     value
                     for (value,) in connection.execute(
-                        'SELECT value FROM committed_records WHERE topic = ? AND partition = ? '
+                        "SELECT value FROM committed_records WHERE topic = ? AND partition = ? "
                         'ORDER BY "offset"',
                         tp,
                     )

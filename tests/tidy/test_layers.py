@@ -85,5 +85,7 @@ def test_importing_eosdb_does_not_load_what_it_may_not_need() -> None:
         "import sys, eosdb; "
         "print([m for m in ('alembic', 'sqlalchemy', 'click', 'rich', 'pyspark') if m in sys.modules])"
     )
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert loaded.stdout.strip() == "[]"

@@ -1,0 +1,22 @@
+"""Which of the 50 coordinator partitions serves a transactional id or a group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PARTITIONS: Final = 50
+"""transaction.state.log.num.partitions and offsets.topic.num.partitions; a constant of the format."""
+
+
+def partition_for(key: str) -> int:
+    """Which of the 50 coordinator partitions a key belongs to.
+
+    Java's `String.hashCode` over UTF-16 units, its absolute value (of -2**31 it is 0), modulo 50
+    (Kafka: Utils.abs, TransactionStateManager.partitionFor).
+    """
+    data = key.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for i in range(0, len(data), 2):
+        value = (31 * value + (data[i] | data[i + 1] << 8)) & 0xFFFFFFFF
+    signed = value - 2**32 if value >= 2**31 else value
+    return (0 if signed == -(2**31) else abs(signed)) % PARTITIONS
