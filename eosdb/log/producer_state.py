@@ -150,8 +150,8 @@ class StoredRange:
 class LookBehind:
     """The remembered batches do not settle it: look for rows with these serials, then `settle`.
 
-    `window_start` is where the remembered batches begin, `expected` the next serial; both None when the
-    producer is not known.
+    `window_start` is where the remembered batches begin, `expected` the next serial; both None when
+    the producer is not known.
     """
 
     base_serial: int
@@ -168,9 +168,10 @@ def judge(
     """Whether a batch of a known producer (or an unknown one: `entry` None) may be appended.
 
     `newest_stored_serial` is the newest serial of this producer and epoch among the log's rows; it
-    matters only where the entry may not remember it: a producer that expired and came back. Raises InvalidProducerEpochError for an older
-    epoch, OutOfOrderSequenceNumberError, and InvalidTxnStateError for a plain batch inside an open
-    transaction. The order is Kafka's: duplicate, epoch, sequence, transaction.
+    matters only where the entry may not remember it: a producer that expired and came back. Raises
+    InvalidProducerEpochError for an older epoch, OutOfOrderSequenceNumberError, and
+    InvalidTxnStateError for a plain batch inside an open transaction. The order is Kafka's:
+    duplicate, epoch, sequence, transaction.
     """
     if validation is Validation.NONE:
         return Accept(_continued(entry, incoming, newest_stored_serial))

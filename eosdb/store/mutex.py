@@ -83,10 +83,17 @@ class _Waiter:
     def wait(self, seconds: float) -> int | None:
         try:
             self._finished.wait(seconds)
-        finally:
-            with self._lock:
-                self._abandoned = not self._granted
-        return self._descriptor if self._granted else None
+        except BaseException:
+            if self._abandon() is not None:
+                os.close(self._descriptor)
+            raise
+        return self._abandon()
+
+    def _abandon(self) -> int | None:
+        """The descriptor if the lock has been granted; if not, it will be dropped when it is."""
+        with self._lock:
+            self._abandoned = not self._granted
+            return self._descriptor if self._granted else None
 
     def _run(self) -> None:
         try:

@@ -15,6 +15,7 @@ VOCABULARY = {
 PURE = {
     "eosdb.log.producer_state",
     "eosdb.coordinator.transaction",
+    "eosdb.coordinator.transaction_state",
     "eosdb.client.filter",
     "eosdb.client.partitioner",
     "eosdb.client.transaction_manager",
