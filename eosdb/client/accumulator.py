@@ -111,19 +111,23 @@ class RecordAccumulator:
         size: int,
         now_ms: int,
         drive: Callable[[], None],
-    ) -> tuple[ProducerBatch, bool]:
-        """Put the record into the partition's newest batch; also says whether a new one was begun."""
+    ) -> ProducerBatch:
+        """Put the record into the partition's newest batch, or into a new one when that is full."""
         queue = self._waiting.get(tp)
         if queue is None:
             queue = self._waiting[tp] = deque()
-        fresh = not queue or queue[-1].size + size > self._batch_size
-        if fresh:
+        if not queue or queue[-1].size + size > self._batch_size:
             queue.append(ProducerBatch(tp, now_ms, drive))
         batch = queue[-1]
         batch.records.append(record)
         batch.size += size
         self.buffered_bytes += size
-        return batch, fresh
+        return batch
+
+    def has_room(self, tp: TopicPartition) -> bool:
+        """Whether a batch of the partition is waiting that is not full."""
+        queue = self._waiting.get(tp)
+        return queue is not None and len(queue) > 0 and queue[-1].size < self._batch_size
 
     def take_round(self) -> list[ProducerBatch]:
         """The oldest waiting batch of every partition."""

@@ -234,9 +234,7 @@ class Producer:
             record = Record(
                 key_bytes, value_bytes, headers, now if timestamp is None else timestamp
             )
-            batch, fresh = self._accumulator.append(tp, record, size, now, self.flush)
-            if fresh and key_bytes is None and partition is None:
-                self._sticky.pop(topic, None)
+            batch = self._accumulator.append(tp, record, size, now, self.flush)
             future = ProduceFuture(batch, len(batch.records) - 1)
             if on_delivery is not None:
                 batch.callbacks.append((future, on_delivery))
@@ -327,7 +325,7 @@ class Producer:
                 )
             return chosen
         sticky = self._sticky.get(topic)
-        if sticky is None:
+        if sticky is None or not self._accumulator.has_room(TopicPartition(topic, sticky)):
             sticky = self._sticky[topic] = random.randrange(count)
         return sticky
 

@@ -1,0 +1,218 @@
+"""Every command: what it prints, in which form, and its exit status."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import eosdb
+from tests.cli.conftest import MAIN
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def shop(run: Run) -> Run:
+    """A file with a topic and three records."""
+    assert run("init").exit_code == 0
+    assert run("topics", "create", "orders", "--partitions", "2").exit_code == 0
+    lines = "k1:hello\nk2:world\nno key\n"
+    assert run("produce", "orders", "--key-separator", ":", stdin=lines).exit_code == 0
+    return run
+
+
+def test_init_makes_the_file_and_may_be_repeated(run: Run, db_path: Path) -> None:
+    assert run("init").exit_code == 0
+    assert run("init").exit_code == 0
+    assert db_path.exists()
+
+
+def test_other_commands_never_make_a_file(run: Run, db_path: Path) -> None:
+    result = run("topics", "list")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: DatabaseNotFoundError:")
+    assert "eosdb init" in result.stderr
+    assert not db_path.exists()
+
+
+def test_the_file_may_be_named_by_the_environment(db_path: Path) -> None:
+    assert CliRunner().invoke(MAIN, ["init"], env={"EOSDB_DB": str(db_path)}).exit_code == 0
+    missing = CliRunner().invoke(MAIN, ["info"], env={"EOSDB_DB": ""})
+    assert missing.exit_code == 2
+    assert "--db PATH" in missing.stderr
+
+
+def test_what_was_produced_is_consumed(shop: Run) -> None:
+    result = shop("consume", "orders", "--from-beginning")
+    assert sorted(result.stdout.splitlines()) == ["hello", "no key", "world"]
+    assert shop("consume", "orders").stdout == ""
+
+
+def test_a_group_goes_on_where_it_stopped(shop: Run) -> None:
+    first = shop("consume", "orders", "--from-beginning", "--group", "g", "--max-records", "2")
+    second = shop("consume", "orders", "--from-beginning", "--group", "g")
+    assert len(first.stdout.splitlines()) == 2
+    assert len(second.stdout.splitlines()) == 1
+    assert shop("consume", "orders", "--group", "g").stdout == ""
+
+
+def test_records_as_json_have_every_field(shop: Run) -> None:
+    rows = json.loads(shop("consume", "orders", "--from-beginning", "--format", "json").stdout)
+    assert list(rows[0]) == list(eosdb.ConsumerRecord._fields)
+    found = {(row["key"], row["value"]) for row in rows}
+    assert found == {("k1", "hello"), ("k2", "world"), (None, "no key")}
+
+
+def test_all_lines_of_a_transaction_or_none(shop: Run) -> None:
+    result = shop("produce", "orders", "--transactional-id", "cli", stdin="a\nb\n")
+    assert result.exit_code == 0
+    listed = json.loads(shop("transactions", "list", "--format", "json").stdout)
+    assert listed == [
+        {
+            "TransactionalId": "cli",
+            "Coordinator": 42,
+            "ProducerId": listed[0]["ProducerId"],
+            "TransactionState": "CompleteCommit",
+        }
+    ]
+
+
+@pytest.mark.parametrize("arguments", [
+    ("topics", "list"), ("topics", "describe"), ("transactions", "list"), ("info",),
+    ("housekeeping",), ("sql", "SELECT topic, partition FROM partition_offsets"),
+], ids=" ".join)  # fmt: skip
+def test_listings_come_in_three_forms(shop: Run, arguments: tuple[str, ...]) -> None:
+    rows = json.loads(shop(*arguments, "--format", "json").stdout)
+    assert isinstance(rows, list)
+    table = list(csv.DictReader(io.StringIO(shop(*arguments, "--format", "csv").stdout)))
+    assert len(table) == len(rows)
+    plain = shop(*arguments)
+    assert plain.exit_code == 0
+    assert "\x1b" not in plain.stdout
+
+
+def test_an_empty_listing_is_an_empty_array(run: Run) -> None:
+    run("init")
+    assert json.loads(run("topics", "list", "--format", "json").stdout) == []
+
+
+def test_topics_are_changed_and_deleted(shop: Run) -> None:
+    assert (
+        shop(
+            "topics", "alter", "orders", "--partitions", "3", "--config", "retention.ms=5000"
+        ).exit_code
+        == 0
+    )
+    rows = json.loads(shop("topics", "describe", "orders", "--format", "json").stdout)
+    assert [row["Partition"] for row in rows] == [0, 1, 2]
+    assert rows[0]["Configs"] == "retention.ms=5000"
+    shop("topics", "alter", "orders", "--delete-config", "retention.ms")
+    rows = json.loads(shop("topics", "describe", "orders", "--format", "json").stdout)
+    assert rows[0]["Configs"] == ""
+    assert shop("topics", "delete", "orders", stdin="n\n").exit_code == 1
+    assert shop("topics", "delete", "orders", "--yes").exit_code == 0
+    assert json.loads(shop("topics", "list", "--format", "json").stdout) == []
+
+
+def test_create_if_not_exists(shop: Run) -> None:
+    assert shop("topics", "create", "orders").exit_code == 1
+    assert shop("topics", "create", "orders", "--if-not-exists").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("topics", "create", "orders"), "TOPIC_ALREADY_EXISTS"),
+        (("topics", "create", "a b"), "INVALID_TOPIC_EXCEPTION"),
+        (("topics", "create", "x", "--partitions", "0"), "INVALID_PARTITIONS"),
+        (("topics", "create", "x", "--config", "colour=red"), "INVALID_CONFIG"),
+        (("topics", "alter", "orders", "--partitions", "1"), "INVALID_PARTITIONS"),
+        (("topics", "describe", "nope"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("topics", "delete", "nope", "--yes"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("consume", "nope"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("transactions", "describe", "nobody"), "TRANSACTIONAL_ID_NOT_FOUND"),
+        (("sql", "SELECT * FROM nothing"), "INVALID_REQUEST"),
+        (("sql", "DELETE FROM records"), "INVALID_REQUEST"),
+        (("sql", "PRAGMA query_only=OFF; DELETE FROM records"), "INVALID_REQUEST"),
+        (("sql", "ATTACH 'other.db' AS other"), "INVALID_REQUEST"),
+        (("sql", "no SQL"), "INVALID_REQUEST"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
+)
+def test_a_refusal_is_one_line_and_status_1(
+    shop: Run, arguments: tuple[str, ...], name: str
+) -> None:
+    result = shop(*arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {name}: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [
+    ("topics", "create"), ("consume",), ("nonsense",), ("topics", "alter", "orders"),
+    ("topics", "create", "x", "--config", "novalue"), ("ingest", "orders", "-"),
+    ("consume", "orders", "--format", "xml"),
+], ids=" ".join)  # fmt: skip
+def test_wrong_usage_is_status_2(shop: Run, arguments: tuple[str, ...]) -> None:
+    assert shop(*arguments).exit_code == 2
+
+
+def test_a_file_of_another_kind_is_left_alone(run: Run, db_path: Path) -> None:
+    db_path.write_text("not a database, but dear to somebody" * 50)
+    before = db_path.read_bytes()
+    result = run("init")
+    assert (result.exit_code, result.stderr.startswith("error: NotAnEosdbFileError:")) == (1, True)
+    assert db_path.read_bytes() == before
+
+
+def test_verify_tells_what_is_wrong(shop: Run, db_path: Path) -> None:
+    assert shop("verify").exit_code == 0
+    import sqlite3
+
+    connection = sqlite3.connect(db_path)
+    connection.execute("UPDATE partitions SET log_end_offset = 99")
+    connection.commit()
+    connection.close()
+    result = shop("verify")
+    assert result.exit_code == 1
+    assert "partitions" in result.stderr
+
+
+def test_transactions_are_described_with_kafkas_columns(shop: Run, db_path: Path) -> None:
+    with eosdb.connect(db_path) as db:
+        producer = db.producer(transactional_id="open")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"v", partition=1)
+        producer.flush()
+        (row,) = json.loads(shop("transactions", "describe", "open", "--format", "json").stdout)
+    assert list(row) == [
+        "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState",
+        "TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs",
+        "TopicPartitions",
+    ]  # fmt: skip
+    assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", "orders-1")
+
+
+def test_values_that_are_no_text_are_shown_as_hex(shop: Run) -> None:
+    shop("produce", "orders", stdin=b"\xff\xfe\n")
+    result = shop("sql", "SELECT value FROM committed_records WHERE value = X'FFFE'")
+    assert "X'fffe'" in result.stdout
+
+
+def test_a_reader_that_closes_the_pipe_is_no_error(shop: Run, db_path: Path) -> None:
+    import subprocess
+    import sys
+
+    shop("produce", "orders", stdin="line\n" * 20_000)
+    command = (
+        f"{sys.executable} -m eosdb.cli --db {db_path} consume orders --from-beginning | head -1"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""

@@ -1,0 +1,332 @@
+"""The producer: settings, sends, states, and what an error leaves behind."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
+from tests.readers import committed_values
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture(autouse=True)
+def _topic(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+
+
+def transactional(db: eosdb.Database, name: str = "a", **config: Any) -> eosdb.Producer:
+    producer = db.producer(transactional_id=name, **config)
+    producer.init_transactions()
+    return producer
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"acks": 1}, "acks"),
+        ({"acks": "0"}, "acks"),
+        ({"acks": "some"}, "acks"),
+        ({"retries": 0}, "retries"),
+        ({"max_in_flight_requests_per_connection": 6}, "max_in_flight"),
+        ({"transactional_id": "a", "enable_idempotence": False}, "enable_idempotence"),
+        ({"transactional_id": ""}, "transactional_id"),
+        ({"delivery_timeout_ms": 29_999}, "delivery_timeout_ms"),
+        ({"batch_size": -1}, "batch_size"),
+        ({"linger_ms": "soon"}, "linger_ms"),
+        ({"compression": "zstd"}, "compression"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_setting_that_breaks_the_promise_is_refused(
+    db: eosdb.Database, config: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(eosdb.ConfigError, match=named):
+        db.producer(**config)
+
+
+def test_without_idempotence_anything_goes(db: eosdb.Database) -> None:
+    producer = db.producer(enable_idempotence=False, acks=1, retries=0)
+    assert producer.send("t", b"v").result().offset == 0
+    (record,) = db.broker.fetch(TP, 0).records
+    assert (record.producer_id, record.sequence) == (-1, -1)
+
+
+# -- sending -------------------------------------------------------------------------------------
+
+
+def test_a_plain_record_is_stored_when_send_returns(db: eosdb.Database) -> None:
+    future = db.producer().send("t", "wert", key="k", headers=[("h", b"1")], timestamp=5)
+    assert future.done()
+    assert future.result() == eosdb.RecordMetadata("t", 0, 0, 5)
+    (record,) = db.broker.fetch(TP, 0).records
+    assert (record.key, record.value, record.headers) == (b"k", b"wert", (("h", b"1"),))
+
+
+def test_lingering_records_leave_together(db: eosdb.Database, clock: ManualClock) -> None:
+    producer = db.producer(linger_ms=50)
+    first = producer.send("t", b"1")
+    assert not first.done()
+    assert db.broker.offsets(TP).log_end_offset == 0
+    clock.advance(50)
+    producer.send("t", b"2")
+    assert first.done()
+    assert producer.metrics()["batch-total"] == 1
+
+
+def test_asking_a_future_sends_what_waits(db: eosdb.Database) -> None:
+    producer = db.producer(linger_ms=10_000)
+    futures = [producer.send("t", b"%d" % i) for i in range(3)]
+    assert futures[1].result().offset == 1
+    assert all(future.done() for future in futures)
+
+
+def test_sequences_go_on_from_batch_to_batch(db: eosdb.Database) -> None:
+    producer = db.producer(linger_ms=10_000, batch_size=10)
+    for i in range(5):
+        producer.send("t", b"x" * 6 + b"%d" % i)
+    producer.flush()
+    records = db.broker.fetch(TP, 0).records
+    assert [record.sequence for record in records] == [0, 1, 2, 3, 4]
+    assert {record.producer_id for record in records} == {0}
+
+
+@pytest.mark.parametrize("value", [5, 1.5, ["a"], object(), bytearray(b"x")])
+def test_what_is_not_bytes_or_text_needs_a_serializer(db: eosdb.Database, value: object) -> None:
+    with pytest.raises(TypeError, match="value_serializer"):
+        db.producer().send("t", value)
+    assert db.broker.offsets(TP).log_end_offset == 0
+
+
+def test_serializers_are_used_and_checked(db: eosdb.Database) -> None:
+    producer = db.producer(value_serializer=lambda value: str(value).encode())
+    assert producer.send("t", 42).result().offset == 0
+    assert db.broker.fetch(TP, 0).records[0].value == b"42"
+    wrong = db.producer(key_serializer=lambda key: key)  # type: ignore[arg-type,return-value]
+    with pytest.raises(TypeError, match="key_serializer"):
+        wrong.send("t", b"v", key=3)
+
+
+def test_unknown_topics_and_partitions_are_refused_at_once(db: eosdb.Database) -> None:
+    producer = db.producer()
+    with pytest.raises(eosdb.UnknownTopicOrPartitionError, match="nope"):
+        producer.send("nope", b"v")
+    with pytest.raises(eosdb.UnknownTopicOrPartitionError, match="partitions 0 to 0"):
+        producer.send("t", b"v", partition=1)
+
+
+def test_a_partition_that_was_added_is_found(db: eosdb.Database) -> None:
+    producer = db.producer()
+    producer.send("t", b"v")
+    db.admin.create_partitions("t", 2)
+    assert producer.send("t", b"v", partition=1).result().partition == 1
+
+
+def test_a_record_beyond_max_request_size_is_refused(db: eosdb.Database) -> None:
+    with pytest.raises(eosdb.MessageTooLargeError):
+        db.producer(max_request_size=10).send("t", b"x" * 11)
+
+
+def test_what_the_broker_refuses_is_the_futures_error(db: eosdb.Database) -> None:
+    db.admin.create_topic("small", config={"max.message.bytes": 10})
+    told: list[object] = []
+    future = db.producer().send("small", b"x" * 11, on_delivery=lambda e, m: told.append((e, m)))
+    with pytest.raises(eosdb.MessageTooLargeError):
+        future.result()
+    assert isinstance(future.exception(), eosdb.MessageTooLargeError)
+    assert told == [(future.exception(), None)]
+
+
+def test_on_delivery_and_callbacks_are_told_where_the_record_is(db: eosdb.Database) -> None:
+    told: list[object] = []
+    producer = db.producer(linger_ms=10_000)
+    future = producer.send("t", b"v", on_delivery=lambda error, where: told.append(where))
+    future.add_done_callback(lambda done: told.append(done.result().offset))
+    producer.flush()
+    future.add_done_callback(lambda done: told.append("at once"))
+    assert told == [future.result(), 0, "at once"]
+
+
+def test_after_close_nothing_is_sent(db: eosdb.Database) -> None:
+    producer = db.producer(linger_ms=10_000)
+    future = producer.send("t", b"v")
+    producer.close()
+    producer.close()
+    assert future.result().offset == 0
+    with pytest.raises(eosdb.IllegalStateError):
+        producer.send("t", b"v")
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+
+def test_a_transaction_becomes_visible_as_a_whole(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    token = producer.begin_transaction()
+    assert (token.transactional_id, token.producer_id, token.producer_epoch) == ("a", 0, 0)
+    producer.send("t", b"1")
+    producer.send("t", b"2")
+    assert committed_values(db, TP) == []
+    producer.commit_transaction()
+    assert committed_values(db, TP) == [b"1", b"2"]
+    assert producer.state == "READY"
+
+
+def test_a_block_that_raises_is_aborted(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    with pytest.raises(ZeroDivisionError), producer.transaction():
+        future = producer.send("t", b"1")
+        producer.flush()
+        unsent = producer.send("t", b"2")
+        raise ZeroDivisionError
+    assert future.result().offset == 0
+    with pytest.raises(eosdb.TransactionAbortableError):
+        unsent.result()
+    assert committed_values(db, TP) == []
+    with producer.transaction():
+        producer.send("t", b"3")
+    assert committed_values(db, TP) == [b"3"]
+
+
+def test_an_empty_transaction_sends_nothing(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    with producer.transaction():
+        pass
+    assert db.broker.describe_transactions(["a"])["a"].state == "Empty"
+
+
+def test_offsets_commit_with_the_transaction(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    with producer.transaction():
+        producer.send("t", b"1")
+        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, "g")
+        assert db.broker.offset_fetch("g") == {}
+    assert db.broker.offset_fetch("g") == {TP: OffsetAndMetadata(7)}
+
+
+def test_a_second_producer_fences_the_first(db: eosdb.Database) -> None:
+    first = transactional(db)
+    first.begin_transaction()
+    first.send("t", b"lost")
+    first.flush()
+    second = transactional(db)
+    with pytest.raises(eosdb.EosdbError):
+        first.commit_transaction()
+    assert first.state == "FATAL_ERROR"
+    with pytest.raises(eosdb.ProducerFencedError):
+        first.begin_transaction()
+    with pytest.raises(eosdb.ProducerFencedError):
+        first.abort_transaction()
+    first.close()
+    with second.transaction():
+        second.send("t", b"kept")
+    assert committed_values(db, TP) == [b"kept"]
+
+
+def test_a_failed_send_keeps_the_transaction_from_being_committed(db: eosdb.Database) -> None:
+    db.admin.create_topic("small", config={"max.message.bytes": 10})
+    producer = transactional(db)
+    producer.begin_transaction()
+    producer.send("t", b"1")
+    future = producer.send("small", b"x" * 11)
+    with pytest.raises(eosdb.MessageTooLargeError):
+        producer.commit_transaction()
+    assert isinstance(future.exception(), eosdb.MessageTooLargeError)
+    assert producer.state == "ABORTABLE_ERROR"
+    with pytest.raises(eosdb.MessageTooLargeError):
+        producer.send("t", b"2")
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send("t", b"3")
+    assert committed_values(db, TP) == [b"3"]
+
+
+def test_a_transaction_that_timed_out_fences_its_producer(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    producer = transactional(db, transaction_timeout_ms=1_000)
+    producer.begin_transaction()
+    producer.send("t", b"1")
+    producer.flush()
+    clock.advance(1_001)
+    with pytest.raises(eosdb.ProducerFencedError):
+        producer.commit_transaction()
+    assert producer.state == "FATAL_ERROR"
+
+
+def test_a_commit_whose_answer_was_lost_may_be_repeated(db: eosdb.Database) -> None:
+    class LosesOneAnswer:
+        def __init__(self) -> None:
+            self.lost = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(db.broker, name)
+
+        def end_txn(self, *args: Any) -> eosdb.ProducerIdAndEpoch:
+            answer = db.broker.end_txn(*args)
+            if not self.lost:
+                self.lost = True
+                raise eosdb.errors.RequestTimedOutError("the answer was lost")
+            return answer
+
+    producer = transactional(db, transport=LosesOneAnswer())
+    producer.begin_transaction()
+    producer.send("t", b"1")
+    with pytest.raises(eosdb.errors.RequestTimedOutError):
+        producer.commit_transaction()
+    assert producer.state == "COMMITTING_TRANSACTION"
+    with pytest.raises(eosdb.IllegalStateError):
+        producer.abort_transaction()
+    producer.commit_transaction()
+    assert producer.state == "READY"
+    assert committed_values(db, TP) == [b"1"]
+
+
+def test_calls_out_of_order_change_nothing(db: eosdb.Database) -> None:
+    plain = db.producer()
+    for call in (plain.init_transactions, plain.begin_transaction, plain.commit_transaction):
+        with pytest.raises(eosdb.IllegalStateError, match="transactional_id"):
+            call()
+    producer = db.producer(transactional_id="a")
+    assert producer.state == "UNINITIALIZED"
+    with pytest.raises(eosdb.IllegalStateError):
+        producer.begin_transaction()
+    producer.init_transactions()
+    for call in (
+        producer.init_transactions,
+        producer.commit_transaction,
+        producer.abort_transaction,
+    ):
+        with pytest.raises(eosdb.IllegalStateError, match="READY"):
+            call()
+    with pytest.raises(eosdb.IllegalStateError, match=re.escape("send")):
+        producer.send("t", b"v")
+    with pytest.raises(eosdb.IllegalStateError):
+        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
+    producer.begin_transaction()
+    with pytest.raises(eosdb.IllegalStateError):
+        producer.begin_transaction()
+    assert producer.state == "IN_TRANSACTION"
+
+
+def test_closing_aborts_what_is_open(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    producer.begin_transaction()
+    producer.send("t", b"1")
+    producer.flush()
+    producer.close()
+    assert db.broker.describe_transactions(["a"])["a"].state == "CompleteAbort"
+
+
+def test_a_timeout_beyond_the_brokers_limit_is_fatal(db: eosdb.Database) -> None:
+    producer = db.producer(transactional_id="a", transaction_timeout_ms=900_001)
+    with pytest.raises(eosdb.InvalidTransactionTimeoutError):
+        producer.init_transactions()
+    assert producer.state == "FATAL_ERROR"
