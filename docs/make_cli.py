@@ -25,14 +25,16 @@ def sections(command: click.Command, context: click.Context) -> Iterator[str]:
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             child = command.commands[name]
-            yield from sections(child, click.Context(child, info_name=name, parent=context))
+            yield from sections(
+                child, child.make_context(name, [], parent=context, resilient_parsing=True)
+            )
     else:
         text = command.get_help(context).replace("\b", "").strip()
         yield f"## `{context.command_path}`\n\n```text\n{text}\n```\n"
 
 
 def document() -> str:
-    context = click.Context(main, info_name="eosdb", max_content_width=100, terminal_width=100)
+    context = main.make_context("eosdb", [], resilient_parsing=True, terminal_width=100)
     return "\n".join([INTRODUCTION, *sections(main, context)])
 
 
