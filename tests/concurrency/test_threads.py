@@ -1,0 +1,111 @@
+"""Threads that share one database, and databases that share one process."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import Record, RecordBatch, TopicPartition
+from tests.concurrency.worker import threads
+from tests.readers import committed_values
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture(autouse=True)
+def _topic(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+
+
+def test_a_requests_error_undoes_only_its_own_writes(db: eosdb.Database) -> None:
+    """Good and bad requests leave together, so they share commits."""
+    together = threading.Barrier(8)
+    refused: list[int] = []
+
+    def work(number: int) -> None:
+        who = db.broker.init_producer_id()
+        for i in range(30):
+            together.wait()
+            good = number % 2 == 0
+            sequence = i if good else i * 2
+            batch = RecordBatch([Record(value=b"%d %d" % (number, i))], *who, sequence)
+            try:
+                db.broker.append(TP, batch)
+            except eosdb.OutOfOrderSequenceNumberError:
+                refused.append(number)
+
+    threads(8, work)
+    values = committed_values(db, TP)
+    for number in range(0, 8, 2):
+        mine = [value for value in values if value and value.startswith(b"%d " % number)]
+        assert mine == [b"%d %d" % (number, i) for i in range(30)]
+    for number in range(1, 8, 2):
+        mine = [value for value in values if value and value.startswith(b"%d " % number)]
+        assert mine == [b"%d 0" % number]
+    assert len(refused) == 4 * 29
+    assert db.verify().ok
+
+
+def test_requests_of_many_threads_share_commits(db: eosdb.Database) -> None:
+    """While one round is held up, everything that comes waits for the next one, and leaves in it."""
+    rounds: list[int] = []
+    run_round = db._store._group._run_round
+    entered, go = threading.Event(), threading.Event()
+
+    def counted(batch: list[object]) -> None:
+        rounds.append(len(batch))
+        if len(rounds) == 1:
+            entered.set()
+            go.wait()
+        run_round(batch)  # type: ignore[arg-type]
+
+    db._store._group._run_round = counted  # type: ignore[assignment]
+    batch = RecordBatch([Record(value=b"v")])
+    started = [threading.Thread(target=db.broker.append, args=(TP, batch)) for _ in range(9)]
+    started[0].start()
+    entered.wait()
+    for thread in started[1:]:
+        thread.start()
+    while len(db._store._group._queue) < 8:
+        pass
+    go.set()
+    for thread in started:
+        thread.join()
+    assert rounds == [1, 8]
+    assert db.broker.offsets(TP).log_end_offset == 9
+
+
+def test_two_databases_of_one_process_on_one_file(db: eosdb.Database, db_path: Path) -> None:
+    with eosdb.connect(db_path, clock=db.clock, durability="normal") as other:
+
+        def work(number: int) -> None:
+            producer = (db, other)[number % 2].producer()
+            for i in range(50):
+                producer.send("t", f"{number} {i}").result()
+
+        threads(4, work)
+        assert db.broker.offsets(TP) == other.broker.offsets(TP)
+        assert len(set(committed_values(other, TP))) == 200
+    assert db.producer().send("t", b"still open").result().offset == 200
+
+
+def test_a_producer_id_is_given_to_one_thread_only(db: eosdb.Database) -> None:
+    given: list[int] = []
+    threads(8, lambda _: given.extend(db.broker.init_producer_id().producer_id for _ in range(300)))
+    assert len(set(given)) == 8 * 300
+
+
+def test_an_unexpected_error_inside_a_unit_leaves_the_next_one_unharmed(
+    db: eosdb.Database,
+) -> None:
+    def broken(unit: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        db._store.write(broken)
+    with pytest.raises(KeyboardInterrupt):
+        db._store.write(lambda unit: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert db.producer().send("t", b"v").result().offset == 0
