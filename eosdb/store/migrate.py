@@ -107,7 +107,7 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
             finally:
                 connection.close()
     except CorruptDatabaseError as error:
-        if application_id == APPLICATION_ID:
+        if application_id == APPLICATION_ID or _marked_in_header(path):
             raise
         raise NotAnEosdbFileError(
             f"{path} is no usable SQLite database; eosdb did not touch it ({error})"
@@ -130,6 +130,13 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
             f"{path} is cut short: {size} bytes, expected {pages * page_size}; restore a backup"
         )
     return int(version)
+
+
+def _marked_in_header(path: str) -> bool:
+    """What a file that SQLite cannot read says of itself."""
+    with open(path, "rb") as file:
+        header = file.read(72)
+    return int.from_bytes(header[68:72], "big") == APPLICATION_ID
 
 
 def apply_revisions(connection: sqlite3.Connection) -> None:

@@ -52,7 +52,7 @@ CREATE TABLE counters (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE topics (
-    topic_id INTEGER PRIMARY KEY,
+    topic_id INTEGER NOT NULL PRIMARY KEY,
     topic TEXT NOT NULL UNIQUE,
     partitions INT NOT NULL,
     config TEXT NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE topics (
 ) STRICT;
 
 CREATE TABLE partitions (
-    partition_id INTEGER PRIMARY KEY,
+    partition_id INTEGER NOT NULL PRIMARY KEY,
     topic_id INT NOT NULL REFERENCES topics (topic_id),
     topic TEXT NOT NULL,
     partition INT NOT NULL,
@@ -147,7 +147,7 @@ CREATE TABLE snapshot_entries (
 
 COORDINATOR_STATE = """
 CREATE TABLE producer_ids (
-    producer_id INTEGER PRIMARY KEY,
+    producer_id INTEGER NOT NULL PRIMARY KEY,
     transactional_id TEXT NOT NULL
 ) STRICT;
 

@@ -1,0 +1,222 @@
+"""What a path may turn out to be, and the error each gets. A file that is not ours is never touched."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb.store import migrate
+
+
+def foreign(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE dear (to_somebody)")
+    connection.commit()
+    connection.close()
+
+
+def marked(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id={migrate.APPLICATION_ID}")
+    connection.execute("CREATE TABLE no_journal (x)")
+    connection.commit()
+    connection.close()
+
+
+def with_version(version: int) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        eosdb.connect(path).close()
+        connection = sqlite3.connect(path)
+        connection.execute(f"PRAGMA user_version={version}")
+        connection.commit()
+        connection.close()
+
+    return make
+
+
+def truncated(path: Path) -> None:
+    full(path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flipped(path: Path) -> None:
+    """Damage inside the schema page and the journal's root."""
+    full(path)
+    data = bytearray(path.read_bytes())
+    for at in range(100, 20_000, 97):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def full(path: Path) -> None:
+    with eosdb.connect(path) as db:
+        db.admin.create_topic("t")
+        producer = db.producer(linger_ms=10_000)
+        for _ in range(2_000):
+            producer.send("t", b"x" * 100)
+        producer.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (foreign, eosdb.NotAnEosdbFileError, "another application"),
+        (lambda p: p.write_bytes(b"hello" * 1000), eosdb.NotAnEosdbFileError, "no usable SQLite"),
+        (lambda p: p.write_bytes(b"SQLite format 3\0"), eosdb.NotAnEosdbFileError, "did not touch"),
+        (lambda p: p.mkdir(), eosdb.NotAnEosdbFileError, "folder"),
+        (marked, eosdb.CorruptDatabaseError, "no journal"),
+        (with_version(migrate.SCHEMA_VERSION + 1), eosdb.SchemaTooNewError, "upgrade eosdb"),
+        (truncated, eosdb.CorruptDatabaseError, "backup"),
+        (flipped, eosdb.CorruptDatabaseError, "damaged|malformed|journal"),
+    ],
+    ids=["foreign", "text", "short", "folder", "marked", "newer", "truncated", "flipped"],
+)
+@pytest.mark.parametrize("read_only", [False, True], ids=["rw", "ro"])
+def test_each_kind_of_file_gets_its_own_error(
+    db_path: Path, make: Callable[[Path], None], error: type[Exception], says: str, read_only: bool
+) -> None:
+    make(db_path)
+    before = None if db_path.is_dir() else db_path.read_bytes()
+    with pytest.raises(error, match=says) as raised:
+        eosdb.connect(db_path, read_only=read_only).verify()
+    assert str(db_path) in str(raised.value)
+    assert before is None or db_path.read_bytes() == before
+
+
+@pytest.mark.parametrize("make", [foreign, lambda p: p.write_bytes(b"hello" * 1000)])
+def test_nothing_is_put_beside_a_strangers_file(
+    db_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(db_path)
+    with pytest.raises(eosdb.NotAnEosdbFileError):
+        eosdb.connect(db_path)
+    assert os.listdir(db_path.parent) == [db_path.name]
+
+
+def test_an_older_schema_is_only_upgraded_when_that_is_wanted(db_path: Path) -> None:
+    with_version(0)(db_path)
+    with pytest.raises(eosdb.SchemaOutOfDateError, match="eosdb migrate"):
+        eosdb.connect(db_path, migrate=False)
+    with pytest.raises(eosdb.SchemaOutOfDateError, match="read_only"):
+        eosdb.connect(db_path, read_only=True)
+
+
+def test_an_absent_file_is_made_only_when_that_is_wanted(db_path: Path) -> None:
+    for options in ({"create": False}, {"read_only": True}):
+        with pytest.raises(eosdb.DatabaseNotFoundError, match="eosdb init"):
+            eosdb.connect(db_path, **options)  # type: ignore[arg-type]
+    assert os.listdir(db_path.parent) == []
+    with pytest.raises(eosdb.StorageError):
+        eosdb.connect(db_path.parent / "no such folder" / "x.db")
+
+
+def test_an_empty_file_becomes_a_database(db_path: Path) -> None:
+    db_path.touch()
+    with pytest.raises(eosdb.NotAnEosdbFileError, match="empty"):
+        eosdb.connect(db_path, read_only=True)
+    with eosdb.connect(db_path) as db:
+        assert db.verify().ok
+
+
+def test_the_header_says_what_the_file_is(db_path: Path) -> None:
+    eosdb.connect(db_path).close()
+    header = db_path.read_bytes()[:100]
+    assert header[68:72] == b"eosd"
+    assert int.from_bytes(header[60:64], "big") == migrate.SCHEMA_VERSION
+    connection = sqlite3.connect(db_path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a?mode=ro.db", "a#b.db", "100%.db", "ü→.db"])
+def test_paths_with_odd_characters(tmp_path: Path, name: str) -> None:
+    with eosdb.connect(tmp_path / name) as db:
+        db.admin.create_topic("t")
+        assert db.query("SELECT topic FROM partition_offsets").columns == ("topic",)
+    assert name in os.listdir(tmp_path)
+    with eosdb.connect(tmp_path / name, read_only=True) as db:
+        assert db.admin.list_topics() == ["t"]
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"], ids=["empty", "NUL"])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(eosdb.ConfigError):
+        eosdb.connect(path)
+
+
+def test_bad_options_are_refused(db_path: Path) -> None:
+    with pytest.raises(eosdb.ConfigError, match="durability"):
+        eosdb.connect(db_path, durability="fast")
+    with pytest.raises(eosdb.ConfigError, match="BrokerConfig"):
+        eosdb.connect(db_path, config={})  # type: ignore[arg-type]
+    with pytest.raises(eosdb.InvalidConfigError, match="num_partitions"):
+        eosdb.BrokerConfig(num_partitions=0)
+
+
+def test_a_read_only_database_writes_nothing(db_path: Path) -> None:
+    full(db_path)
+    before = db_path.read_bytes()
+    with eosdb.connect(db_path, read_only=True) as db:
+        for call in (
+            lambda: db.admin.create_topic("u"),
+            lambda: db.producer().send("t", b"v").result(),
+            lambda: db.broker.init_producer_id("a"),
+            lambda: db.housekeeping(),
+            lambda: db.rebuild(),
+            lambda: db.take_snapshot(),
+        ):
+            with pytest.raises(eosdb.ReadOnlyDatabaseError):
+                call()
+        assert db.verify().ok
+        assert len(db.broker.fetch(eosdb.TopicPartition("t", 0), 0).records) == 500
+    assert db_path.read_bytes() == before
+
+
+def test_a_closed_database_says_so(db_path: Path) -> None:
+    db = eosdb.connect(db_path)
+    db.close()
+    db.close()
+    assert "closed" in repr(db)
+    for call in (
+        lambda: db.producer(),
+        lambda: db.consumer(),
+        lambda: db.admin.list_topics(),
+        lambda: db.admin.create_topic("t"),
+        lambda: db.broker.init_producer_id(),
+        lambda: db.housekeeping(),
+        lambda: db.verify(),
+        lambda: db.engine,
+        lambda: db.query("SELECT 1"),
+        lambda: db.info(),
+    ):
+        with pytest.raises(eosdb.DatabaseClosedError):
+            call()
+
+
+def test_memory_is_a_database_like_any_other() -> None:
+    with eosdb.connect(":memory:") as one, eosdb.connect(":memory:") as two:
+        one.admin.create_topic("t")
+        assert two.admin.list_topics() == []
+        assert one.verify().ok
+        assert one.path == ":memory:"
+
+
+def test_the_engine_serves_queries_and_tables_of_the_users_own(db: eosdb.Database) -> None:
+    import sqlalchemy as sa
+
+    db.admin.create_topic("t")
+    mine = sa.Table("mine", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+    mine.create(db.engine)
+    with db.engine.begin() as connection:
+        connection.execute(mine.insert().values(id=7))
+        topics = connection.execute(sa.text("SELECT topic FROM partition_offsets")).scalars().all()
+    assert topics == ["t"]
+    assert db.query("SELECT id FROM mine").columns == ("id",)
+    assert db.verify().ok
+    db.rebuild()
+    assert list(db.query("SELECT id FROM mine").rows) == [(7,)]
