@@ -21,6 +21,7 @@ from eosdb.coordinator.transaction import expected_or_none
 from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
+    InvalidTopicExceptionError,
 )
 from eosdb.log import fetch as log_fetch
 from eosdb.log import partitions as log_partitions
@@ -44,12 +45,14 @@ from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import (
     INT16_MAX,
+    check_collection,
     check_group_id,
     check_identity,
     check_int,
     check_producer,
     check_text,
     check_topic_partition,
+    check_topic_partitions,
 )
 
 _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
@@ -115,7 +118,7 @@ class Broker:
         UnknownTopicOrPartitionError and the authorization errors.
         """
         check_identity(transactional_id, producer_id, producer_epoch)
-        tps = frozenset(map(check_topic_partition, partitions))
+        tps = frozenset(check_topic_partitions(partitions))
 
         def authorize(unit: Unit) -> None:
             self._may_transact(transactional_id)(unit)
@@ -249,7 +252,7 @@ class Broker:
         check_int("producer_id", producer_id, 0)
         check_int("producer_epoch", producer_epoch, 0, INT16_MAX)
         check_int("coordinator_epoch", coordinator_epoch, -1, INT32_MAX)
-        tps = sorted(set(map(check_topic_partition, partitions)))
+        tps = check_topic_partitions(partitions)
 
         self._coordinator.write_markers(
             producer_id,
@@ -330,6 +333,7 @@ class Broker:
     def partitions_for(self, topic: str) -> int:
         """How many partitions the topic has; with auto_create_topics_enable it is made if
         absent."""
+        check_text("topic", topic, InvalidTopicExceptionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", topic)
             count = topics.partition_count(connection, topic)
@@ -384,9 +388,7 @@ class Broker:
     def find_coordinator(self, key: str, key_type: str = "transaction") -> Coordinator:
         """The coordinator partition of a transactional id or group, and the epoch in office."""
         if key_type not in ("transaction", "group"):
-            raise InvalidRequestError(
-                f"key_type: got {key_type!r}, expected 'transaction' or 'group'"
-            )
+            raise InvalidRequestError(f"key_type: got {key_type!r}, expected transaction or group")
         check_text("key", key)
         with self._store.read() as connection:
             resource = "transactional_id" if key_type == "transaction" else "group"
@@ -404,8 +406,7 @@ class Broker:
         self, transactional_ids: Collection[str]
     ) -> dict[str, TransactionDescription]:
         """Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
-        if isinstance(transactional_ids, str):
-            raise InvalidRequestError("transactional_ids: got text, expected a collection of ids")
+        check_collection("transactional_ids", transactional_ids)
         with self._store.read() as connection:
             return listing.describe(connection, transactional_ids, self._authorizer)
 
@@ -419,10 +420,9 @@ class Broker:
         (KIP-664)."""
         check_int("duration_ms", duration_ms, -1)
         started_before = -1 if duration_ms < 0 else self._clock.time_ms() - duration_ms
+        filters = (states, producer_ids, started_before)
         with self._store.read() as connection:
-            return listing.transactions(
-                connection, states, producer_ids, started_before, self._authorizer
-            )
+            return listing.transactions(connection, *filters, self._authorizer)
 
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """Delete records below an offset (-1: all). Returns the log start offset.

@@ -24,7 +24,7 @@ from eosdb.log import partitions, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import ProduceResult, RecordBatch, TopicPartition
 from eosdb.store.unit import Unit
-from eosdb.validation import check_text, check_topic_partition
+from eosdb.validation import check_mapping, check_text, check_topic_partition
 
 _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
 
@@ -54,6 +54,7 @@ class ProduceHandler:
         results: dict[TopicPartition, ProduceResult] = {}
         prepared: dict[TopicPartition, PreparedBatch] = {}
         now = self._clock.time_ms()
+        check_mapping("batches", batches)
         for key, batch in batches.items():
             try:
                 prepared[check_topic_partition(key)] = prepare(batch, now)

@@ -8,7 +8,7 @@ cannot hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from eosdb.config import INT32_MAX, INT64_MAX
@@ -51,6 +51,23 @@ def check_topic_partition(tp: object) -> TopicPartition:
         f"{_shown(tp)}: expected TopicPartition(topic, partition) with a valid topic name and a "
         "partition number from 0 on"
     )
+
+
+def check_topic_partitions(tps: object) -> list[TopicPartition]:
+    """Distinct partitions in order. Raises InvalidRequestError for what is no collection of them."""
+    return sorted({check_topic_partition(tp) for tp in check_collection("partitions", tps)})
+
+
+def check_collection(name: str, value: object) -> Iterable[object]:
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return value
+    raise InvalidRequestError(f"{name}: got {_shown(value)}, expected a collection")
+
+
+def check_mapping(name: str, value: object) -> Mapping[object, object]:
+    if isinstance(value, Mapping):
+        return value
+    raise InvalidRequestError(f"{name}: got {_shown(value)}, expected a mapping by TopicPartition")
 
 
 def check_int(

@@ -15,6 +15,7 @@ from eosdb.config import BrokerConfig
 from eosdb.errors import (
     ApiError,
     GroupIdNotFoundError,
+    InvalidRequestError,
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
     UnstableOffsetCommitError,
@@ -23,7 +24,7 @@ from eosdb.events import OffsetCommit, OffsetsDeleted
 from eosdb.log import partitions
 from eosdb.model import OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import Unit
-from eosdb.validation import check_int, check_text, check_topic_partition
+from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
 _PUT: Final = (
     "INSERT INTO group_offsets (group_id, topic, partition, committed_offset, leader_epoch, "
@@ -54,13 +55,14 @@ def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[
     """The offsets as an event carries them. Raises InvalidRequestError and
     UnknownTopicOrPartitionError for values that can be no offsets."""
     commits = []
-    for key, value in offsets.items():
+    for key, value in check_mapping("offsets", offsets).items():
         tp = check_topic_partition(key)
-        committed = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-        check_int(f"{tp}: offset", committed.offset, 0)
-        check_int(f"{tp}: leader_epoch", committed.leader_epoch, -1)
-        check_text(f"{tp}: metadata", committed.metadata)
-        commits.append(OffsetCommit.of(tp, committed))
+        if not isinstance(value, OffsetAndMetadata):
+            raise InvalidRequestError(f"{tp}: got {value!r:.80}, expected OffsetAndMetadata")
+        check_int(f"{tp}: offset", value.offset, 0)
+        check_int(f"{tp}: leader_epoch", value.leader_epoch, -1)
+        check_text(f"{tp}: metadata", value.metadata)
+        commits.append(OffsetCommit.of(tp, value))
     return tuple(commits)
 
 

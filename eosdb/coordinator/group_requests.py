@@ -14,7 +14,7 @@ from eosdb.events import OffsetsCommitted
 from eosdb.model import OffsetAndMetadata, TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
-from eosdb.validation import check_group_id, check_topic_partition
+from eosdb.validation import check_group_id, check_topic_partitions
 
 
 class GroupRequests:
@@ -65,7 +65,7 @@ class GroupRequests:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets; partitions without one are absent."""
         check_group_id(group_id)
-        asked = None if partitions is None else list(map(check_topic_partition, partitions))
+        asked = None if partitions is None else check_topic_partitions(partitions)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
             return group_offsets.fetch(connection, group_id, asked, require_stable=require_stable)
@@ -73,7 +73,7 @@ class GroupRequests:
     def delete(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> None:
         """Forget the offsets of these partitions; None: the whole group."""
         check_group_id(group_id)
-        tps = None if partitions is None else sorted(set(map(check_topic_partition, partitions)))
+        tps = None if partitions is None else check_topic_partitions(partitions)
         reason = "group deleted" if tps is None else "deleted"
 
         def delete(unit: Unit) -> None:

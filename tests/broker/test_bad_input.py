@@ -1,0 +1,206 @@
+"""Whatever a caller hands in: a named error, and nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from tests.broker.conftest import TP
+
+HUGE = 2**63
+LONE = "\ud800"
+Batch = RecordBatch
+
+
+def records(*given: Any) -> RecordBatch:
+    return RecordBatch(list(given))
+
+
+@pytest.mark.parametrize(
+    ("batch", "name"),
+    [
+        (None, "INVALID_RECORD"),
+        ([Record(value=b"v")], "INVALID_RECORD"),
+        (RecordBatch([]), "INVALID_RECORD"),
+        (RecordBatch(b"bytes"), "INVALID_RECORD"),  # type: ignore[arg-type]
+        (RecordBatch(None), "INVALID_RECORD"),  # type: ignore[arg-type]
+        (records(b"v"), "INVALID_RECORD"),
+        (records(None), "INVALID_RECORD"),
+        (records(Record(value="text")), "INVALID_RECORD"),  # type: ignore[arg-type]
+        (records(Record(key=5, value=b"v")), "INVALID_RECORD"),  # type: ignore[arg-type]
+        (records(Record(value=b"v"), Record(value=1.5)), "INVALID_RECORD"),  # type: ignore[arg-type]
+        (records(Record(headers="h")), "INVALID_RECORD"),  # type: ignore[arg-type]
+        (records(Record(headers=[("h",)])), "INVALID_RECORD"),  # type: ignore[list-item]
+        (records(Record(headers=[(b"h", b"v")])), "INVALID_RECORD"),  # type: ignore[list-item]
+        (records(Record(headers=[("h", "v")])), "INVALID_RECORD"),  # type: ignore[list-item]
+        (records(Record(headers=[(LONE, b"v")])), "INVALID_RECORD"),
+        (records(Record(timestamp=-1)), "INVALID_TIMESTAMP"),
+        (records(Record(timestamp=HUGE)), "INVALID_TIMESTAMP"),
+        (records(Record(timestamp="now")), "INVALID_TIMESTAMP"),  # type: ignore[arg-type]
+        (records(Record(timestamp=1.5)), "INVALID_TIMESTAMP"),  # type: ignore[arg-type]
+        (records(Record(value=b"x" * 1_048_589)), "MESSAGE_TOO_LARGE"),
+        (Batch([Record()], HUGE, 0, 0), "INVALID_RECORD"),
+        (Batch([Record()], 0, 2**15, 0), "INVALID_RECORD"),
+        (Batch([Record()], 0, 0, 2**31), "INVALID_RECORD"),
+        (Batch([Record()], 0, 0, -1), "INVALID_RECORD"),
+        (Batch([Record()], 0, -1, 0), "INVALID_RECORD"),
+        (Batch([Record()], -2, 0, 0), "INVALID_RECORD"),
+        (Batch([Record()], "7", 0, 0), "INVALID_RECORD"),  # type: ignore[arg-type]
+        (Batch([Record()], -1, -1, -1, True), "INVALID_RECORD"),
+        (Batch([Record()], 0, 0, 0, True), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_a_bad_batch(db: eosdb.Database, batch: Any, name: str) -> None:
+    with pytest.raises(eosdb.ApiError) as raised:
+        db.broker.append(TP, batch)
+    assert raised.value.name == name
+    assert db.broker.offsets(TP).log_end_offset == 0
+
+
+TEXTS: list[Any] = [None, 5, b"t", LONE, ["t"]]
+NUMBERS: list[Any] = [None, "1", 1.5, HUGE, -HUGE - 1, True]
+PARTITIONS: list[Any] = [
+    None, "t", ("t",), ("t", "0"), ("t", -1), ("t", HUGE), ("t", True), (5, 0), (LONE, 0),
+    ("a b", 0), ("t\0", 0), ("", 0), TopicPartition("t", 1), TopicPartition("nope", 0),
+]  # fmt: skip
+
+
+def calls() -> list[Any]:
+    """Every argument of every request, with values it cannot be."""
+
+    def add(what: str, values: list[Any], call: Callable[[eosdb.Broker, Any], object]) -> None:
+        found.extend(pytest.param(call, value, id=f"{what}-{value!r:.20}") for value in values)
+
+    found: list[Any] = []
+    offsets = {TP: OffsetAndMetadata(1)}
+    add("init id", [*TEXTS[1:], ""], lambda b, v: b.init_producer_id(v))
+    add("init timeout", NUMBERS, lambda b, v: b.init_producer_id("a", v))
+    add("init pid", NUMBERS, lambda b, v: b.init_producer_id("a", 1000, v, 0))
+    add("init epoch", [*NUMBERS, 2**15], lambda b, v: b.init_producer_id("a", 1000, 0, v))
+    add("half expectation", [5], lambda b, v: b.init_producer_id("a", 1000, v, -1))
+    add("add id", TEXTS, lambda b, v: b.add_partitions_to_txn(v, 0, 0, [TP]))
+    add("add tp", PARTITIONS, lambda b, v: b.add_partitions_to_txn("a", 0, 0, [v]))
+    add("add tps", [None, 5], lambda b, v: b.add_partitions_to_txn("a", 0, 0, v))
+    add("add pid", NUMBERS, lambda b, v: b.add_partitions_to_txn("a", v, 0, [TP]))
+    add("offsets group", TEXTS, lambda b, v: b.add_offsets_to_txn("a", 0, 0, v))
+    add("txn group", [*TEXTS, ""], lambda b, v: b.txn_offset_commit("a", v, 0, 0, offsets))
+    add("txn tp", PARTITIONS,
+        lambda b, v: b.txn_offset_commit("a", "g", 0, 0, {v: OffsetAndMetadata(1)}))  # fmt: skip
+    add("end id", TEXTS, lambda b, v: b.end_txn(v, 0, 0, True))
+    add("end epoch", NUMBERS, lambda b, v: b.end_txn("a", 0, v, True))
+    add("marker pid", [*NUMBERS, -1], lambda b, v: b.write_txn_markers(v, 0, True, [TP], 0))
+    add("marker epoch", [*NUMBERS, -1], lambda b, v: b.write_txn_markers(0, v, True, [TP], 0))
+    add("marker ce", [*NUMBERS, -2], lambda b, v: b.write_txn_markers(0, 0, True, [TP], v))
+    add("marker tp", PARTITIONS, lambda b, v: b.write_txn_markers(0, 0, True, [v], 0))
+    add("fetch tp", PARTITIONS, lambda b, v: b.fetch(v, 0))
+    add("fetch offset", [*NUMBERS, -1, 1], lambda b, v: b.fetch(TP, v))
+    add("fetch level", [None, "serializable", 1], lambda b, v: b.fetch(TP, 0, isolation_level=v))
+    add("fetch max", [*NUMBERS, 0], lambda b, v: b.fetch(TP, 0, max_records=v))
+    add("fetch bytes", [*NUMBERS, -1], lambda b, v: b.fetch(TP, 0, max_bytes=v))
+    add("list time", [*NUMBERS, -4], lambda b, v: b.list_offsets(TP, v))
+    add("commit group", TEXTS, lambda b, v: b.offset_commit(v, offsets))
+    add("commit tp", PARTITIONS, lambda b, v: b.offset_commit("g", {v: OffsetAndMetadata(1)}))
+    add("commit map", [None, 5, [TP]], lambda b, v: b.offset_commit("g", v))
+    add("commit offset", [*NUMBERS, -1],
+        lambda b, v: b.offset_commit("g", {TP: OffsetAndMetadata(v)}))  # fmt: skip
+    add("commit metadata", [5, b"m", LONE, "m" * 5000],
+        lambda b, v: b.offset_commit("g", {TP: OffsetAndMetadata(1, v)}))  # fmt: skip
+    add("commit generation", NUMBERS,
+        lambda b, v: b.offset_commit("g", offsets, generation_id=v))  # fmt: skip
+    add("offsets of group", TEXTS, lambda b, v: b.offset_fetch(v))
+    add("offsets of tps", [5, [5]], lambda b, v: b.offset_fetch("g", v))
+    add("delete offsets", PARTITIONS[:-2], lambda b, v: b.offset_delete("g", [v]))
+    add("delete group", [*TEXTS, "nobody"], lambda b, v: b.delete_group(v))
+    add("coordinator", [None, 5], lambda b, v: b.find_coordinator(v))
+    add("coordinator of", [None, "topic"], lambda b, v: b.find_coordinator("a", v))
+    add("producers", PARTITIONS, lambda b, v: b.describe_producers(v))
+    add(
+        "describe", [None, "a", [5], [LONE], ["nobody"], 5], lambda b, v: b.describe_transactions(v)
+    )
+    add("duration", NUMBERS, lambda b, v: b.list_transactions(duration_ms=v))
+    add("delete before", [*NUMBERS, -2, 1], lambda b, v: b.delete_records(TP, v))
+    add("delete tp", PARTITIONS, lambda b, v: b.delete_records(v, 0))
+    add("offsets tp", PARTITIONS, lambda b, v: b.offsets(v))
+    add("partitions for", [*TEXTS, "nope"], lambda b, v: b.partitions_for(v))
+    return found
+
+
+@pytest.mark.parametrize(("call", "value"), calls())
+def test_a_bad_argument(
+    db: eosdb.Database, call: Callable[[eosdb.Broker, Any], object], value: Any
+) -> None:
+    before = db.info()["journal_position"]
+    with pytest.raises(eosdb.ApiError) as raised:
+        call(db.broker, value)
+    assert len(str(raised.value)) > 10
+    assert db.info()["journal_position"] in (before, before + 1), "at most an election"  # type: ignore[operator]
+    assert db.verify().ok
+
+
+@pytest.mark.parametrize("batches", [None, 5, [TP]])
+def test_produce_wants_a_mapping(db: eosdb.Database, batches: Any) -> None:
+    with pytest.raises(eosdb.InvalidRequestError):
+        db.broker.produce(batches)
+
+
+def test_every_partition_has_its_own_error(db: eosdb.Database) -> None:
+    good, bad = RecordBatch([Record(value=b"v")]), RecordBatch([])
+    nowhere = TopicPartition("nope", 0)
+    results = db.broker.produce({TP: good, nowhere: good, TopicPartition("t", 7): bad})
+    assert results[TP].base_offset == 0
+    names = {tp: r.error.name for tp, r in results.items() if r.error}
+    assert names == {
+        nowhere: "UNKNOWN_TOPIC_OR_PARTITION",
+        TopicPartition("t", 7): "INVALID_RECORD",
+    }
+
+
+@pytest.mark.parametrize("acks", [2, "two", None, -2])
+def test_acks_are_all_one_or_none(db: eosdb.Database, acks: Any) -> None:
+    results = db.broker.produce({TP: RecordBatch([Record(value=b"v")])}, acks=acks)
+    assert results[TP].error is not None
+    assert results[TP].error.name == "INVALID_REQUIRED_ACKS"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "a\0", "x" * 250, 5, None])
+def test_illegal_topic_names(db: eosdb.Database, name: Any) -> None:
+    with pytest.raises(eosdb.InvalidTopicExceptionError):
+        db.admin.create_topic(name)
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 1.5, "3", 10_001, True])
+def test_illegal_partition_counts(db: eosdb.Database, partitions: Any) -> None:
+    with pytest.raises(eosdb.InvalidPartitionsError):
+        db.admin.create_topic("u", partitions=partitions)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"colour": "red"}, {"retention.ms": "soon"}, {"retention.ms": -2}, {5: "x"},
+        {"cleanup.policy": "burn"}, {"message.timestamp.type": "Never"}, {"retention.ms": None},
+        {"max.message.bytes": 2**31},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_illegal_topic_settings(db: eosdb.Database, config: Any) -> None:
+    with pytest.raises(eosdb.InvalidConfigError):
+        db.admin.create_topic("u", config=config)
+    assert db.admin.list_topics() == ["t"]
+
+
+def test_ten_megabytes_and_nul_bytes_pass_where_they_are_allowed(db: eosdb.Database) -> None:
+    db.admin.create_topic("large", config={"max.message.bytes": 20_000_000})
+    large, tp = b"\0x" * 5_000_000, TopicPartition("large", 0)
+    db.broker.append(tp, records(Record(key=b"\0", value=large, headers=[("\0", b"\0")])))
+    (record,) = db.broker.fetch(tp, 0).records
+    assert (record.key, record.value, record.headers) == (b"\0", large, (("\0", b"\0"),))
+    who = db.broker.init_producer_id("nul\0id")
+    assert db.broker.describe_transactions(["nul\0id"])["nul\0id"].producer_id == who.producer_id
+    db.broker.offset_commit("g\0", {tp: OffsetAndMetadata(1, "m\0")})
+    assert db.broker.offset_fetch("g\0") == {tp: OffsetAndMetadata(1, "m\0")}
+    assert db.verify().ok
