@@ -27,6 +27,7 @@ def wanted_position(
     if (position is None) == (timestamp is None):
         raise InvalidRequestError("expected either a journal position or a timestamp, and not both")
     if position is None:
+        check_int("timestamp", timestamp, 0)
         (position,) = connection.execute(
             "SELECT COALESCE(max(position), 0) FROM journal WHERE timestamp <= ?", (timestamp,)
         ).fetchone()

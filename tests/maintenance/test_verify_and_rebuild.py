@@ -1,0 +1,153 @@
+"""`verify` finds what is wrong with a file, and `rebuild` mends what can be mended."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
+from tests.readers import dump_state
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def path(db_path: Path, clock: ManualClock) -> Path:
+    """A file with a bit of everything in it."""
+    with eosdb.connect(db_path, clock=clock) as db:
+        db.admin.create_topic("t", partitions=2)
+        db.admin.create_topic("c", config={"cleanup.policy": "compact"})
+        producer = db.producer(transactional_id="a")
+        producer.init_transactions()
+        for i in range(4):
+            producer.begin_transaction()
+            producer.send("t", f"{i}", partition=0, headers=[("n", b"%d" % i)])
+            producer.send("c", f"{i}", key="k")
+            producer.send_offsets_to_transaction({TP: OffsetAndMetadata(i)}, "g")
+            producer.flush()
+            producer.commit_transaction() if i % 2 else producer.abort_transaction()
+        plain = db.producer()
+        for i in range(5):
+            plain.send("t", f"p{i}", partition=1)
+        db.broker.delete_records(TopicPartition("t", 1), 2)
+        db.housekeeping()
+        db.admin.create_acls([eosdb.Acl("User:*", "all", "topic", "*")])
+        assert db.verify().ok
+    return db_path
+
+
+def tamper(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for name, table in connection.execute(
+        "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
+    ).fetchall():
+        assert table in ("journal", "records")
+        connection.execute(f"DROP TRIGGER {name}")
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("UPDATE partitions SET last_stable_offset = 0", "partitions: row"),
+        ("DELETE FROM partition_producers", "partition_producers: the events give"),
+        ("UPDATE partition_producers SET last_sequence = 99", "partition_producers: row"),
+        ("INSERT INTO group_offsets VALUES ('x', 't', 0, 5, -1, '', 0, 0)", "the events give none"),
+        ("UPDATE transactional_ids SET state = 'Ongoing'", "transactional_ids"),
+        ("DELETE FROM transaction_index", "transaction_index"),
+        ("UPDATE counters SET value = 0 WHERE name = 'next_producer_id'", "counters"),
+        ("DELETE FROM snapshots", "snapshots"),
+    ],
+)
+def test_a_wrong_table_is_found_and_rebuilt(path: Path, statement: str, says: str) -> None:
+    right = dump_state(path)
+    tamper(path, statement)
+    with eosdb.connect(path) as db:
+        report = db.verify()
+        assert not report.ok
+        assert any(says in problem for problem in report.problems), report.problems
+        db.rebuild()
+        assert db.verify().ok
+    after = dump_state(path)
+    assert {name: after[name] for name in right} == right
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("DELETE FROM records WHERE value = X'30' AND partition_id = 1", "0 rows are stored"),
+        ("UPDATE records SET value = X'3131' WHERE value = X'31'", "bytes"),
+        ("UPDATE records SET timestamp = timestamp + 1 WHERE value = X'31'", "time"),
+        ("UPDATE records SET sequence = 77 WHERE value = X'31'", "sequences 77"),
+        ("UPDATE records SET control = 'ABORT' WHERE control = 'COMMIT'", "control"),
+        ("UPDATE records SET position = 1 WHERE value = X'31'", "positions"),
+        (
+            "INSERT INTO records SELECT partition_id, 99, timestamp, timestamp_type, key, value, "
+            "headers, -1, -1, -1, 0, 0, NULL, position FROM records LIMIT 1",
+            "the events account for",
+        ),
+        ("DELETE FROM journal WHERE position = 5", "position 6 follows 4"),
+        ("UPDATE journal SET detail = '{}' WHERE position = 1", "no event"),
+        ("UPDATE journal SET kind = 'Nonsense' WHERE position = 1", "no event"),
+    ],
+)
+def test_wrong_events_and_records_are_found(path: Path, statement: str, says: str) -> None:
+    tamper(path, statement)
+    with eosdb.connect(path, read_only=True) as db:
+        try:
+            problems = db.verify().problems
+        except eosdb.CorruptDatabaseError as error:
+            problems = (str(error),)
+    assert any(says in problem for problem in problems), problems
+
+
+def test_a_missing_table_is_made_again(path: Path) -> None:
+    right = dump_state(path)
+    tamper(path, "DROP TABLE time_index", "DROP TABLE group_offsets")
+    with eosdb.connect(path) as db:
+        db._store.write(lambda unit: None)
+        db.rebuild()
+        assert db.verify().ok
+    assert dump_state(path) == right
+
+
+def test_replay_does_not_need_records_that_retention_took(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    db.admin.create_topic("t", config={"retention.ms": 1_000})
+    producer = db.producer(transactional_id="a")
+    producer.init_transactions()
+    for _ in range(20):
+        with producer.transaction():
+            producer.send("t", b"v")
+        clock.advance(200)
+    db.housekeeping()
+    assert db.broker.offsets(TP).log_start_offset > 0
+    before = db.broker.describe_producers(TP)
+    db.rebuild()
+    assert db.broker.describe_producers(TP) == before
+    assert db.verify().ok
+
+
+def test_reports_count_the_events(path: Path) -> None:
+    with eosdb.connect(path) as db:
+        events = db.info()["journal_position"]
+        assert db.verify().events == events
+        assert db.rebuild().events == events
+
+
+def test_the_newest_two_snapshots_are_kept(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    producer = db.producer()
+    for i in range(4):
+        producer.send("t", b"v")
+        (info,) = db.take_snapshot()
+        assert (info.offset, info.producers) == (i + 1, 1)
+    assert db.take_snapshot()[0].offset == 4
+    rows = list(db.query("SELECT snapshot_offset, last_sequence, offset_delta FROM producer_snapshots").rows)  # fmt: skip  # noqa: E501
+    assert rows == [(3, 2, 0), (4, 3, 0)]
