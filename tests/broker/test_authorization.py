@@ -1,0 +1,148 @@
+"""Access control: nothing is refused without rows; with rows, Kafka's order and Kafka's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import Acl, BrokerConfig, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+
+TP = TopicPartition("t", 0)
+ADMIN, ALICE = "User:admin", "User:alice"
+CONFIG = BrokerConfig(transaction_version=1, super_users=f"{ADMIN};User:other")
+
+
+@pytest.fixture
+def admin(db_path: Path) -> Iterator[eosdb.Database]:
+    with eosdb.connect(db_path, principal=ADMIN, config=CONFIG) as db:
+        db.admin.create_topic("t")
+        yield db
+
+
+@pytest.fixture
+def alice(admin: eosdb.Database, db_path: Path) -> Iterator[eosdb.Database]:
+    """Somebody whom no row mentions, on a file that has rows."""
+    admin.admin.create_acls([Acl("User:somebody", "all", "cluster", "kafka-cluster")])
+    with eosdb.connect(db_path, principal=ALICE, config=CONFIG) as db:
+        yield db
+
+
+def allow(admin: eosdb.Database, operation: str, kind: str, name: str, **more: str) -> None:
+    admin.admin.create_acls([Acl(ALICE, operation, kind, name, **more)])
+
+
+BATCH = RecordBatch([Record(value=b"v")])
+
+
+def test_without_rows_everything_is_allowed(admin: eosdb.Database, db_path: Path) -> None:
+    with eosdb.connect(db_path, principal=ALICE) as db:
+        assert db.broker.append(TP, BATCH).base_offset == 0
+
+
+def test_each_request_needs_its_permission(admin: eosdb.Database, alice: eosdb.Database) -> None:
+    b = alice.broker
+    offsets = {TP: OffsetAndMetadata(1)}
+    refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: b.init_producer_id(), "CLUSTER_AUTHORIZATION_FAILED"),
+        (lambda: b.init_producer_id("x"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (lambda: b.append(TP, BATCH), "TOPIC_AUTHORIZATION_FAILED"),
+        (lambda: b.add_partitions_to_txn("x", 0, 0, [TP]), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (lambda: b.add_offsets_to_txn("x", 0, 0, "g"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (lambda: b.txn_offset_commit("x", "g", 0, 0, offsets),
+         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (lambda: b.end_txn("x", 0, 0, True), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (lambda: b.write_txn_markers(0, 0, True, [TP], 0), "CLUSTER_AUTHORIZATION_FAILED"),
+        (lambda: b.fetch(TP, 0), "TOPIC_AUTHORIZATION_FAILED"),
+        (lambda: b.list_offsets(TP, -1), "TOPIC_AUTHORIZATION_FAILED"),
+        (lambda: b.offset_commit("g", offsets), "GROUP_AUTHORIZATION_FAILED"),
+        (lambda: b.offset_fetch("g"), "GROUP_AUTHORIZATION_FAILED"),
+        (lambda: b.delete_group("g"), "GROUP_AUTHORIZATION_FAILED"),
+        (lambda: b.describe_producers(TP), "TOPIC_AUTHORIZATION_FAILED"),
+        (lambda: b.describe_transactions(["x"]), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (lambda: b.delete_records(TP, 0), "TOPIC_AUTHORIZATION_FAILED"),
+        (lambda: alice.admin.create_topic("u"), "TOPIC_AUTHORIZATION_FAILED"),
+        (lambda: alice.admin.delete_topic("t"), "TOPIC_AUTHORIZATION_FAILED"),
+        (lambda: alice.admin.list_acls(), "CLUSTER_AUTHORIZATION_FAILED"),
+    ]  # fmt: skip
+    for call, name in refused:
+        with pytest.raises(eosdb.ApiError) as raised:
+            call()
+        assert raised.value.name == name
+    assert alice.admin.list_topics() == []
+    assert b.list_transactions() == []
+
+
+def test_the_order_of_a_transactional_produce(admin: eosdb.Database, alice: eosdb.Database) -> None:
+    def outcome(tp: TopicPartition = TP) -> str:
+        batch = RecordBatch([Record()], 0, 0, 0, True)
+        (result,) = alice.broker.produce({tp: batch}, transactional_id="x").values()
+        assert result.error is not None
+        return result.error.name
+
+    assert outcome() == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    allow(admin, "write", "transactional_id", "x")
+    assert outcome(TopicPartition("nope", 0)) == "TOPIC_AUTHORIZATION_FAILED"
+    assert outcome() == "TOPIC_AUTHORIZATION_FAILED"
+    allow(admin, "write", "topic", "*")
+    assert outcome(TopicPartition("nope", 0)) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert outcome() == "INVALID_PRODUCER_ID_MAPPING"
+
+
+def test_idempotent_writing_needs_the_cluster_or_any_topic(
+    admin: eosdb.Database, alice: eosdb.Database
+) -> None:
+    batch = RecordBatch([Record()], 0, 0, 0)
+    with pytest.raises(eosdb.ClusterAuthorizationFailedError):
+        alice.broker.append(TP, batch)
+    allow(admin, "idempotent_write", "cluster", "kafka-cluster")
+    with pytest.raises(eosdb.TopicAuthorizationFailedError):
+        alice.broker.append(TP, batch)
+    allow(admin, "write", "topic", "t")
+    alice.broker.append(TP, batch)
+    admin.admin.delete_acls(lambda acl: acl.operation == "idempotent_write")
+    assert alice.broker.init_producer_id().producer_epoch == 0
+
+
+def test_a_denial_wins_and_prefixes_match(admin: eosdb.Database, alice: eosdb.Database) -> None:
+    allow(admin, "all", "topic", "te", pattern_type="prefixed")
+    admin.admin.create_topic("test")
+    test = TopicPartition("test", 0)
+    alice.broker.append(test, BATCH)
+    with pytest.raises(eosdb.TopicAuthorizationFailedError):
+        alice.broker.append(TP, BATCH)
+    admin.admin.create_acls([Acl("User:*", "write", "topic", "test", permission="deny")])
+    with pytest.raises(eosdb.TopicAuthorizationFailedError):
+        alice.broker.append(test, BATCH)
+    assert len(alice.broker.fetch(test, 0).records) == 1
+
+
+def test_what_implies_describing(admin: eosdb.Database, alice: eosdb.Database) -> None:
+    allow(admin, "read", "topic", "t")
+    assert alice.admin.list_topics() == ["t"]
+    assert alice.broker.offsets(TP).log_end_offset == 0
+
+
+def test_rows_are_kept_once_listed_and_removed(admin: eosdb.Database) -> None:
+    acl = Acl(ALICE, "Read", "Topic", "t")
+    admin.admin.create_acls([acl, acl])
+    stored = Acl(ALICE, "read", "topic", "t", "literal", "allow")
+    assert admin.admin.list_acls() == [stored]
+    assert admin.verify().ok
+    assert admin.admin.delete_acls(lambda row: row.principal == ALICE) == [stored]
+    assert admin.admin.list_acls() == []
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        Acl("alice", "read", "topic", "t"), Acl(ALICE, "burn", "topic", "t"),
+        Acl(ALICE, "read", "planet", "t"), Acl(ALICE, "read", "topic", "t", "fuzzy"),
+        Acl(ALICE, "read", "topic", "t", "literal", "maybe"),
+    ],
+)  # fmt: skip
+def test_rows_that_mean_nothing_are_refused(admin: eosdb.Database, acl: Acl) -> None:
+    with pytest.raises(eosdb.InvalidRequestError):
+        admin.admin.create_acls([acl])
