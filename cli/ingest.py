@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
 from pathlib import Path
 
 import click
@@ -100,36 +101,32 @@ def _ingest(
     ) as producer:
         producer.init_transactions()
         position = _committed(db, group, anchor)
-        count = pending = 0
-
-        def commit() -> None:
-            stored = OffsetAndMetadata(position.byte, json.dumps({"line": position.line}))
-            producer.send_offsets_to_transaction({anchor: stored}, group)
-            producer.commit_transaction()
+        count = 0
 
         with _progress(db.clock, source) as report:
             report(position, 0)
-            for item in source.read(position):
-                if item.error is not None and not skip:
-                    raise InvalidRecordError(
-                        f"{source.path}, line {item.after.line}: {item.error}; mend the line, or "
-                        f"leave such lines out with --on-error skip ({count - pending} records "
-                        "before it are stored)"
-                    )
-                if pending == 0:
-                    producer.begin_transaction()
-                position = item.after
-                pending += 1
-                if item.error is None:
-                    producer.send(topic, item.value, item.key)
-                    count += 1
-                if pending == transaction_size:
-                    commit()
-                    pending = 0
+            items = source.read(position)
+            while batch := list(islice(items, transaction_size)):
+                # A bad line ends the ingest behind the good ones before it.
+                good = list(takewhile(lambda item: skip or item.error is None, batch))
+                if good:
+                    position = good[-1].after
+                    with producer.transaction():
+                        for item in good:
+                            if item.error is None:
+                                producer.send(topic, item.value, item.key)
+                                count += 1
+                        stored = OffsetAndMetadata(
+                            position.byte, json.dumps({"line": position.line})
+                        )
+                        producer.send_offsets_to_transaction({anchor: stored}, group)
                     report(position, count)
-            if pending:
-                commit()
-            report(position, count)
+                if len(good) < len(batch):
+                    bad = batch[len(good)]
+                    raise InvalidRecordError(
+                        f"{source.path}, line {bad.after.line}: {bad.error}; what is before it is "
+                        "stored; mend the line, or leave such lines out with --on-error skip"
+                    )
     return count, position
 
 

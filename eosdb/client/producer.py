@@ -31,6 +31,7 @@ from eosdb.errors import (
     IllegalStateError,
     InvalidRequestError,
     MessageTooLargeError,
+    ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
 from eosdb.model import (
@@ -180,19 +181,21 @@ class Producer:
         token = self.begin_transaction()
         try:
             yield token
-        except BaseException:
-            if self._manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
-                # The block's own error is the one to tell; a failed abort shows at the next call.
-                with contextlib.suppress(EosdbError):
-                    self.abort_transaction()
-            raise
-        try:
             self.commit_transaction()
-        except EosdbError:
-            if self._manager.state is ClientState.ABORTABLE_ERROR:
-                with contextlib.suppress(EosdbError):
-                    self.abort_transaction()
+        except BaseException as error:
+            self._abort_after(error)
             raise
+
+    def _abort_after(self, error: BaseException) -> None:
+        """Abort what `error` interrupted. That a newer producer has taken over shows only now, and
+        is the better thing to tell; any other failure of the abort shows at the next call."""
+        if self._manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
+            try:
+                self.abort_transaction()
+            except ProducerFencedError as fenced:
+                raise fenced from error
+            except EosdbError:
+                return
 
     # -- records --------------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ from eosdb.errors import (
     ConcurrentTransactionsError,
     DuplicateSequenceNumberError,
     EosdbError,
+    InvalidProducerEpochError,
+    ProducerFencedError,
     TransactionAbortableError,
 )
 from eosdb.model import ProduceResult, ProducerIdAndEpoch, RecordBatch, TopicPartition
@@ -162,9 +164,16 @@ class Sender:
 
     @contextlib.contextmanager
     def coordinator_errors(self) -> Iterator[None]:
-        """What the coordinator refuses inside the block moves the producer's state."""
+        """What the coordinator refuses inside the block moves the producer's state.
+
+        A stale epoch means the same from every coordinator request: fenced (TransactionManager).
+        """
         try:
             yield
+        except InvalidProducerEpochError as error:
+            fenced = ProducerFencedError(str(error))
+            self._manager.failed(fenced, on_produce=False)
+            raise fenced from error
         except EosdbError as error:
             self._manager.failed(error, on_produce=False)
             raise

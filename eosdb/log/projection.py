@@ -149,9 +149,11 @@ def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
         'INSERT INTO delete_horizons (partition_id, "offset", since) VALUES (?, ?, ?)',
         [(event.partition_id, offset, event.timestamp) for offset in event.horizons],
     )
+    gone = [(event.partition_id, offset) for offset in event.expired_horizons]
+    unit.executemany('DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" = ?', gone)
+    # Without its ABORT marker a reader would never learn where the aborted transaction ends.
     unit.executemany(
-        'DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" = ?',
-        [(event.partition_id, offset) for offset in event.expired_horizons],
+        "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset = ?", gone
     )
 
 

@@ -147,8 +147,8 @@ def test_started_twice_at_once_the_first_is_fenced(
             pass
     second = start("ingest", "t", str(path), "--transaction-size", "5000")
     _, complaint = first.communicate()
+    _, second_complaint = second.communicate()
     assert first.returncode == 1
     assert complaint.splitlines()[-1].startswith("error: PRODUCER_FENCED:")
-    _, complaint = second.communicate()
-    assert second.returncode == 0, complaint
+    assert second.returncode == 0, second_complaint
     assert sorted(value for _, value in stored(db_path)) == sorted(lines)

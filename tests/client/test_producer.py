@@ -330,3 +330,21 @@ def test_a_timeout_beyond_the_brokers_limit_is_fatal(db: eosdb.Database) -> None
     with pytest.raises(eosdb.InvalidTransactionTimeoutError):
         producer.init_transactions()
     assert producer.state == "FATAL_ERROR"
+
+
+def test_whichever_request_notices_it_a_fenced_producer_is_told_so(db: eosdb.Database) -> None:
+    def offsets(producer: eosdb.Producer) -> None:
+        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
+
+    def flush(producer: eosdb.Producer) -> None:
+        producer.send("t", b"2")
+        producer.flush()
+
+    for act in (offsets, flush):
+        old = transactional(db)
+        with pytest.raises(eosdb.ProducerFencedError), old.transaction():
+            offsets(old)
+            flush(old)
+            transactional(db)
+            act(old)
+        assert old.state == "FATAL_ERROR"
