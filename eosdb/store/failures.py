@@ -60,3 +60,8 @@ def translated(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError as error:
+        # SQLite's message quotes a damaged schema, and the driver cannot read it.
+        raise CorruptDatabaseError(
+            f"{path}: the schema is damaged; restore a backup, and see `eosdb verify`"
+        ) from error

@@ -42,14 +42,24 @@ class GroupCommit:
         self._changed = threading.Condition(threading.Lock())
         self._queue: deque[Request] = deque()
         self._leading = False
+        self._refusal: Callable[[], Exception] | None = None
 
     def submit(self, function: Callable[[Unit], T], sync: bool) -> T:
         """Run `function` in a unit and return its result once the unit is committed."""
         request = Request(function, sync)
         with self._changed:
+            if self._refusal is not None:
+                raise self._refusal()
             self._queue.append(request)
-            while self._leading and not request.done:
-                self._changed.wait()
+            try:
+                while self._leading and not request.done:
+                    self._changed.wait()
+            except BaseException:
+                # Interrupted: nobody waits for it any more, so it is not to be run later.
+                if request in self._queue:
+                    self._queue.remove(request)
+                    self._changed.notify_all()
+                raise
             if not request.done:
                 self._leading = True
         if not request.done:
@@ -58,6 +68,13 @@ class GroupCommit:
             raise request.error
         result: T = request.result
         return result
+
+    def end(self, refusal: Callable[[], Exception]) -> None:
+        """Return when everything that has come is done; whoever comes now gets `refusal()`."""
+        with self._changed:
+            self._refusal = refusal
+            while self._leading or self._queue:
+                self._changed.wait()
 
     def _lead(self, own: Request) -> None:
         batch: list[Request] = []

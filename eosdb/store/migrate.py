@@ -125,7 +125,10 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
             f"{path} is a SQLite database of another application (application_id "
             f"{application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it"
         )
-    if size < pages * page_size and not os.path.exists(path + "-wal"):
+    # In this order: whoever removes the WAL has brought the file to its full size before.
+    has_wal = os.path.exists(path + "-wal")
+    size = os.stat(path).st_size
+    if size < pages * page_size and not has_wal:
         raise CorruptDatabaseError(
             f"{path} is cut short: {size} bytes, expected {pages * page_size}; restore a backup"
         )

@@ -14,7 +14,6 @@ import fcntl
 import os
 import struct
 import threading
-import weakref
 from typing import Final
 
 from eosdb.errors import DatabaseLockedError
@@ -30,8 +29,7 @@ class WriterMutex:
     def __init__(self, path: str, timeout_ms: int) -> None:
         self._path = path
         self._timeout_ms = timeout_ms
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        _opened.add(self)
+        self._descriptor = _open(path)
 
     def acquire(self) -> None:
         """Return when this process is the one writer.
@@ -49,9 +47,8 @@ class WriterMutex:
         _unlock(self._descriptor, _WRITER)
 
     def close(self) -> None:
-        _opened.discard(self)
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            _close(self._descriptor)
             self._descriptor = -1
 
     def _acquire_in_turn(self) -> None:
@@ -64,7 +61,7 @@ class WriterMutex:
                 f"another process has been writing for {self._timeout_ms} ms (lock file "
                 f"{self._path}); nothing was written, try again or raise lock_timeout_ms"
             )
-        os.close(self._descriptor)
+        _close(self._descriptor)
         self._descriptor = granted
 
 
@@ -73,7 +70,7 @@ class _Waiter:
     more."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = _open(path)
         self._lock = threading.Lock()
         self._finished = threading.Event()
         self._granted = False
@@ -85,7 +82,7 @@ class _Waiter:
             self._finished.wait(seconds)
         except BaseException:
             if self._abandon() is not None:
-                os.close(self._descriptor)
+                _close(self._descriptor)
             raise
         return self._abandon()
 
@@ -104,7 +101,7 @@ class _Waiter:
                 self._granted = not self._abandoned
         finally:
             if not self._granted:
-                os.close(self._descriptor)
+                _close(self._descriptor)
             self._finished.set()
 
 
@@ -128,13 +125,25 @@ def _unlock(descriptor: int, byte: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, byte))
 
 
-_opened: weakref.WeakSet[WriterMutex] = weakref.WeakSet()
+_descriptors: Final[set[int]] = set()
+
+
+def _open(path: str) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    _descriptors.add(descriptor)
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    _descriptors.discard(descriptor)
+    os.close(descriptor)
 
 
 def _forget_after_fork() -> None:
     """A forked child shares the parent's descriptions; it must not keep the parent's lock alive."""
-    for mutex in list(_opened):
-        mutex.close()
+    for descriptor in _descriptors:
+        os.close(descriptor)
+    _descriptors.clear()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

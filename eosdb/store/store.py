@@ -12,10 +12,17 @@ import contextlib
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from eosdb.errors import DatabaseClosedError, EosdbError, ReadOnlyDatabaseError
+from eosdb.errors import (
+    DatabaseClosedError,
+    DatabaseLockedError,
+    EosdbError,
+    IllegalStateError,
+    ReadOnlyDatabaseError,
+)
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.failures import translate, translated
 from eosdb.store.group_commit import GroupCommit, Request
@@ -48,9 +55,10 @@ class Store:
         self.lock_timeout_ms: Final = lock_timeout_ms
         self._closing = False
         self._closed = False
+        self._forked = False
         self._readers: list[sqlite3.Connection] = []
-        self._all_readers: list[sqlite3.Connection] = []
-        self._readers_lock = threading.Lock()
+        self._reading = 0
+        self._readers_changed = threading.Condition(threading.Lock())
         self._mutex = mutex
         self._group = GroupCommit(self._run_round)
         self._durable = _SYNCHRONOUS[durability]
@@ -65,6 +73,7 @@ class Store:
             with translated(path):
                 self._writer = connect(path, lock_timeout_ms)
                 self._unit = Unit(self._writer, apply)
+        _opened.add(self)
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
         """Run `function` in a write unit and return its result when it is committed.
@@ -95,29 +104,38 @@ class Store:
         self._before_close.append(function)
 
     def close(self) -> None:
-        """Release the file. Waits for running writes; idempotent."""
-        if self._closing:
+        """Release the file. Waits for running reads and writes; idempotent."""
+        if self._closing or self._forked:
             return
         self._closing = True
         for function in self._before_close:
             function()
         self._closed = True
-        with self._readers_lock:
-            readers, self._all_readers, self._readers = self._all_readers, [], []
+        self._group.end(self._closed_error)
+        with self._readers_changed:
+            while self._reading:
+                self._readers_changed.wait()
+            readers, self._readers = self._readers, []
         for reader in readers:
             reader.close()
-        if self.read_only:
-            return
-        self._group.submit(lambda unit: None, False)
+        if not self.read_only:
+            self._close_writer()
+
+    def _close_writer(self) -> None:
+        """Closing the last connection of the file is a checkpoint, which the mutex guards."""
         assert self._mutex is not None
-        with translated(self.path):
-            # Closing the last connection of the file is a checkpoint.
+        try:
             self._mutex.acquire()
+        except DatabaseLockedError:
+            # Whoever holds it has the file open, so this connection is not the last.
+            self._writer.close()
+        else:
             try:
                 self._writer.close()
             finally:
                 self._mutex.release()
-        self._mutex.close()
+        finally:
+            self._mutex.close()
 
     def checkpoint(self) -> None:
         """Copy the WAL into the file as far as readers allow."""
@@ -134,9 +152,25 @@ class Store:
         return int(value)
 
     def check_open(self) -> None:
-        """Raises DatabaseClosedError."""
+        """Raises DatabaseClosedError, and IllegalStateError in a forked child."""
         if self._closed:
-            raise DatabaseClosedError(f"{self.path} has been closed")
+            raise self._closed_error()
+        if self._forked:
+            raise IllegalStateError(
+                f"{self.path} was opened before this process was forked; a child opens it anew"
+            )
+
+    @property
+    def forked(self) -> bool:
+        """Whether the file is the parent process's, which alone may use and release it."""
+        return self._forked
+
+    def forget(self) -> None:
+        """Called in a forked child."""
+        self._forked = True
+
+    def _closed_error(self) -> DatabaseClosedError:
+        return DatabaseClosedError(f"{self.path} has been closed")
 
     def _run_round(self, batch: list[Request]) -> None:
         assert self._mutex is not None
@@ -233,22 +267,30 @@ class Store:
 
     def _take_reader(self) -> sqlite3.Connection:
         self.check_open()
-        with self._readers_lock:
+        with self._readers_changed:
+            self.check_open()
+            self._reading += 1
             if self._readers:
                 return self._readers.pop()
-        with translated(self.path):
-            connection = connect(self.path, self.lock_timeout_ms, read_only=self.read_only)
-            connection.execute("PRAGMA query_only=ON")
-        with self._readers_lock:
-            self._all_readers.append(connection)
+        try:
+            with translated(self.path):
+                connection = connect(self.path, self.lock_timeout_ms, read_only=self.read_only)
+                connection.execute("PRAGMA query_only=ON")
+        except BaseException:
+            self._stop_reading()
+            raise
         return connection
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("COMMIT")
-        with self._readers_lock:
-            if not self._closed:
-                self._readers.append(connection)
+        self._stop_reading(connection)
+
+    def _stop_reading(self, *connections: sqlite3.Connection) -> None:
+        with self._readers_changed:
+            self._readers.extend(connections)
+            self._reading -= 1
+            self._readers_changed.notify_all()
 
 
 def connect(
@@ -274,3 +316,17 @@ def connect(
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
     return connection
+
+
+_opened: weakref.WeakSet[Store] = weakref.WeakSet()
+_of_the_parent: list[Store] = []
+"""Kept for ever: SQLite's connections must not even be closed in a forked child."""
+
+
+def _forget_after_fork() -> None:
+    for store in list(_opened):
+        store.forget()
+        _of_the_parent.append(store)
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

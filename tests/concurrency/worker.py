@@ -65,7 +65,7 @@ def fence(path: str, name: str, count: int, transactions: int) -> None:
                         with producer.transaction():
                             for partition in range(3):
                                 producer.send("t", value, partition=partition)
-                        print("committed", value, flush=True)
+                        os.write(1, f"committed {value}\n".encode())
                         done += 1
                 except (eosdb.ProducerFencedError, eosdb.InvalidProducerEpochError):
                     pass

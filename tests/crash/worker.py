@@ -8,6 +8,7 @@ the process is killed; the mode `load` goes on until the parent kills it.
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 
@@ -22,7 +23,8 @@ CONFIG = eosdb.BrokerConfig(transaction_version=1)
 
 
 def say(*words: object) -> None:
-    print(*words, flush=True)
+    """One write per line, so that a kill never leaves half of one."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 def open_db(path: str, offset_ms: int = 0) -> eosdb.Database:
