@@ -337,7 +337,7 @@ class TransactionCoordinator:
         try:
             self._store.write(
                 lambda unit: transactions.write_markers_and_complete(
-                    unit, transactional_id, decision.coordinator_epoch, self._clock.time_ms()
+                    unit, decision.metadata, decision.coordinator_epoch, self._clock.time_ms()
                 ),
                 sync=False,
             )
@@ -356,7 +356,7 @@ class TransactionCoordinator:
             self._refused.add(transactional_id)
 
     def _foreign_decided(self, unit: Unit) -> frozenset[str]:
-        decided = transactions.decided(unit)
+        decided = transactions.decided_ids(unit)
         return decided - self._completing - self._refused if decided else decided
 
     def _abort_timed_out(self) -> int:
@@ -406,10 +406,12 @@ class TransactionCoordinator:
         """A new epoch, and under it the completion of everything decided. Returns how many."""
         now, completed = self._clock.time_ms(), 0
         epoch = transactions.elect(unit, now)
-        for transactional_id in sorted(transactions.decided(unit) - self._refused):
+        for transactional_id in sorted(transactions.decided_ids(unit) - self._refused):
             try:
                 with unit.savepoint():
-                    transactions.write_markers_and_complete(unit, transactional_id, epoch, now)
+                    decided = transactions.load(unit, transactional_id)
+                    assert decided is not None
+                    transactions.write_markers_and_complete(unit, decided, epoch, now)
                 completed += 1
             except TransactionCoordinatorFencedError:
                 self._refuse(transactional_id)

@@ -165,38 +165,40 @@ def elect(unit: Unit, now_ms: int) -> int:
 
 
 def write_markers_and_complete(
-    unit: Unit, transactional_id: str, coordinator_epoch: int, now_ms: int
+    unit: Unit, decided: TransactionMetadata, coordinator_epoch: int, now_ms: int
 ) -> None:
     """The second step: every marker, then Complete…; nothing when somebody else has done it.
 
-    A partition that has seen a newer epoch of the producer is left out. Raises
+    Whoever completed it may be followed by the id's next transaction, so what was decided is compared
+    as a whole. A partition that has seen a newer epoch of the producer is left out. Raises
     TransactionCoordinatorFencedError when another coordinator took over since the first step.
     """
+    transactional_id = decided.transactional_id
     metadata = load(unit, transactional_id)
-    if metadata is None or metadata.state not in DECIDED:
+    if metadata != decided:
         return
     if epoch(unit) != coordinator_epoch:
         raise TransactionCoordinatorFencedError(
             f"transactional id {transactional_id!r}: decided under coordinator epoch "
             f"{coordinator_epoch}, now it is {epoch(unit)}; the newer coordinator completes it"
         )
-    for tp in sorted(metadata.partitions):
+    for tp in sorted(decided.partitions):
         if partitions.exists(unit, tp):  # A topic deleted meanwhile counts as done.
             with contextlib.suppress(InvalidProducerEpochError):
                 append.append_marker(
                     unit,
                     partitions.load(unit, tp),
-                    metadata.producer_id,
-                    metadata.producer_epoch,
+                    decided.producer_id,
+                    decided.producer_epoch,
                     coordinator_epoch,
-                    committed=metadata.state is TransactionState.PREPARE_COMMIT,
+                    committed=decided.state is TransactionState.PREPARE_COMMIT,
                     transactional_id=transactional_id,
                     now_ms=now_ms,
                 )
-    record(unit, metadata, complete(metadata, now_ms), now_ms)
+    record(unit, decided, complete(decided, now_ms), now_ms)
 
 
-def decided(unit: Unit) -> frozenset[str]:
+def decided_ids(unit: Unit) -> frozenset[str]:
     """Transactional ids that are decided and not completed."""
     known: frozenset[str] | None = unit.memo.get("decided")
     if known is None:
