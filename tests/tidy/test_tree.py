@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -29,16 +30,43 @@ def test_every_package_is_in_the_wheel() -> None:
     assert sorted(listed) == sorted(packages)  # type: ignore[call-overload]
 
 
-def test_the_wheel_adds_one_name_and_brings_its_data(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def test_the_wheel_adds_one_name_and_brings_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"eosdb"}
     views = {path.name for path in (ROOT / "eosdb/store/views").glob("*.sql")}
     assert views == {Path(name).name for name in names if name.endswith(".sql")}
     assert {"eosdb/py.typed", "eosdb/migrations/env.py", "eosdb/cli/main.py"} <= set(names)
     assert any(name.startswith("eosdb/migrations/versions/0001") for name in names)
+
+
+def test_the_installed_wheel_makes_and_opens_files(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked far from the checkout: revisions and views come out of the wheel itself."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    command = [sys.executable, "-c", INSTALLED, str(tmp_path / "x.db")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [str(tmp_path / "site/eosdb/__init__.py"), "True"], done.stderr
+
+
+INSTALLED = """
+import sys
+import eosdb
+with eosdb.connect(sys.argv[1]) as db:
+    db.admin.create_topic("t")
+    db.producer().send("t", b"v").result()
+    print(eosdb.__file__, db.verify().ok)
+"""
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
