@@ -60,16 +60,21 @@ class Unit:
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what the block wrote when it raises, and only that."""
+        """Undo what the block wrote when it raises, and only that.
+
+        An error of SQLite's own is left to the unit as a whole: it may have ended the savepoint.
+        """
         self.execute("SAVEPOINT part")
         try:
             yield
+        except sqlite3.Error:
+            raise
         except Exception:
             self.memo.clear()
             self.execute("ROLLBACK TO part")
-            raise
-        finally:
             self.execute("RELEASE part")
+            raise
+        self.execute("RELEASE part")
 
     def last_position(self) -> int:
         """The position of the newest event; 0 when nothing has happened yet."""
