@@ -6,6 +6,8 @@ import dataclasses
 
 import click
 
+from eosdb.errors import CorruptDatabaseError, InvalidRequestError
+
 from . import output
 from .session import Session, pass_session
 
@@ -62,11 +64,11 @@ def verify(session: Session) -> None:
     with session.open(read_only=True) as db:
         report = db.verify()
     for problem in report.problems:
-        click.echo(problem, err=True)
+        click.echo(problem)
     if not report.ok:
-        raise click.ClickException(
-            f"{len(report.problems)} problems; tables can be folded anew from the events, records "
-            "come back from a backup"
+        raise CorruptDatabaseError(
+            f"{len(report.problems)} problems in {session.path}; Database.rebuild() folds the tables "
+            "anew from the events, lost records come back from a backup"
         )
     click.echo(f"ok: {report.events} events, {report.elapsed_s:.1f} s")
 
@@ -98,6 +100,8 @@ def sql(session: Session, query: str, output_format: str) -> None:
     """
     with session.open(read_only=True) as db:
         result = db.query(query)
+        if not result.columns:
+            raise InvalidRequestError("the statement has no rows to show; give one that reads")
         output.rows(result.columns, result.rows, output_format)
 
 

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
-from itertools import islice, takewhile
+from itertools import chain, islice
 from pathlib import Path
 
 import click
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.errors import InvalidRecordError
+from eosdb.config import TopicConfig
+from eosdb.errors import InvalidRecordError, ProducerFencedError, UnstableOffsetCommitError
 
 from .session import Session, pass_session
-from .sources import FORMATS, Position, Source, format_of
+from .sources import FORMATS, Item, Position, Source, format_of
+from .topics import settings_of
 
 _REPORT_EVERY_MS = 5_000
+_RETRY_MS = 100
+_BATCH_BYTES = 1_000_000
 
 
 @click.command()
@@ -72,70 +77,135 @@ def ingest(
     Example:
       eosdb ingest flights flights.ndjson --key tailnum
     """
-    if any(str(file) == "-" for file in files):
+    if any(str(file) == "-" or not file.is_file() for file in files):
         raise click.UsageError(
-            "standard input has no position to go on from; give a file, or use `eosdb produce`"
+            "standard input and pipes have no position to go on from; give a file, or use `eosdb produce`"
         )
     if source_id is not None and len(files) > 1:
         raise click.UsageError("--source-id names one source; give one file with it")
+    sources = [Source(file, input_format or format_of(file), key_field) for file in files]
+    if key_field is not None and any(source.input_format == "lines" for source in sources):
+        raise click.UsageError(
+            "plain lines have no fields for --key; say --input-format ndjson or csv"
+        )
     with session.open() as db:
-        db.admin.describe_topic(topic)
-        for file in files:
-            source = Source(file, input_format or format_of(file), key_field)
-            name = source_id or str(file.resolve())
-            count, end = _ingest(db, topic, source, name, transaction_size, on_error == "skip")
-            click.echo(
-                f"{file}: {count} records appended to {topic}, {end.line} lines done", err=True
-            )
+        settings = settings_of(db, topic)
+        for source in sources:
+            # The same name from everywhere, and text that can be stored whatever bytes are in it.
+            path = os.fsencode(source.path.resolve()).decode(errors="backslashreplace")
+            ingest_of = Ingest(db, topic, settings, source, source_id or path)
+            ingest_of.run(transaction_size, skip=on_error == "skip")
 
 
-def _ingest(
-    db: eosdb.Database, topic: str, source: Source, name: str, transaction_size: int, skip: bool
-) -> tuple[int, Position]:
-    group = f"eosdb-ingest:{topic}:{name}"
-    anchor = TopicPartition(topic, 0)
-    with db.producer(
-        transactional_id=group,
-        transaction_timeout_ms=db.config.transaction_max_timeout_ms,
-        batch_size=1_000_000,
-    ) as producer:
-        producer.init_transactions()
-        position = _committed(db, group, anchor)
-        count = 0
+class Ingest:
+    """One file on its way into a topic."""
 
-        with _progress(db.clock, source) as report:
+    def __init__(
+        self, db: eosdb.Database, topic: str, settings: TopicConfig, source: Source, name: str
+    ) -> None:
+        self._db = db
+        self._topic = topic
+        self._settings = settings
+        self._source = source
+        self._group = f"eosdb-ingest:{topic}:{name}"
+        self._anchor = TopicPartition(topic, 0)
+        self._count = 0
+
+    def run(self, transaction_size: int, *, skip: bool) -> None:
+        """Append what is not there yet. Raises InvalidRecordError for a bad line unless `skip`,
+        and ProducerFencedError when another ingest of the source has been started."""
+        limit = self._settings.max_message_bytes
+        try:
+            with self._db.producer(
+                transactional_id=self._group,
+                transaction_timeout_ms=self._db.config.transaction_max_timeout_ms,
+                batch_size=min(_BATCH_BYTES, limit),
+                max_request_size=limit,
+            ) as producer:
+                producer.init_transactions()
+                end = self._append(producer, transaction_size, skip)
+        except ProducerFencedError as error:
+            raise ProducerFencedError(
+                f"another ingest of {self._source.path} has taken over from this one, or this one stood "
+                "still for too long; no line is lost or doubled: let the other one finish, or start again"
+            ) from error
+        click.echo(
+            f"{self._source.path}: {self._count} records appended to {self._topic}, "
+            f"{end.line} lines done",
+            err=True,
+        )
+
+    def _append(self, producer: eosdb.Producer, transaction_size: int, skip: bool) -> Position:
+        position = self._committed()
+        with _progress(self._db.clock, self._source) as report:
             report(position, 0)
-            items = source.read(position)
-            while batch := list(islice(items, transaction_size)):
-                # A bad line ends the ingest behind the good ones before it.
-                good = list(takewhile(lambda item: skip or item.error is None, batch))
-                if good:
-                    position = good[-1].after
-                    with producer.transaction():
-                        for item in good:
-                            if item.error is None:
-                                producer.send(topic, item.value, item.key)
-                                count += 1
-                        stored = OffsetAndMetadata(
-                            position.byte, json.dumps({"line": position.line})
-                        )
-                        producer.send_offsets_to_transaction({anchor: stored}, group)
-                    report(position, count)
-                if len(good) < len(batch):
-                    bad = batch[len(good)]
+            items = self._source.read(position)
+            for first in items:
+                bad = None
+                with producer.transaction():
+                    for item in chain((first,), islice(items, transaction_size - 1)):
+                        error = item.error or self._refusal(item)
+                        if error is None:
+                            producer.send(self._topic, item.value, item.key)
+                            self._count += 1
+                        elif not skip:
+                            # What is good before a bad line is stored, in this transaction.
+                            bad = f"line {item.line}: {error}"
+                            break
+                        last = item
+                    if bad is None or item is not first:
+                        position = last.after
+                        stored = OffsetAndMetadata(position.byte, _metadata(position))
+                        producer.send_offsets_to_transaction({self._anchor: stored}, self._group)
+                report(position, self._count)
+                if bad is not None:
                     raise InvalidRecordError(
-                        f"{source.path}, line {bad.after.line}: {bad.error}; what is before it is "
-                        "stored; mend the line, or leave such lines out with --on-error skip"
+                        f"{self._source.path}, {bad}; what is before it is stored; mend the line, or "
+                        "leave such lines out with --on-error skip"
                     )
-    return count, position
+        return position
+
+    def _refusal(self, item: Item) -> str | None:
+        """Why the topic would refuse the record, and the transaction with it."""
+        size = len(item.value) + len(item.key or b"")
+        if size > self._settings.max_message_bytes:
+            return f"{size} bytes, max.message.bytes of the topic is {self._settings.max_message_bytes}"
+        if item.key is None and self._settings.compact:
+            return "no key, the topic is compacted and needs one (--key FIELD)"
+        return None
+
+    def _committed(self) -> Position:
+        """Where the last committed transaction of this source ended."""
+        while True:
+            try:
+                found = self._db.broker.offset_fetch(
+                    self._group, [self._anchor], require_stable=True
+                )
+            except UnstableOffsetCommitError:
+                # Another ingest has begun since; the next request of this one is fenced.
+                self._db.clock.sleep_ms(_RETRY_MS)
+            else:
+                stored = found.get(self._anchor)
+                return Position() if stored is None else _position(stored)
 
 
-def _committed(db: eosdb.Database, group: str, anchor: TopicPartition) -> Position:
-    """Where the last committed transaction of this source ended."""
-    stored = db.broker.offset_fetch(group, [anchor], require_stable=True).get(anchor)
-    if stored is None:
-        return Position()
-    return Position(stored.offset, int(json.loads(stored.metadata)["line"]))
+def _metadata(position: Position) -> str:
+    _, line, last_size, last_crc = position
+    return json.dumps({"line": line, "last_size": last_size, "last_crc": last_crc})
+
+
+def _position(stored: OffsetAndMetadata) -> Position:
+    """A position as it was committed; one that an operator has set has no metadata."""
+    try:
+        noted = json.loads(stored.metadata or "{}")
+        return Position(
+            stored.offset,
+            int(noted.get("line", 0)),
+            int(noted.get("last_size", 0)),
+            noted.get("last_crc"),
+        )
+    except (ValueError, TypeError, AttributeError):
+        return Position(stored.offset)
 
 
 Report = Callable[[Position, int], None]

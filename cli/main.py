@@ -6,6 +6,7 @@ can cause.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -23,6 +24,7 @@ class ErrorBoundary(click.Group):
     """Turns eosdb's errors, unreadable files and interrupts into one line and an exit status."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        _prepare_streams()
         try:
             return super().main(*args, **kwargs)
         except EosdbError as error:
@@ -34,6 +36,16 @@ class ErrorBoundary(click.Group):
             where = f"{error.filename}: " if error.filename else ""
             click.echo(f"error: {where}{error.strerror or error}", err=True)
         sys.exit(1)
+
+
+def _prepare_streams() -> None:
+    """Streams that the caller closed are empty; text the terminal cannot show is shown escaped."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 – the process's, to its end
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _name(error: EosdbError) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
@@ -34,7 +35,7 @@ def format_option(function: F) -> F:
 
 
 def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format: str) -> None:
-    """Print rows as they come."""
+    """Print rows as they come; a table waits for the rows whose widths it takes."""
     if output_format == "json":
         _json(columns, data)
     elif output_format == "csv":
@@ -58,21 +59,45 @@ def shown(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def _cell(value: object) -> str:
+    """A value in a table: line ends and what would steer a terminal are shown escaped."""
+    text = shown(value)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def _json(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
     opening = "["
+    names = _distinct(columns)
     for row in data:
-        item = dict(zip(columns, map(_json_value, row), strict=True))
+        item = dict(zip(names, map(_json_value, row), strict=True))
         click.echo(f"{opening}\n  {json.dumps(item, ensure_ascii=False)}", nl=False)
         opening = ","
     click.echo("[]" if opening == "[" else "\n]")
 
 
+def _distinct(columns: Sequence[str]) -> list[str]:
+    """Names for the members of an object: a second `a` becomes `a_2`, so that no value is lost."""
+    names: list[str] = []
+    for column in columns:
+        name, number = column, 1
+        while name in names:
+            number += 1
+            name = f"{column}_{number}"
+        names.append(name)
+    return names
+
+
 def _json_value(value: object) -> object:
-    return shown(value) if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return shown(value)
+    # JSON has no infinity; SQLite has.
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
-    texts = ([shown(value) for value in row] for row in data)
+    texts = ([_cell(value) for value in row] for row in data)
     sample = list(islice(texts, _TABLE_SAMPLE))
     widths = [max(map(len, cells)) for cells in zip(columns, *sample, strict=True)]
     for row in chain([list(columns)], sample, texts):
@@ -87,9 +112,9 @@ def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
 
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(column), overflow="fold")
     for row in data:
-        table.add_row(*(Text(shown(value)) for value in row))
+        table.add_row(*(Text(_cell(value)) for value in row))
     Console().print(table)
 
 

@@ -9,9 +9,13 @@ from collections.abc import Iterable, Iterator
 import click
 
 import eosdb
+from eosdb.errors import MessageTooLargeError
 
 from . import output
 from .session import Session, pass_session
+from .topics import settings_of
+
+_BATCH_BYTES = 1_000_000
 
 
 @click.command()
@@ -33,6 +37,8 @@ def produce(
     Example:
       printf 'k1:hello\\nk2:world\\n' | eosdb produce orders --key-separator :
     """
+    if key_separator == "":
+        raise click.UsageError("--key-separator: got an empty text, expected one such as :")
     failed: list[eosdb.EosdbError] = []
 
     def note(error: eosdb.EosdbError | None, _: eosdb.RecordMetadata | None) -> None:
@@ -40,16 +46,21 @@ def produce(
             failed.append(error)
 
     count = 0
-    with (
-        session.open() as db,
-        db.producer(transactional_id=transactional_id, linger_ms=1_000) as producer,
-    ):
+    with session.open() as db, _producer(db, topic, transactional_id) as producer:
         if transactional_id is not None:
             producer.init_transactions()
             producer.begin_transaction()
         for line in sys.stdin.buffer:
             key, value = _split(line.rstrip(b"\r\n"), key_separator)
-            producer.send(topic, value, key, partition=partition, on_delivery=note)
+            try:
+                producer.send(topic, value, key, partition=partition, on_delivery=note)
+            except MessageTooLargeError as error:
+                before = (
+                    "no line is appended"
+                    if transactional_id
+                    else "the lines before it are appended"
+                )
+                raise MessageTooLargeError(f"line {count + 1}: {error}; {before}") from error
             count += 1
         if transactional_id is not None:
             producer.commit_transaction()
@@ -57,6 +68,17 @@ def produce(
         if failed:
             raise failed[0]
     click.echo(f"appended {count} records to {topic}", err=True)
+
+
+def _producer(db: eosdb.Database, topic: str, transactional_id: str | None) -> eosdb.Producer:
+    """A producer of batches as large as the topic takes them, within a reasonable memory."""
+    limit = settings_of(db, topic).max_message_bytes
+    return db.producer(
+        transactional_id=transactional_id,
+        linger_ms=1_000,
+        batch_size=min(_BATCH_BYTES, limit),
+        max_request_size=limit,
+    )
 
 
 def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
@@ -107,6 +129,8 @@ def consume(
     Example:
       eosdb consume orders --from-beginning --max-records 10 --format json
     """
+    if follow and output_format == "table":
+        raise click.UsageError("a table has no end with --follow; take --format value, csv or json")
     with (
         session.open(read_only=group is None) as db,
         db.consumer(
@@ -116,27 +140,44 @@ def consume(
         ) as consumer,
     ):
         consumer.subscribe(topics)
-        found = _records(consumer, max_records, follow, timeout_ms)
+        # A table is printed at its end, so nothing may be committed before.
+        committing = group is not None and output_format != "table"
+        found = _records(consumer, max_records, follow, timeout_ms, committing)
         if output_format == "value":
             for record in found:
                 click.echo(record.value if record.value is not None else b"")
         else:
             output.rows(eosdb.ConsumerRecord._fields, map(_row, found), output_format)
-        if group is not None:
+        if group is not None and not committing:
             consumer.commit()
 
 
 def _records(
-    consumer: eosdb.Consumer, max_records: int | None, follow: bool, timeout_ms: int
+    consumer: eosdb.Consumer,
+    max_records: int | None,
+    follow: bool,
+    timeout_ms: int,
+    committing: bool,
 ) -> Iterator[eosdb.ConsumerRecord]:
+    """The records as they come. `committing`: each batch's offsets, when all of it was taken.
+
+    Ctrl-C while waiting is how one that follows ends; while a record is being printed it is an abort.
+    """
     left = max_records
-    while left is None or left > 0:
-        batch = consumer.poll(timeout_ms=1_000 if follow else timeout_ms, max_records=left)
-        yield from batch
-        if not batch and not follow:
-            return
-        if left is not None:
-            left -= len(batch)
+    try:
+        while left is None or left > 0:
+            batch = consumer.poll(timeout_ms=1_000 if follow else timeout_ms, max_records=left)
+            yield from batch
+            if committing and (batch or not follow):
+                sys.stdout.flush()
+                consumer.commit()
+            if not batch and not follow:
+                return
+            if left is not None:
+                left -= len(batch)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
 
 
 def _row(record: eosdb.ConsumerRecord) -> tuple[object, ...]:

@@ -15,13 +15,11 @@ class Session:
 
     path: str | None
 
-    def open(
-        self, *, create: bool = False, read_only: bool = False, migrate: bool = True
-    ) -> eosdb.Database:
+    def open(self, *, create: bool = False, read_only: bool = False) -> eosdb.Database:
         """The database; commands other than `init` never make one."""
         if self.path is None:
             raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
-        return eosdb.connect(self.path, create=create, read_only=read_only, migrate=migrate)
+        return eosdb.connect(self.path, create=create, read_only=read_only)
 
 
 pass_session = click.make_pass_decorator(Session)

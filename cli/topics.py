@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
+
+import eosdb
+from eosdb.config import TopicConfig
+from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from . import output
 from .session import Session, pass_session
@@ -45,10 +51,13 @@ def create(
       eosdb topics create orders --partitions 4 --config cleanup.policy=compact
     """
     with session.open() as db:
-        if if_not_exists and topic in db.admin.list_topics():
+        try:
+            db.admin.create_topic(topic, partitions=partitions, config=config)
+        except TopicAlreadyExistsError:
+            if not if_not_exists:
+                raise
             click.echo(f"topic {topic} exists")
             return
-        db.admin.create_topic(topic, partitions=partitions, config=config)
     click.echo(f"created topic {topic}")
 
 
@@ -154,3 +163,17 @@ def delete(session: Session, topic: str, yes: bool) -> None:
             click.confirm(f"delete topic {topic} and all its records?", abort=True, err=True)
         db.admin.delete_topic(topic)
     click.echo(f"deleted topic {topic}")
+
+
+def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
+    """The settings in force for the topic, for commands that write to it.
+
+    Raises UnknownTopicOrPartitionError naming the command that makes the topic.
+    """
+    try:
+        return db.admin.topic_config(topic)
+    except UnknownTopicOrPartitionError:
+        raise UnknownTopicOrPartitionError(
+            f"there is no topic {topic!r}; create it first: "
+            f"eosdb topics create {shlex.quote(topic)} --partitions 4"
+        ) from None

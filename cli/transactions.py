@@ -7,6 +7,18 @@ import click
 from . import output
 from .session import Session, pass_session
 
+_STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+
+
+def _states(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in _STATES:
+            raise click.BadParameter(f"got {name!r}, expected one of {', '.join(_STATES)}")
+    return names
+
 
 @click.group()
 def transactions() -> None:
@@ -14,7 +26,9 @@ def transactions() -> None:
 
 
 @transactions.command(name="list")
-@click.option("--state", "states", multiple=True, help="Only this state; may be repeated.")
+@click.option(
+    "--state", "states", multiple=True, callback=_states, help="Only this state; may be repeated."
+)
 @click.option(
     "--duration-filter", type=int, default=-1, metavar="MS", help="Only those begun longer ago."
 )

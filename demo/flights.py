@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +28,7 @@ import eosdb
 PARTITIONS = 4
 LATE_MINUTES = 15
 ALL = 336_776
+ROWS_MIN = 20_000
 HERE = Path(__file__).parent
 QUERIES = (
     "SELECT json_extract(CAST(value AS TEXT), '$.carrier') AS carrier, count(*) AS late "
@@ -66,9 +66,14 @@ def main() -> int:
     parser.add_argument("--rows", type=int, help="only the first N flights")
     parser.add_argument("--keep", type=Path, default=Path("demo-output"), help="the output folder")
     arguments = parser.parse_args()
+    if arguments.rows is not None and arguments.rows < ROWS_MIN:
+        parser.error(
+            f"--rows: got {arguments.rows}, with fewer than {ROWS_MIN} nothing can be killed"
+        )
     folder: Path = arguments.keep
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in (folder / "flights.ndjson", *folder.glob("flights.db*")):
+        leftover.unlink(missing_ok=True)
     frame = real_flights().head(arguments.rows or ALL)
     source = folder / "flights.ndjson"
     say(f"writing {len(frame):,} flights to {source}")
@@ -106,17 +111,21 @@ def ingest_under_fire(path: Path, source: Path, checks: Checks) -> None:
         ingest = start_ingest(path, source, "flights")
         kill_when_committed(ingest, path, "flights", int(len(lines) * share))
         say(f"killed the ingest with {committed(path, 'flights'):,} records committed")
+        checks.equal(f"ingest killed at {share:.0%}, by signal", -ingest.returncode, signal.SIGKILL)
     checks.equal("exit status of the last ingest", start_ingest(path, source, "flights").wait(), 0)
-    checks.equal("records in `flights`", committed(path, "flights"), len(lines))
+    checks.equal("records after two kills", committed(path, "flights"), len(lines))
     stored = Counter(hash(value) for value in values(path, "flights"))
     checks.equal("lines not there exactly once", count_different(stored, lines), 0)
 
 
 def two_at_once(path: Path, source: Path, rows: int, checks: Checks) -> None:
     """The same file by two processes: the later one fences the earlier one."""
-    first = start_ingest(path, source, "twins", size=500)
+    size = max(
+        rows // 1_000, 1
+    )  # small enough that the first is still at work when the second comes
+    first = start_ingest(path, source, "twins", size)
     wait_until_committed(first, path, "twins", rows // 20)
-    second = start_ingest(path, source, "twins", size=500)
+    second = start_ingest(path, source, "twins", size)
     say("a second ingest of the same file has been started beside the first")
     _, complaint = first.communicate()
     checks.equal("exit status of the fenced ingest", first.returncode, 1)
@@ -124,7 +133,7 @@ def two_at_once(path: Path, source: Path, rows: int, checks: Checks) -> None:
     checks.equal("exit status of its successor", second.wait(), 0)
     lines = source.read_bytes().splitlines()
     stored = Counter(hash(value) for value in values(path, "twins"))
-    checks.equal("lines of both not there exactly once", count_different(stored, lines), 0)
+    checks.equal("lines not there exactly once after both", count_different(stored, lines), 0)
 
 
 def late_flights_under_fire(path: Path, checks: Checks) -> None:
@@ -132,6 +141,9 @@ def late_flights_under_fire(path: Path, checks: Checks) -> None:
         program = start_late_flights(path)
         kill_when_processed(program, path, share)
         say(f"killed late_flights.py with {committed(path, 'delays'):,} late flights committed")
+        checks.equal(
+            f"late_flights.py killed at {share:.0%}, by signal", -program.returncode, signal.SIGKILL
+        )
     program = start_late_flights(path)
     program.communicate()
     checks.equal("exit status of late_flights.py", program.returncode, 0)

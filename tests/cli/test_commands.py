@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import eosdb
+from eosdb.cli import output
 from tests.cli.conftest import MAIN
 
 Run = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -142,13 +147,16 @@ def test_create_if_not_exists(shop: Run) -> None:
         (("sql", "PRAGMA query_only=OFF; DELETE FROM records"), "INVALID_REQUEST"),
         (("sql", "ATTACH 'other.db' AS other"), "INVALID_REQUEST"),
         (("sql", "no SQL"), "INVALID_REQUEST"),
+        (("sql", "/* nothing */"), "INVALID_REQUEST"),
+        (("produce", "nope"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("produce", "orders", "--partition", "9"), "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_a_refusal_is_one_line_and_status_1(
     shop: Run, arguments: tuple[str, ...], name: str
 ) -> None:
-    result = shop(*arguments)
+    result = shop(*arguments, stdin="a line\n")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {name}: ")
     assert result.stderr.count("\n") == 1
@@ -158,6 +166,8 @@ def test_a_refusal_is_one_line_and_status_1(
     ("topics", "create"), ("consume",), ("nonsense",), ("topics", "alter", "orders"),
     ("topics", "create", "x", "--config", "novalue"), ("ingest", "orders", "-"),
     ("consume", "orders", "--format", "xml"),
+    ("consume", "orders", "--follow", "--format", "table"),
+    ("produce", "orders", "--key-separator", ""), ("transactions", "list", "--state", "Open"),
 ], ids=" ".join)  # fmt: skip
 def test_wrong_usage_is_status_2(shop: Run, arguments: tuple[str, ...]) -> None:
     assert shop(*arguments).exit_code == 2
@@ -181,7 +191,9 @@ def test_verify_tells_what_is_wrong(shop: Run, db_path: Path) -> None:
     connection.close()
     result = shop("verify")
     assert result.exit_code == 1
-    assert "partitions" in result.stderr
+    assert "partitions" in result.stdout
+    assert result.stderr.startswith("error: CorruptDatabaseError:")
+    assert result.stderr.count("\n") == 1
 
 
 def test_transactions_are_described_with_kafkas_columns(shop: Run, db_path: Path) -> None:
@@ -206,10 +218,79 @@ def test_values_that_are_no_text_are_shown_as_hex(shop: Run) -> None:
     assert "X'fffe'" in result.stdout
 
 
-def test_a_reader_that_closes_the_pipe_is_no_error(shop: Run, db_path: Path) -> None:
-    import subprocess
-    import sys
+def test_no_value_of_a_row_is_lost_in_json(run: Run) -> None:
+    run("init")
+    result = run("sql", "SELECT 1 AS a, 2 AS a, 9e999 AS big", "--format", "json")
+    assert json.loads(result.stdout) == [{"a": 1, "a_2": 2, "big": "inf"}]
+    assert "Infinity" not in result.stdout
 
+
+def test_a_cell_of_a_table_is_one_line_and_steers_no_terminal(run: Run) -> None:
+    run("init")
+    result = run("sql", "SELECT 'a' || char(10, 27) || 'b' AS x, 'c' AS y")
+    assert result.stdout.splitlines()[1].split() == [r"a\n\x1bb", "c"]
+
+
+def test_headings_are_text_on_a_terminal_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("init")
+    monkeypatch.setattr("eosdb.cli.output._plain", output._rich)
+    assert "[/]" in run("sql", "SELECT 1 AS '[/]'").stdout
+
+
+def test_a_group_that_follows_commits_what_it_printed(
+    shop: Run, start: Start, db_path: Path
+) -> None:
+    process = start("consume", "orders", "--group", "g", "--from-beginning", "--follow")
+    with eosdb.connect(db_path, read_only=True) as db:
+        while process.poll() is None and committed_records(db, "g") < 3:
+            pass
+    process.send_signal(signal.SIGINT)
+    printed, complaint = process.communicate()
+    assert (process.returncode, complaint) == (0, "")
+    assert len(printed.splitlines()) == 3
+    assert shop("consume", "orders", "--group", "g").stdout == ""
+
+
+def test_json_that_follows_is_whole_after_an_interrupt(
+    shop: Run, start: Start, db_path: Path
+) -> None:
+    process = start(
+        "consume", "orders", "--group", "g", "--from-beginning", "--follow", "--format", "json"
+    )
+    with eosdb.connect(db_path, read_only=True) as db:
+        while process.poll() is None and committed_records(db, "g") < 3:
+            pass
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate()
+    assert len(json.loads(printed)) == 3
+
+
+def committed_records(db: eosdb.Database, group: str) -> int:
+    return sum(stored.offset for stored in db.broker.offset_fetch(group).values())
+
+
+def test_a_line_that_is_too_long_is_named(shop: Run) -> None:
+    result = shop("produce", "orders", stdin="short\n" + "x" * 1_100_000)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: MESSAGE_TOO_LARGE: line 2: ")
+    assert "short" in shop("consume", "orders", "--from-beginning").stdout
+
+
+def test_the_topic_says_how_long_a_line_may_be(shop: Run) -> None:
+    shop("topics", "create", "narrow", "--config", "max.message.bytes=8")
+    shop("topics", "create", "wide", "--config", "max.message.bytes=3000000")
+    assert shop("produce", "narrow", stdin="123456\n" * 100).exit_code == 0
+    assert shop("produce", "wide", stdin="x" * 2_900_000).exit_code == 0
+
+
+def test_streams_that_the_caller_closed_are_no_traceback(shop: Run, db_path: Path) -> None:
+    command = f"{sys.executable} -m eosdb.cli --db {db_path}"
+    for line in (f"{command} topics list >&-", f"{command} produce orders <&-"):
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_reader_that_closes_the_pipe_is_no_error(shop: Run, db_path: Path) -> None:
     shop("produce", "orders", stdin="line\n" * 20_000)
     command = (
         f"{sys.executable} -m eosdb.cli --db {db_path} consume orders --from-beginning | head -1"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import json
+import os
 import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import freezegun
 import pytest
 from click.testing import Result
 
@@ -109,11 +112,184 @@ def test_a_bad_line_stops_or_is_skipped(run: Run, tmp_path: Path, db_path: Path)
     assert sorted(key for key, _ in stored(db_path)) == [b"1", b"4"]
 
 
+def test_a_last_line_without_its_end_is_a_record_and_its_end_may_come_later(
+    run: Run, tmp_path: Path, db_path: Path
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"one\ntwo")
+    run("ingest", "t", str(path))
+    path.write_bytes(b"one\ntwo\r\nthree\n")
+    assert run("ingest", "t", str(path)).exit_code == 0
+    assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"two", b"three"])
+
+
+def test_the_rest_of_a_line_that_was_ingested_in_half_is_no_record(
+    run: Run, tmp_path: Path, db_path: Path
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"one\nhal")
+    run("ingest", "t", str(path))
+    path.write_bytes(b"one\nhalf\nthree\n")
+    result = run("ingest", "t", str(path))
+    assert result.exit_code == 1
+    assert "line 2: it was ingested when its end was not written yet" in result.stderr
+    assert run("ingest", "t", str(path), "--on-error", "skip").exit_code == 0
+    assert Counter(value for _, value in stored(db_path)) == Counter([b"one", b"hal", b"three"])
+
+
+@pytest.mark.parametrize("suffix", ["txt", "txt.gz"])
+def test_another_file_in_the_place_of_an_ingested_one_is_refused(
+    run: Run, tmp_path: Path, db_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"in.{suffix}"
+    for text in (b"old 1\nold 2\n", b"a longer one\nof other lines\n"):
+        path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+        result = run("ingest", "t", str(path))
+    assert result.exit_code == 1
+    assert "replaced or edited" in result.stderr
+    assert len(stored(db_path)) == 2
+
+
+def test_a_position_that_an_operator_has_set_is_gone_on_from(
+    run: Run, tmp_path: Path, db_path: Path
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"one\ntwo\n")
+    run("ingest", "t", str(path), "--source-id", "s")
+    with eosdb.connect(db_path) as db:
+        position = {TopicPartition("t", 0): eosdb.OffsetAndMetadata(4)}
+        db.broker.offset_commit("eosdb-ingest:t:s", position)
+    assert run("ingest", "t", str(path), "--source-id", "s").exit_code == 0
+    assert sorted(value for _, value in stored(db_path)) == [b"one", b"two", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("in.csv", b"id,x\n1,\xff\n2,b\n", "line 2: not UTF-8"),
+        ("in.csv", b'id,x\n1,"a"b\n2,b\n', "line 2: not CSV"),
+        ("in.csv", b"id,x\n1\n2,b\n", "line 2: 1 fields, the header has 2"),
+        ("in.ndjson", b"[" * 100_000 + b'\n{"id": "2"}\n', "line 1: not JSON"),
+        ("in.ndjson", b'{"id": "\\ud800"}\n{"id": "2"}\n', "line 1: the key"),
+        ("in.ndjson", b"\xff\n" + b'{"id": "2"}\n', "line 1: not JSON"),
+        ("in.ndjson", b'{"id": "%s"}\n{"id": "2"}\n' % (b"x" * 1_100_000), "line 1: 2200"),
+    ],
+)
+def test_whatever_is_wrong_with_a_line_is_said_and_can_be_skipped(
+    run: Run, tmp_path: Path, db_path: Path, name: str, content: bytes, complaint: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    result = run("ingest", "t", str(tmp_path / name), "--key", "id")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: INVALID_RECORD: ")
+    assert complaint in result.stderr
+    assert stored(db_path) == []
+    assert (
+        run("ingest", "t", str(tmp_path / name), "--key", "id", "--on-error", "skip").exit_code == 0
+    )
+    assert [key for key, _ in stored(db_path)] == [b"2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"id,id\n1,2\n", "'id' stands there twice"),
+        (b"name,x\n1,2\n", "no field 'id'"),
+        (b"id,\xff\n1,2\n", "not UTF-8"),
+    ],
+)
+def test_a_header_that_cannot_name_fields_is_refused(
+    run: Run, tmp_path: Path, db_path: Path, content: bytes, complaint: str
+) -> None:
+    (tmp_path / "in.csv").write_bytes(content)
+    result = run("ingest", "t", str(tmp_path / "in.csv"), "--key", "id")
+    assert result.exit_code == 1
+    assert complaint in result.stderr
+    assert stored(db_path) == []
+
+
+def test_a_byte_order_mark_is_no_part_of_the_data(run: Run, tmp_path: Path, db_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,x\n1,a\n", encoding="utf-8-sig")
+    (tmp_path / "in.ndjson").write_text('{"id": "2"}\n', encoding="utf-8-sig")
+    run("ingest", "t", str(tmp_path / "in.csv"), str(tmp_path / "in.ndjson"), "--key", "id")
+    found = {key: json.loads(value) for key, value in stored(db_path)}
+    assert found == {b"1": {"id": "1", "x": "a"}, b"2": {"id": "2"}}
+
+
+def test_a_csv_field_may_be_long(run: Run, tmp_path: Path, db_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,x\n1," + "x" * 200_000 + "\n")
+    assert run("ingest", "t", str(tmp_path / "in.csv")).exit_code == 0
+    assert len(stored(db_path)) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed", "not packed"])
+def test_a_damaged_gzip_file_is_refused_and_goes_on_when_mended(
+    run: Run, tmp_path: Path, db_path: Path, damage: str
+) -> None:
+    path = tmp_path / "in.txt.gz"
+    lines = [b"%d" % i for i in range(20_000)]
+    whole = gzip.compress(b"\n".join(lines))
+    path.write_bytes({
+        "cut off": whole[: len(whole) // 2],
+        "changed": whole[:-8] + bytes(8),
+        "not packed": b"\n".join(lines),
+    }[damage])  # fmt: skip
+    result = run("ingest", "t", str(path), "--transaction-size", "1000")
+    assert result.exit_code == 1
+    assert "not a whole gzip file" in result.stderr
+    path.write_bytes(whole)
+    assert run("ingest", "t", str(path)).exit_code == 0
+    assert sorted(value for _, value in stored(db_path)) == sorted(lines)
+
+
+def test_what_the_topic_refuses_is_known_before_it_spoils_a_transaction(
+    run: Run, tmp_path: Path
+) -> None:
+    run("topics", "create", "keyed", "--config", "cleanup.policy=compact")
+    run("topics", "create", "narrow", "--config", "max.message.bytes=8")
+    (tmp_path / "in.txt").write_text("1234567\n" * 100 + "123456789\n")
+    result = run("ingest", "narrow", str(tmp_path / "in.txt"))
+    assert "line 101: 9 bytes" in result.stderr
+    result = run("ingest", "keyed", str(tmp_path / "in.txt"))
+    assert "line 1: no key" in result.stderr
+
+
+def test_plain_lines_have_no_key_and_a_pipe_has_no_position(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("x\n")
+    assert run("ingest", "t", str(tmp_path / "in.txt"), "--key", "id").exit_code == 2
+    os.mkfifo(tmp_path / "pipe")
+    result = run("ingest", "t", str(tmp_path / "pipe"))
+    assert result.exit_code == 2
+    assert "eosdb produce" in result.stderr
+
+
+def test_a_file_name_may_be_any_bytes(run: Run, tmp_path: Path, db_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")
+    Path(path).write_text("x\n")
+    for _ in range(2):
+        assert run("ingest", "t", path).exit_code == 0
+    assert len(stored(db_path)) == 1
+
+
+@pytest.mark.xfail(
+    reason="positions are consumer offsets, and these expire a week after the last commit"
+)
+def test_a_file_that_is_ingested_again_after_eight_days_is_not_doubled(
+    run: Run, tmp_path: Path, db_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    with freezegun.freeze_time("2026-01-01") as time:
+        run("ingest", "t", str(tmp_path / "in.txt"))
+        time.tick(datetime.timedelta(days=8))
+        run("ingest", "t", str(tmp_path / "in.txt"))
+    assert len(stored(db_path)) == 2
+
+
 def test_an_unknown_topic_says_how_to_make_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("x")
     result = run("ingest", "nope", str(tmp_path / "in.txt"))
     assert result.exit_code == 1
-    assert "create it first" in result.stderr
+    assert "eosdb topics create nope" in result.stderr
 
 
 def test_killed_and_started_again_each_line_is_there_once(
@@ -149,6 +325,6 @@ def test_started_twice_at_once_the_first_is_fenced(
     _, complaint = first.communicate()
     _, second_complaint = second.communicate()
     assert first.returncode == 1
-    assert complaint.splitlines()[-1].startswith("error: PRODUCER_FENCED:")
+    assert complaint.splitlines()[-1].startswith("error: PRODUCER_FENCED: another ingest of ")
     assert second.returncode == 0, second_complaint
     assert sorted(value for _, value in stored(db_path)) == sorted(lines)

@@ -13,6 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
+from tests.concurrency.worker import threads
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
@@ -38,10 +39,33 @@ def path(db_path: Path) -> Path:
     return db_path
 
 
-def test_appends_of_two_processes_and_six_threads(path: Path) -> None:
-    for child in [start(path, "append", name, 3, 60) for name in ("x", "y")]:
-        _, errors = child.communicate()
+def together(children: list[subprocess.Popen[str]]) -> list[str]:
+    """Let the children begin when all of them are ready; everything they said."""
+    said: list[str] = []
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    for child in children:
+        output, errors = child.communicate()
         assert child.returncode == 0, errors
+        said += output.splitlines()
+    return said
+
+
+def check_offsets(db: eosdb.Database) -> None:
+    for tp in TPS:
+        fetched = db.broker.fetch(tp, 0, max_records=100_000)
+        assert [r.offset for r in fetched.records] == list(range(fetched.high_watermark))
+    report = db.verify()
+    assert report.ok, report.problems
+
+
+def test_appends_of_two_processes_and_six_threads(path: Path) -> None:
+    together([start(path, "append", name, 3, 60) for name in ("x", "y")])
     with eosdb.connect(path) as db:
         values = [value for tp in TPS for value in committed_values(db, tp)]
         expected = [
@@ -49,24 +73,58 @@ def test_appends_of_two_processes_and_six_threads(path: Path) -> None:
         ]
         assert sorted(values) == sorted(expected)  # type: ignore[type-var]
         for tp in TPS:
-            fetched = db.broker.fetch(tp, 0, max_records=10_000)
-            assert [r.offset for r in fetched.records] == list(range(fetched.high_watermark))
-        assert db.verify().ok
+            seen: dict[tuple[bytes, bytes], int] = {}
+            for value in committed_values(db, tp):
+                assert value is not None
+                name, thread, i = value.split()
+                assert seen.get((name, thread), -1) < int(i), "a producer's order is kept"
+                seen[name, thread] = int(i)
+        check_offsets(db)
 
 
 def test_processes_that_fence_each_others_producers(path: Path) -> None:
-    children = [start(path, "fence", name, 2, 9) for name in ("x", "y")]
-    acknowledged: set[bytes] = set()
-    for child in children:
-        output, errors = child.communicate()
-        assert child.returncode == 0, errors
-        acknowledged |= {line.removeprefix("committed ").encode() for line in output.splitlines()}
+    said = together([start(path, "fence", name, 4, 9) for name in ("x", "y")])
+    acknowledged = [line.removeprefix("committed ") for line in said if "committed" in line]
+    assert any(line.startswith("fenced") for line in said), "they did get into each other's way"
     with eosdb.connect(path) as db:
         per_partition = [Counter(committed_values(db, tp)) for tp in TPS]
         assert per_partition[0] == per_partition[1] == per_partition[2], "all partitions or none"
-        assert acknowledged <= set(per_partition[0])
-        report = db.verify()
-        assert report.ok, report.problems
+        assert set(per_partition[0].values()) == {1}, "nothing is there twice"
+        assert {value.encode() for value in acknowledged} <= set(per_partition[0])
+        assert {t.state for t in db.broker.list_transactions()} <= {"CompleteCommit", "Empty"}
+        check_offsets(db)
+
+
+def test_two_processes_that_never_pause_both_get_on(path: Path) -> None:
+    """Read both until both have stored so much; one that starves keeps this waiting for ever."""
+    children = [start(path, "hammer", name, 2) for name in ("x", "y")]
+    for child in children:
+        assert child.stdout is not None
+        for _ in range(300):
+            assert child.stdout.readline()
+    for child in children:
+        _, errors = child.communicate()
+        assert child.returncode == 0, errors
+    with eosdb.connect(path) as db:
+        check_offsets(db)
+
+
+def test_processes_that_come_and_go(path: Path) -> None:
+    """Every close may be the last, which moves the WAL into the file and removes it; readers that open
+    just then take the file neither for a damaged one nor for an empty one."""
+    children = [start(path, "visit", 60) for _ in range(2)]
+    opened = 0
+    while any(child.poll() is None for child in children):
+        with eosdb.connect(path, read_only=True) as db:
+            db.broker.offsets(TPS[0])
+        opened += 1
+    for child in children:
+        _, errors = child.communicate()
+        assert child.returncode == 0, errors
+    assert opened
+    with eosdb.connect(path) as db:
+        assert sum(db.broker.offsets(tp).log_end_offset for tp in TPS) == 2 * 60 * 20
+        check_offsets(db)
 
 
 def test_waiting_for_another_process_is_bounded(path: Path) -> None:
@@ -81,6 +139,47 @@ def test_waiting_for_another_process_is_bounded(path: Path) -> None:
     holder.communicate()
     with eosdb.connect(path, config=config) as db:
         assert db.producer().send("t", b"v").result().offset == 0
+
+
+def test_every_thread_that_waits_in_vain_is_told_so_and_none_has_written(path: Path) -> None:
+    with eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=100)) as db:
+        batch = eosdb.RecordBatch([eosdb.Record(value=b"v")])
+        db.broker.append(TPS[0], batch)
+        holder = start(path, "hold")
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        told: list[str] = []
+
+        def work(_: int) -> None:
+            with pytest.raises(eosdb.DatabaseLockedError) as raised:
+                db.broker.append(TPS[0], batch)
+            told.append(str(raised.value))
+
+        threads(4, work)
+        assert len(told) == 4
+        assert all(str(path) in message and "100 ms" in message for message in told)
+        assert len(committed_values(db, TPS[0])) == 1, "readers do not wait"
+        holder.communicate()
+        assert db.broker.append(TPS[0], batch).base_offset == 1
+
+
+def test_closing_does_not_fail_because_another_process_writes(path: Path) -> None:
+    db = eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=50))
+    db.producer().send("t", b"v", partition=0).result()
+    holder = start(path, "hold")
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    db.close()
+    with pytest.raises(eosdb.DatabaseClosedError):
+        db.broker.offsets(TPS[0])
+    descriptors = [
+        os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()
+    ]
+    assert str(path) not in descriptors, "nothing of the file is still open"
+    holder.communicate()
+    with eosdb.connect(path) as db:
+        assert committed_values(db, TPS[0]) == [b"v"]
+        assert db.verify().ok
 
 
 def test_a_process_killed_with_the_lock_blocks_nobody(path: Path) -> None:
@@ -106,7 +205,7 @@ def test_who_waits_gets_the_lock_when_it_is_free(path: Path) -> None:
 def test_a_suspended_coordinator_finds_its_transaction_completed(path: Path) -> None:
     sleepy = start(path, "suspend")
     assert sleepy.stdout is not None
-    assert sleepy.stdout.readline() == "decided\n"
+    assert sleepy.stdout.readline() == "stopping\n"
     os.waitid(os.P_PID, sleepy.pid, os.WSTOPPED | os.WNOWAIT)
     with eosdb.connect(path) as db:
         assert db.broker.describe_transactions(["sleepy"])["sleepy"].state == "CompleteCommit"
@@ -122,19 +221,40 @@ def test_a_suspended_coordinator_finds_its_transaction_completed(path: Path) -> 
         assert db.verify().ok
 
 
-def test_a_forked_child_does_not_keep_the_lock(path: Path) -> None:
-    with eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=100)) as db:
-        mutex = db._store._mutex
-        assert mutex is not None
-        mutex.acquire()
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(write_end)
-            os.read(read_end, 1)
-            os._exit(0)
-        mutex.release()
-        db.producer().send("t", b"v").result()
-        os.close(read_end)
-        os.close(write_end)
-        os.waitpid(child, 0)
+def test_a_coordinator_that_wakes_late_leaves_the_next_transaction_alone(path: Path) -> None:
+    sleepy = start(path, "suspend")
+    assert sleepy.stdout is not None
+    assert sleepy.stdout.readline() == "stopping\n"
+    os.waitid(os.P_PID, sleepy.pid, os.WSTOPPED | os.WNOWAIT)
+    with eosdb.connect(path) as db:
+        producer = db.producer(transactional_id="sleepy")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"next", partition=0).result()
+        sleepy.send_signal(signal.SIGCONT)
+        _, errors = sleepy.communicate()
+        assert sleepy.returncode == 0, errors
+        assert db.broker.describe_transactions(["sleepy"])["sleepy"].state == "Ongoing"
+        assert committed_values(db, TPS[0]) == [b"v"]
+        producer.commit_transaction()
+        assert committed_values(db, TPS[0]) == [b"v", b"next"]
+        assert db.verify().ok
+
+
+def test_a_process_suspended_while_it_writes_is_waited_for_and_no_longer(path: Path) -> None:
+    sleepy = start(path, "suspend-writing")
+    assert sleepy.stdout is not None
+    assert sleepy.stdout.readline() == "stopping\n"
+    os.waitid(os.P_PID, sleepy.pid, os.WSTOPPED | os.WNOWAIT)
+    with pytest.raises(eosdb.DatabaseLockedError):
+        eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=50))
+    with eosdb.connect(path, read_only=True) as db:
+        assert db.broker.describe_transactions(["sleepy"])["sleepy"].state == "PrepareCommit"
+        assert committed_values(db, TPS[0]) == []
+    sleepy.send_signal(signal.SIGCONT)
+    _, errors = sleepy.communicate()
+    assert sleepy.returncode == 0, errors
+    with eosdb.connect(path) as db:
+        assert committed_values(db, TPS[0]) == [b"v"]
+        assert db.broker.offsets(TPS[0]).log_end_offset == 2
+        assert db.verify().ok
