@@ -107,7 +107,7 @@ class Ingest:
         self._topic = topic
         self._settings = settings
         self._source = source
-        self._group = f"eosdb-ingest:{topic}:{name}"
+        self._group = f"__eosdb.ingest:{topic}:{name}"
         self._anchor = TopicPartition(topic, 0)
         self._count = 0
 

@@ -37,7 +37,7 @@ _PUT: Final = (
 )
 OLDEST: Final = """
     SELECT g.commit_timestamp FROM group_offsets g
-    WHERE NOT EXISTS (
+    WHERE substr(g.group_id, 1, 8) <> '__eosdb.' AND NOT EXISTS (
         SELECT 1 FROM pending_group_offsets p
         WHERE p.group_id = g.group_id AND p.topic = g.topic AND p.partition = g.partition
     )
@@ -236,7 +236,8 @@ def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
     rows = unit.execute(
         """
         SELECT g.group_id, g.topic, g.partition FROM group_offsets g
-        WHERE g.commit_timestamp <= ? AND NOT EXISTS (
+        WHERE g.commit_timestamp <= ? AND substr(g.group_id, 1, 8) <> '__eosdb.'
+        AND NOT EXISTS (
             SELECT 1 FROM pending_group_offsets p
             WHERE p.group_id = g.group_id AND p.topic = g.topic AND p.partition = g.partition
         )

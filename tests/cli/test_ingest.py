@@ -158,7 +158,7 @@ def test_a_position_that_an_operator_has_set_is_gone_on_from(
     run("ingest", "t", str(path), "--source-id", "s")
     with eosdb.connect(db_path) as db:
         position = {TopicPartition("t", 0): eosdb.OffsetAndMetadata(4)}
-        db.broker.offset_commit("eosdb-ingest:t:s", position)
+        db.broker.offset_commit("__eosdb.ingest:t:s", position)
     assert run("ingest", "t", str(path), "--source-id", "s").exit_code == 0
     assert sorted(value for _, value in stored(db_path)) == [b"one", b"two", b"two"]
 
@@ -271,9 +271,6 @@ def test_a_file_name_may_be_any_bytes(run: Run, tmp_path: Path, db_path: Path) -
     assert len(stored(db_path)) == 1
 
 
-@pytest.mark.xfail(
-    reason="positions are consumer offsets, and these expire a week after the last commit"
-)
 def test_a_file_that_is_ingested_again_after_eight_days_is_not_doubled(
     run: Run, tmp_path: Path, db_path: Path
 ) -> None:
