@@ -88,7 +88,7 @@ _REFUSED = (
 
 def integrity_problems(connection: sqlite3.Connection) -> list[str]:
     """What SQLite itself finds wrong with the file's structure."""
-    found = [text for (text,) in connection.execute("PRAGMA quick_check(20)")]
+    found = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
     return [] if found == ["ok"] else [f"file: {text}" for text in found]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -29,11 +30,29 @@ def run(db_path: Path) -> Run:
 
 
 @pytest.fixture
-def start(db_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts a command in a process of its own."""
+def start(db_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a command in a process of its own; none outlives its test."""
+    started: list[subprocess.Popen[str]] = []
 
     def call(*arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "eosdb.cli", "--db", str(db_path), *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(
+            subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=_hear_interrupts,
+            )
+        )
+        return started[-1]
 
-    return call
+    yield call
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def _hear_interrupts() -> None:
+    """A shell starts what runs in its background with Ctrl-C ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

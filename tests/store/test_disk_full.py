@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +14,9 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from tests.readers import committed_values
+from tests.concurrency.worker import threads
+from tests.readers import committed_values, dump_state
+from tests.store.test_schema import UPGRADED, Old
 
 TP = TopicPartition("t", 0)
 SIZE = 3 * 1024 * 1024
@@ -88,6 +93,127 @@ def test_there_is_no_room_even_for_a_new_file(small_disk: Path) -> None:
     (small_disk / "ballast").unlink()
     with eosdb.connect(small_disk / "new.db") as db:
         assert db.verify().ok
+
+
+@pytest.mark.parametrize("room", range(0, 240_000, 24_000))
+def test_a_file_is_made_whole_or_not_at_all_whatever_room_there_is(
+    small_disk: Path, room: int
+) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"\0" * (SIZE - room))
+    try:
+        eosdb.connect(small_disk / "new.db").close()
+    except eosdb.DatabaseFullError:
+        assert room < 216_000
+    ballast.unlink()
+    with eosdb.connect(small_disk / "new.db") as db:
+        db.admin.create_topic("t")
+        assert db.verify().ok
+
+
+def take_all(disk: Path) -> Path:
+    """A file that takes whatever room is left, to the last byte."""
+    ballast = disk / "ballast"
+    with open(ballast, "ab", buffering=0) as file, contextlib.suppress(OSError):
+        for size in (4096, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"\0" * size)
+    return ballast
+
+
+def store_some(path: Path) -> eosdb.Database:
+    db = eosdb.connect(path)
+    db.admin.create_topic("t")
+    for i in range(60):
+        db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"%03d" % i + b"x" * 1_000)]))
+    return db
+
+
+def test_the_wal_cannot_be_copied_into_the_file(small_disk: Path) -> None:
+    """Neither on demand nor on close; all of it stays in the WAL, and is copied when there is room."""
+    path = small_disk / "full.db"
+    db = store_some(path)
+    ballast = take_all(small_disk)
+    size = path.stat().st_size
+    db._store.checkpoint()
+    assert path.stat().st_size == size, "the file could not grow"
+    assert len(committed_values(db, TP)) == 60
+    assert db.verify().ok
+    db.close()
+    assert path.stat().st_size == size
+    with eosdb.connect(path) as db:
+        assert len(committed_values(db, TP)) == 60, (
+            "there is no room, but it can be opened and read"
+        )
+        with pytest.raises(eosdb.DatabaseFullError):
+            db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"y" * 1_000_000)]))
+    ballast.unlink()
+    with eosdb.connect(path) as db:
+        assert db.producer().send("t", b"again").result().offset == 60
+    assert path.stat().st_size > size
+    assert not Path(f"{path}-wal").exists()
+    with eosdb.connect(path, read_only=True) as db:
+        assert len(committed_values(db, TP)) == 61
+        assert db.verify().ok
+
+
+WORKS = {
+    "rebuild": lambda db, disk: db.rebuild(),
+    "take_snapshot": lambda db, disk: db.take_snapshot(),
+    "backup": lambda db, disk: db.backup(disk / "copy.db"),
+    "restore_to": lambda db, disk: db.restore_to(disk / "copy.db", position=3),
+    "create_topic": lambda db, disk: db.admin.create_topic("u", partitions=50),
+    "init_producer_id": lambda db, disk: db.broker.init_producer_id("a"),
+}
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_work_that_finds_no_room_leaves_everything_as_it_was(small_disk: Path, work: str) -> None:
+    path = small_disk / "full.db"
+    with store_some(path) as db:
+        ballast = take_all(small_disk)
+        before, files = dump_state(path), sorted(os.listdir(small_disk))
+        with pytest.raises(eosdb.DatabaseFullError, match="make room"):
+            WORKS[work](db, small_disk)
+        assert dump_state(path) == before
+        assert sorted(os.listdir(small_disk)) == files, "nothing unfinished is left behind"
+        ballast.unlink()
+        WORKS[work](db, small_disk)
+        assert db.verify().ok
+
+
+def test_threads_that_share_a_commit_for_which_there_is_no_room(small_disk: Path) -> None:
+    """What one of them had acknowledged is there; each of them is told of its own failure."""
+    with eosdb.connect(small_disk / "full.db") as db:
+        db.admin.create_topic("t")
+        acknowledged: list[bytes] = []
+
+        def work(number: int) -> None:
+            who = db.broker.init_producer_id()
+            for i in range(20_000):
+                value = b"%d %d " % (number, i) + b"x" * 3_000
+                try:
+                    db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=value)], *who, i))
+                except eosdb.DatabaseFullError:
+                    return
+                acknowledged.append(value)
+
+        threads(4, work)
+        assert sorted(committed_values(db, TP)) == sorted(acknowledged)  # type: ignore[type-var]
+        assert db.verify().ok
+
+
+@pytest.mark.parametrize("room", [0, 45_000])
+def test_an_upgrade_for_which_there_is_no_room(small_disk: Path, tmp_path: Path, room: int) -> None:
+    old = Old(tmp_path)
+    old.path = Path(shutil.copy(old.path, small_disk))
+    ballast = take_all(small_disk)
+    os.truncate(ballast, ballast.stat().st_size - room)
+    assert old.upgrade() == (0, "DatabaseFullError", "")
+    ballast.unlink()
+    old.check_unchanged()
+    assert old.upgrade() == (0, UPGRADED, "")
 
 
 LIMITED = """

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,7 +136,9 @@ def test_the_header_says_what_the_file_is(db_path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("name", ["a b.db", "a?mode=ro.db", "a#b.db", "100%.db", "ü→.db"])
+@pytest.mark.parametrize(
+    "name", ["a b.db", "a?mode=ro.db", "a#b.db", "100%.db", "%3f.db", "ü→.db", "'\";.db", "-a.db"]
+)
 def test_paths_with_odd_characters(tmp_path: Path, name: str) -> None:
     with eosdb.connect(tmp_path / name) as db:
         db.admin.create_topic("t")
@@ -177,7 +182,91 @@ def test_a_read_only_database_writes_nothing(db_path: Path) -> None:
     assert db_path.read_bytes() == before
 
 
+KILLED = """
+import os, signal, sys
+import eosdb
+db = eosdb.connect(sys.argv[1])
+db.admin.create_topic("t")
+producer = db.producer(transactional_id="a")
+producer.init_transactions()
+producer.begin_transaction()
+producer.send("t", b"open")
+producer.flush()
+for _ in range(9):
+    db.broker.append(eosdb.TopicPartition("t", 0), eosdb.RecordBatch([eosdb.Record(value=b"v")]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_a_read_only_database_leaves_the_work_of_a_dead_process_to_others(
+    db_path: Path, shared_memory: bool
+) -> None:
+    """It reads the WAL where it is: it is not copied into the file, and nothing is recovered."""
+    subprocess.run([sys.executable, "-c", KILLED, str(db_path)], check=False)
+    if not shared_memory:
+        Path(f"{db_path}-shm").unlink()
+    files = [db_path, Path(f"{db_path}-wal")]
+    before = [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
+    assert len(before[1][0]) > 100_000
+    clock = eosdb.ManualClock(2_000_000_000_000)
+    with eosdb.connect(db_path, read_only=True, clock=clock) as db:
+        assert db.broker.offsets(eosdb.TopicPartition("t", 0)).log_end_offset == 10
+        assert db.broker.describe_transactions(["a"])["a"].state == "Ongoing"
+        assert db.verify().ok
+        assert len(list(db.query("SELECT * FROM all_records").rows)) == 10
+    assert [(file.read_bytes(), file.stat().st_mtime_ns) for file in files] == before
+
+
+def test_a_read_only_database_sees_what_others_write_meanwhile(db_path: Path) -> None:
+    tp = eosdb.TopicPartition("t", 0)
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+        with eosdb.connect(db_path, read_only=True) as reader:
+            for end in (1, 2):
+                db.producer().send("t", b"v").result()
+                assert reader.broker.offsets(tp).log_end_offset == end
+
+
+UNPRIVILEGED = """
+import os, sys
+import eosdb
+with eosdb.connect(":memory:") as db:
+    db.verify()  # Whatever is imported late may not be readable without privileges.
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    eosdb.connect(sys.argv[1])
+except eosdb.EosdbError as error:
+    print(type(error).__name__)
+with eosdb.connect(sys.argv[1], read_only=True) as db:
+    print(db.verify().ok, db.broker.offsets(eosdb.TopicPartition("t", 0)).log_end_offset)
+"""
+
+
+@pytest.mark.parametrize("folder_mode", [0o777, 0o555], ids=["file", "folder"])
+@pytest.mark.parametrize("with_wal", [False, True])
+def test_a_file_that_may_not_be_written_can_be_read(folder_mode: int, with_wal: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.db"
+        if with_wal:
+            subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+        else:
+            full(path)
+        for file in Path(folder).iterdir():
+            file.chmod(0o444)
+        os.chmod(folder, folder_mode)
+        command = [sys.executable, "-c", UNPRIVILEGED, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        os.chmod(folder, 0o777)
+    expected = ["ReadOnlyDatabaseError", f"True {10 if with_wal else 2000}"]
+    assert done.stdout.splitlines() == expected, done.stderr
+
+
 def test_a_closed_database_says_so(db_path: Path) -> None:
+    tp = eosdb.TopicPartition("t", 0)
     db = eosdb.connect(db_path)
     db.close()
     db.close()
@@ -188,14 +277,35 @@ def test_a_closed_database_says_so(db_path: Path) -> None:
         lambda: db.admin.list_topics(),
         lambda: db.admin.create_topic("t"),
         lambda: db.broker.init_producer_id(),
+        lambda: db.broker.init_producer_id("a"),
+        lambda: db.broker.append(tp, eosdb.RecordBatch([eosdb.Record()])),
+        lambda: db.broker.fetch(tp, 0),
+        lambda: db.broker.offsets(tp),
+        lambda: db.broker.list_offsets(tp, eosdb.LATEST),
+        lambda: db.broker.end_txn("a", 0, 0, True),
+        lambda: db.broker.offset_commit("g", {tp: eosdb.OffsetAndMetadata(0)}),
+        lambda: db.broker.offset_fetch("g"),
+        lambda: db.broker.delete_records(tp, 0),
+        lambda: db.broker.list_transactions(),
+        lambda: db.broker.find_coordinator("a"),
         lambda: db.housekeeping(),
+        lambda: db.take_snapshot(),
         lambda: db.verify(),
+        lambda: db.rebuild(),
+        lambda: db.backup(db_path.with_name("copy.db")),
+        lambda: db.restore_to(db_path.with_name("copy.db"), position=1),
         lambda: db.engine,
         lambda: db.query("SELECT 1"),
         lambda: db.info(),
     ):
         with pytest.raises(eosdb.DatabaseClosedError):
             call()
+    assert not db_path.with_name("copy.db").exists()
+
+
+def test_a_closed_database_leaves_one_file_and_the_lock_beside_it(db_path: Path) -> None:
+    full(db_path)
+    assert sorted(os.listdir(db_path.parent)) == [db_path.name, f"{db_path.name}-lock"]
 
 
 def test_memory_is_a_database_like_any_other() -> None:

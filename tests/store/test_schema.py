@@ -32,7 +32,7 @@ def shape(connection: sqlite3.Connection) -> dict[str, object]:
             without_rowid,
             strict,
             connection.execute(
-                'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (name,)
+                'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (name,)
             ).fetchall(),
         )
         for name, without_rowid, strict in tables
@@ -55,8 +55,16 @@ def test_the_revisions_lead_to_what_the_code_says(db_path: Path) -> None:
 
 
 def test_the_newest_revision_is_the_schema_version() -> None:
-    revisions = sorted(path.name[:4] for path in (ROOT / "migrations/versions").glob("0*.py"))
-    assert int(revisions[-1]) == migrate.SCHEMA_VERSION
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(str(migrate._scripts()))
+    assert int(str(scripts.get_current_head())) == migrate.SCHEMA_VERSION
+    assert len(list(scripts.walk_revisions())) == migrate.SCHEMA_VERSION, "one line, no branches"
+
+
+def test_there_is_a_file_of_every_released_schema() -> None:
+    names = {path.name for path in (ROOT / "tests/data").glob("schema_*.db")}
+    assert names == {f"schema_{n:04}.db" for n in range(1, migrate.SCHEMA_VERSION + 1)}
 
 
 @pytest.fixture
@@ -134,34 +142,107 @@ from eosdb.store import migrate
 import eosdb
 migrate.SCHEMA_VERSION = 2
 migrate._scripts = lambda: Path(sys.argv[2])
+options = eval(sys.argv[3])
+try:
+    with eosdb.connect(sys.argv[1], **options) as db:
+        print(db.info()["schema_version"], list(db.query("SELECT topic, colour FROM topics").rows))
+except eosdb.EosdbError as error:
+    print(type(error).__name__)
+"""
+UPGRADED = "2 [('orders', 'red')]"
+
+
+class Old:
+    """A file of the first schema, and a later eosdb that knows a second one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "old.db"
+        shutil.copy(ROOT / "tests/data/schema_0001.db", self.path)
+        self.scripts = folder / "migrations"
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "migrations", self.scripts, ignore=ignored)
+        self.revision = self.scripts / "versions/0002_later.py"
+        self.revision.write_text(NEXT_REVISION)
+        self.before = dump_state(self.path)
+
+    def start(self, options: str = "{}", **environment: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", UPGRADE, str(self.path), str(self.scripts), options]
+        return subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def upgrade(self, options: str = "{}", **environment: str) -> tuple[int, str, str]:
+        child = self.start(options, **environment)
+        output, errors = child.communicate()
+        return child.returncode, output.strip(), errors
+
+    def check_unchanged(self) -> None:
+        assert dump_state(self.path) == self.before
+        with eosdb.connect(self.path, read_only=True) as db:
+            assert db.info()["schema_version"] == 1
+            assert db.verify().ok
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Old:
+    return Old(tmp_path)
+
+
+def test_an_upgrade_keeps_the_data_and_survives_a_kill(old: Old) -> None:
+    status, _, errors = old.upgrade(EOSDB_FAILPOINT="migration.applied")
+    assert status == -signal.SIGKILL, errors
+    old.check_unchanged()
+    assert old.upgrade() == (0, UPGRADED, "")
+    after = dump_state(old.path)
+    for table in ("records", "journal", "group_offsets", "transactional_ids", "snapshots"):
+        assert after[table] == old.before[table]
+    with pytest.raises(eosdb.SchemaTooNewError):
+        eosdb.connect(old.path)
+
+
+@pytest.mark.parametrize("options", ["{'migrate': False}", "{'read_only': True}"])
+def test_an_old_file_is_not_upgraded_unasked(old: Old, options: str) -> None:
+    content = old.path.read_bytes()
+    assert old.upgrade(options) == (0, "SchemaOutOfDateError", "")
+    assert old.path.read_bytes() == content
+
+
+def test_an_upgrade_that_fails_changes_nothing(old: Old) -> None:
+    old.revision.write_text(NEXT_REVISION + "    op.execute('UPDATE no_such_table SET x = 1')\n")
+    status, _, errors = old.upgrade()
+    assert status == 1
+    assert "no_such_table" in errors
+    old.check_unchanged()
+    old.revision.write_text(NEXT_REVISION)
+    assert old.upgrade() == (0, UPGRADED, "")
+
+
+def test_two_processes_that_upgrade_at_once(old: Old) -> None:
+    for child in [old.start() for _ in range(3)]:
+        output, errors = child.communicate()
+        assert output.strip() == UPGRADED, errors
+
+
+MAKE = """
+import sys
+import eosdb
 with eosdb.connect(sys.argv[1]) as db:
-    print(db.info()["schema_version"], list(db.query("SELECT topic, colour FROM topics").rows))
+    db.admin.create_topic(sys.argv[2])
 """
 
 
-def test_an_upgrade_keeps_the_data_and_survives_a_kill(tmp_path: Path) -> None:
-    scripts, path = tmp_path / "migrations", tmp_path / "old.db"
-    shutil.copytree(ROOT / "migrations", scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions/0002_later.py").write_text(NEXT_REVISION)
-    shutil.copy(ROOT / "tests/data/schema_0001.db", path)
-    before = dump_state(path)
-
-    def upgrade(**environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", UPGRADE, str(path), str(scripts)]
-        return subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-        )
-
-    killed = upgrade(EOSDB_FAILPOINT="migration.applied")
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert dump_state(path) == before
-    with eosdb.connect(path, read_only=True) as db:
-        assert db.info()["schema_version"] == 1
-    done = upgrade()
-    assert done.stdout.strip() == "2 [('orders', 'red')]", done.stderr
-    assert dump_state(path)["records"] == before["records"]
-    with pytest.raises(eosdb.SchemaTooNewError):
-        eosdb.connect(path)
+def test_processes_that_make_a_file_at_once(db_path: Path) -> None:
+    command = [sys.executable, "-c", MAKE, str(db_path)]
+    children = [subprocess.Popen([*command, f"t{i}"]) for i in range(3)]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    with eosdb.connect(db_path) as db:
+        assert db.admin.list_topics() == ["t0", "t1", "t2"]
+        assert db.info()["schema_version"] == migrate.SCHEMA_VERSION
+        assert db.verify().ok
 
 
 def test_the_views_have_the_contracts_columns(db: eosdb.Database) -> None:
