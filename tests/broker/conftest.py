@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import BrokerConfig, ManualClock, ProduceResult, Record, RecordBatch, TopicPartition
+from eosdb import (
+    BrokerConfig,
+    ManualClock,
+    ProduceResult,
+    ProducerIdAndEpoch,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)  # fmt: skip
 
 TP = TopicPartition("t", 0)
 Send = Callable[..., ProduceResult]
@@ -40,3 +48,14 @@ def send(db: eosdb.Database) -> Send:
         return db.broker.append(to, batch, transactional_id=transactional_id)
 
     return call
+
+
+def begin(db: eosdb.Database, name: str = "a", timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
+    """A new producer of the id with a transaction open on TP."""
+    who = db.broker.init_producer_id(name, timeout_ms)
+    db.broker.add_partitions_to_txn(name, *who, [TP])
+    return who
+
+
+def state(db: eosdb.Database, name: str = "a") -> str:
+    return db.broker.describe_transactions([name])[name].state

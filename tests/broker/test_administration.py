@@ -1,0 +1,93 @@
+"""Coordinators, listings, descriptions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import (
+    BrokerConfig,
+    ManualClock,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)
+from tests.broker.conftest import TP, begin
+
+
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [("", 0), ("a", 47), ("polygenelubricants", 0), ("Ab🙂", 35), ("my-txn", 8)],
+)
+def test_the_coordinator_of_a_key_is_javas_hash(
+    db: eosdb.Database, key: str, partition: int
+) -> None:
+    h = 0
+    data = key.encode("utf-16-be")
+    for i in range(0, len(data), 2):
+        h = (31 * h + int.from_bytes(data[i : i + 2], "big")) % 2**32
+    signed = h - 2**32 if h >= 2**31 else h
+    expected = 0 if signed == -(2**31) else abs(signed) % 50
+    assert db.broker.find_coordinator(key).partition == expected
+    assert db.broker.find_coordinator(key, "group").partition == expected
+    assert key not in ("", "a", "polygenelubricants") or expected == partition
+
+
+def test_the_coordinator_epoch_rises_with_each_opening_that_coordinates(
+    db: eosdb.Database, db_path: Path
+) -> None:
+    assert db.broker.find_coordinator("a").epoch == 0
+    db.broker.init_producer_id("a")
+    assert db.broker.find_coordinator("a").epoch == 1
+    with eosdb.connect(db_path, clock=db.clock) as other:
+        assert other.broker.find_coordinator("a").epoch == 1
+        other.broker.init_producer_id("a")
+        assert db.broker.find_coordinator("a").epoch == 2
+
+
+def test_listing_by_state_producer_and_duration(db: eosdb.Database, clock: ManualClock) -> None:
+    a = begin(db, "a")
+    clock.advance(500)
+    begin(db, "b")
+    db.broker.init_producer_id("idle")
+
+    def ids(**filters: object) -> list[str]:
+        return [t.transactional_id for t in db.broker.list_transactions(**filters)]  # type: ignore[arg-type]
+
+    assert ids() == ["a", "b", "idle"]
+    assert ids(states=["Ongoing", "Nonsense"]) == ["a", "b"]
+    assert ids(states=["Nonsense"]) == []
+    assert ids(producer_ids=[a.producer_id, 99]) == ["a"]
+    assert ids(duration_ms=499) == ["a", "idle"]
+    assert ids(duration_ms=500) == ["idle"], "longer than, not as long as"
+    assert ids(states=["Ongoing"], duration_ms=100) == ["a"]
+
+
+def test_a_finished_transaction_is_described_without_partitions(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    who = begin(db)
+    db.broker.add_offsets_to_txn("a", *who, "g")
+    described = db.broker.describe_transactions(["a"])["a"]
+    assert described.partitions == {TP}, "consumer offsets are not listed"
+    start = described.transaction_start_time_ms
+    assert start == clock.time_ms()
+    clock.advance(5)
+    db.broker.end_txn("a", *who, True)
+    described = db.broker.describe_transactions(["a"])["a"]
+    assert (described.partitions, described.transaction_start_time_ms) == (frozenset(), start)
+    db.broker.init_producer_id("a")
+    assert db.broker.describe_transactions(["a"])["a"].transaction_start_time_ms == -1
+
+
+def test_auto_creation_when_it_is_wanted(db_path: Path) -> None:
+    config = BrokerConfig(auto_create_topics_enable=True, num_partitions=3)
+    with eosdb.connect(db_path, config=config) as db:
+        db.admin.list_topics()
+        assert db.producer().send("fresh", b"v", partition=2).result().partition == 2
+        db.broker.append(TopicPartition("raw", 0), RecordBatch([Record()]))
+        assert db.admin.list_topics() == ["fresh", "raw"]
+        with pytest.raises(eosdb.InvalidTopicExceptionError):
+            db.producer().send("a b", b"v")

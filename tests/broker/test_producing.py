@@ -1,0 +1,169 @@
+"""What a partition accepts from a producer, at the request level."""
+
+from __future__ import annotations
+
+import pytest
+
+import eosdb
+from eosdb import (
+    ManualClock,
+    OffsetAndMetadata,
+    ProducerIdAndEpoch,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)
+from tests.broker.conftest import TP, Send, begin
+
+TOP = 2**31 - 1
+
+
+def test_a_repeat_after_the_state_expired_is_still_known(
+    db: eosdb.Database, send: Send, clock: ManualClock
+) -> None:
+    who = db.broker.init_producer_id()
+    send(b"a", b"b", who=who, sequence=0)
+    clock.advance(86_400_000)
+    db.housekeeping()
+    assert db.broker.describe_producers(TP) == []
+    assert send(b"a", b"b", who=who, sequence=0).duplicate
+    for sequence, values in ((0, [b"a"]), (1, [b"b", b"c"]), (1, [b"b"])):
+        with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
+            send(*values, who=who, sequence=sequence)
+    assert send(b"c", who=who, sequence=2).base_offset == 2
+
+
+def test_a_write_finds_the_expired_producer_by_itself(
+    db: eosdb.Database, send: Send, clock: ManualClock
+) -> None:
+    who = db.broker.init_producer_id()
+    send(b"a", who=who, sequence=0)
+    clock.advance(86_399_999)
+    with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
+        send(b"x", who=who, sequence=9)
+    clock.advance(1)
+    assert send(b"x", who=who, sequence=9).base_offset == 1
+
+
+def test_old_record_timestamps_do_not_expire_a_producer(
+    db: eosdb.Database, send: Send, clock: ManualClock
+) -> None:
+    who = db.broker.init_producer_id()
+    send(b"a", who=who, sequence=0, timestamp=5)
+    clock.advance(1_000)
+    db.housekeeping()
+    (known,) = db.broker.describe_producers(TP)
+    assert (known.last_timestamp, known.last_sequence) == (5, 0)
+
+
+def test_sequences_wrap_while_the_rows_of_the_round_before_are_there(
+    db: eosdb.Database, send: Send
+) -> None:
+    who = db.broker.init_producer_id()
+    send(b"old 0", b"old 1", who=who, sequence=0)
+    db.broker.write_txn_markers(who.producer_id, 1, True, [TP], 0)
+    newer = ProducerIdAndEpoch(who.producer_id, 1)
+    send(b"first", who=newer, sequence=0)
+    other = db.broker.init_producer_id()
+    send(b"a", b"b", who=other, sequence=TOP - 1)
+    send(b"c", b"d", who=other, sequence=0)
+    assert send(b"a", b"b", who=other, sequence=TOP - 1).base_offset == 4
+    assert send(b"c", b"d", who=other, sequence=0).base_offset == 6
+    assert send(b"e", who=other, sequence=2).base_offset == 8
+    assert db.verify().ok
+
+
+def test_what_lies_below_everything_remembered_and_is_gone_is_a_duplicate(
+    db: eosdb.Database, send: Send
+) -> None:
+    who = db.broker.init_producer_id()
+    for i in range(8):
+        send(b"v", who=who, sequence=i)
+    db.broker.delete_records(TP, 8)
+    with pytest.raises(eosdb.DuplicateSequenceNumberError):
+        send(b"v", who=who, sequence=1)
+    assert send(b"v", who=who, sequence=4).duplicate, "one of the five, though its row is gone"
+    assert send(b"v", who=who, sequence=4).base_offset == 4
+
+
+def test_a_new_producer_may_start_anywhere_but_after_a_marker_at_zero(
+    db: eosdb.Database, send: Send
+) -> None:
+    who = db.broker.init_producer_id()
+    send(b"v", who=who, sequence=7)
+    other = db.broker.init_producer_id()
+    db.broker.write_txn_markers(*other, True, [TP], 0)
+    with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
+        send(b"v", who=other, sequence=1)
+    assert not send(b"v", who=other, sequence=0).duplicate
+
+
+def test_a_plain_batch_inside_a_transaction_is_refused(db: eosdb.Database, send: Send) -> None:
+    who = begin(db)
+    send(b"v", who=who, sequence=0, transactional_id="a")
+    with pytest.raises(eosdb.InvalidTxnStateError):
+        send(b"v", who=who, sequence=1)
+
+
+def test_a_transactional_append_is_verified_before_repeats_are_looked_for(
+    db: eosdb.Database, send: Send
+) -> None:
+    who = begin(db)
+    send(b"v", who=who, sequence=0, transactional_id="a")
+    assert send(b"v", who=who, sequence=0, transactional_id="a").duplicate
+    db.broker.end_txn("a", *who, True)
+    with pytest.raises(eosdb.InvalidTxnStateError):
+        send(b"v", who=who, sequence=0, transactional_id="a")
+    db.broker.add_partitions_to_txn("a", *who, [TP])
+    assert send(b"v", who=who, sequence=0, transactional_id="a").duplicate
+
+
+def test_each_way_in_which_verification_fails(db: eosdb.Database, send: Send) -> None:
+    who = begin(db)
+    stranger = db.broker.init_producer_id()
+    for name, identity, error in (
+        ("nobody", who, eosdb.InvalidProducerIdMappingError),
+        ("a", stranger, eosdb.InvalidProducerIdMappingError),
+        ("a", (who.producer_id, 5), eosdb.InvalidProducerEpochError),
+    ):
+        with pytest.raises(error):
+            send(b"v", who=identity, sequence=0, transactional_id=name)
+        with pytest.raises(error):
+            db.broker.txn_offset_commit(name, "g", *identity, {TP: OffsetAndMetadata(1)})
+    with pytest.raises(eosdb.InvalidTxnStateError):
+        db.broker.txn_offset_commit("a", "g", *who, {TP: OffsetAndMetadata(1)})
+
+
+def test_one_request_carries_one_transactional_producer(db: eosdb.Database) -> None:
+    db.admin.create_topic("u")
+    a, b = begin(db, "a"), db.broker.init_producer_id("b")
+    batches = {
+        TP: RecordBatch([Record()], *a, 0, True),
+        TopicPartition("u", 0): RecordBatch([Record()], *b, 0, True),
+    }
+    errors = {
+        r.error.name for r in db.broker.produce(batches, transactional_id="a").values() if r.error
+    }
+    assert errors == {"INVALID_PRODUCER_ID_MAPPING"}
+
+
+def test_names_of_a_stale_epoch_by_request(db: eosdb.Database, send: Send) -> None:
+    old = begin(db)
+    send(b"v", who=old, sequence=0, transactional_id="a")
+    with pytest.raises(eosdb.ConcurrentTransactionsError):
+        db.broker.init_producer_id("a")
+    db.broker.init_producer_id("a")
+    for call in (
+        lambda: db.broker.add_partitions_to_txn("a", *old, [TP]),
+        lambda: db.broker.add_offsets_to_txn("a", *old, "g"),
+        lambda: db.broker.end_txn("a", *old, True),
+    ):
+        with pytest.raises(eosdb.ProducerFencedError):
+            call()
+    for call in (
+        lambda: send(b"v", who=old, sequence=1, transactional_id="a"),
+        lambda: db.broker.txn_offset_commit("a", "g", *old, {TP: OffsetAndMetadata(1)}),
+        lambda: db.broker.write_txn_markers(*old, True, [TP], 100),
+    ):
+        with pytest.raises(eosdb.InvalidProducerEpochError):
+            call()
