@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from eosdb.errors import InvalidConfigError
 from eosdb.model import TimestampType
@@ -21,7 +21,7 @@ INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Kafka's broker settings. Raises InvalidConfigError for a value out of range."""
+    """Kafka's broker settings. Raises InvalidConfigError for an unknown name or a bad value."""
 
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000
@@ -45,6 +45,14 @@ class BrokerConfig:
     lock_timeout_ms: int = 30_000
     """How long a write waits for other processes before DatabaseLockedError (not a Kafka
     setting)."""
+
+    def __new__(cls, **settings: object) -> Self:
+        unknown = sorted(set(settings) - set(cls.__slots__))
+        if unknown:
+            raise InvalidConfigError(
+                f"unknown broker setting {', '.join(unknown)}; known are {', '.join(cls.__slots__)}"
+            )
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         for name, low, high in _BROKER_RANGES:

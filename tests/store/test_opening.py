@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import sqlite3
 import subprocess
 import sys
@@ -161,6 +163,10 @@ def test_bad_options_are_refused(db_path: Path) -> None:
         eosdb.connect(db_path, config={})  # type: ignore[arg-type]
     with pytest.raises(eosdb.InvalidConfigError, match="num_partitions"):
         eosdb.BrokerConfig(num_partitions=0)
+    with pytest.raises(eosdb.InvalidConfigError, match="unknown broker setting colour"):
+        eosdb.BrokerConfig(colour="red")  # type: ignore[call-arg]
+    config = eosdb.BrokerConfig(num_partitions=3)
+    assert pickle.loads(pickle.dumps(config)) == copy.copy(config) == config
 
 
 def test_a_read_only_database_writes_nothing(db_path: Path) -> None:
