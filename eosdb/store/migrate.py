@@ -99,8 +99,6 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
             try:
                 (application_id,) = connection.execute("PRAGMA application_id").fetchone()
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
-                (pages,) = connection.execute("PRAGMA page_count").fetchone()
-                (page_size,) = connection.execute("PRAGMA page_size").fetchone()
                 (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if application_id == APPLICATION_ID:
                     connection.execute("SELECT max(position) FROM journal").fetchone()
@@ -124,13 +122,6 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
         raise NotAnEosdbFileError(
             f"{path} is a SQLite database of another application (application_id "
             f"{application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it"
-        )
-    # In this order: whoever removes the WAL has brought the file to its full size before.
-    has_wal = os.path.exists(path + "-wal")
-    size = os.stat(path).st_size
-    if size < pages * page_size and not has_wal:
-        raise CorruptDatabaseError(
-            f"{path} is cut short: {size} bytes, expected {pages * page_size}; restore a backup"
         )
     return int(version)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.store.group_commit import Request
+from eosdb.store.unit import Unit
 from tests.concurrency.worker import threads
 from tests.readers import committed_values
 
@@ -76,6 +80,37 @@ def test_requests_of_many_threads_share_commits(db: eosdb.Database) -> None:
         thread.join()
     assert rounds == [1, 8]
     assert db.broker.offsets(TP).log_end_offset == 9
+
+
+@pytest.mark.parametrize("error", [ValueError, sqlite3.OperationalError])
+def test_what_a_failed_request_wrote_is_undone_and_its_companions_stand(
+    db: eosdb.Database, error: type[Exception]
+) -> None:
+    """Whether the failure is eosdb's own or one of SQLite's, after which everybody goes alone."""
+
+    def good(number: int) -> Callable[[Unit], int]:
+        def write(unit: Unit) -> int:
+            unit.execute("INSERT INTO counters VALUES (?, 1)", (f"good {number}",))
+            unit.memo["seen", number] = number
+            return number
+
+        return write
+
+    def bad(unit: Unit) -> None:
+        unit.execute("INSERT OR REPLACE INTO counters VALUES ('bad', 1)")
+        unit.memo["bad"] = True
+        raise error("on purpose")
+
+    functions: list[Callable[[Unit], object]] = [good(0), bad, good(1), bad, good(2)]
+    batch = [Request(function, sync=False) for function in functions]
+    db._store._run_round(batch)
+    assert [request.done for request in batch] == [True] * 5
+    assert [request.result for request in batch] == [0, None, 1, None, 2]
+    assert [request.error is None for request in batch] == [True, False, True, False, True]
+    names = [name for (name,) in db.query("SELECT name FROM counters").rows]
+    assert sorted(name for name in names if " " in name) == ["good 0", "good 1", "good 2"]
+    assert "bad" not in names
+    assert "bad" not in db._store._unit.memo
 
 
 def test_two_databases_of_one_process_on_one_file(db: eosdb.Database, db_path: Path) -> None:

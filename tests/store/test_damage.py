@@ -68,10 +68,13 @@ def test_a_damaged_file_is_refused_or_reported(
         damage(data, random.Random(seed))
         path = tmp_path / f"{seed}.db"
         path.write_bytes(data)
+        if damage is cut_short:
+            with pytest.raises(eosdb.CorruptDatabaseError):
+                eosdb.connect(path)
         answers += [answer(path, read_only=True), answer(path, read_only=False)]
     assert any(word != "sound" for word in answers), "some of the damage is seen"
     if damage is cut_short:
-        assert set(answers) == {"refused"}
+        assert set(answers) == {"refused"}, "and be it only by its length"
 
 
 def answer(path: Path, *, read_only: bool) -> str:

@@ -85,6 +85,18 @@ def test_a_hot_query_searches(plans: sqlite3.Connection, name: str) -> None:
     assert not bad_steps(plans, sql, parameters)
 
 
+NARROW = {
+    "SELECT min(current_txn_start_offset)": "partition_producers_open (partition_id=? AND current",
+    "SELECT sequence_round, sequence FROM": "(partition_id=? AND producer_id=? AND producer_epoch=?",
+    'SELECT "offset", position, sequence_r': "AND (sequence_round,sequence)>",
+    'SELECT "offset", timestamp, timestamp': "(partition_id=? AND offset>? AND offset<?)",
+    'SELECT "offset" FROM time_index WHERE': "(partition_id=? AND timestamp<?)",
+    "SELECT producer_id, first_offset, las": "(partition_id=? AND last_offset>?)",
+    "SELECT topic, partition FROM pending_": "pending_group_offsets_group",
+}
+"""Searches that must use more of an index than its first column, however long the partition is."""
+
+
 class Caught(sqlite3.Connection):
     """Keeps every statement with the first parameters it came with."""
 
@@ -124,6 +136,10 @@ def test_whatever_the_requests_send_to_sqlite_searches(
         assert any(f"FROM {table}" in sql for sql in queries), table
     connection = real(db_path)
     found = {sql: bad_steps(connection, sql, parameters) for sql, parameters in queries.items()}
+    for beginning, way in NARROW.items():
+        (sql,) = (sql for sql in queries if sql.startswith(beginning))
+        explained = connection.execute(f"EXPLAIN QUERY PLAN {sql}", queries[sql])
+        assert any(way in row[3] for row in explained), sql
     connection.close()
     assert {sql: steps for sql, steps in found.items() if steps} == {}
 
