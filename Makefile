@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -14,6 +14,9 @@ lint: $(SETUP)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+
+bench: $(SETUP)
+	$(PYTHON) benchmarks/run.py
 
 docs: $(SETUP)
 	$(PYTHON) docs/make_cli.py
