@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,7 +110,8 @@ class Database:
         file = os.path.realpath(path)
         if path == MEMORY:
             folder = tempfile.mkdtemp(prefix="eosdb-", dir=_memory_folder())
-            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            # Also when nobody closes it, at the latest at the end of the process.
+            self._cleanup.callback(weakref.finalize(self, _remove, folder, os.getpid()))
             file, durability = os.path.join(folder, "memory.db"), "off"
         mutex = open_file(
             file,
@@ -271,6 +273,12 @@ class Database:
         # A full disk, or another process that writes for long, must not keep anybody from closing.
         with contextlib.suppress(EosdbError):
             self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()), sync=False)
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Unless this is a forked child, whose parent goes on using it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _memory_folder() -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -202,6 +203,26 @@ def test_a_forked_child_that_ends_takes_nothing_of_the_parents_along() -> None:
         assert db.broker.append(TP, BATCH).base_offset == 20
         assert len(committed_values(db, TP)) == 40
         assert db.verify().ok
+
+
+UNCLOSED = """
+import os, sys
+import eosdb
+db = eosdb.connect(":memory:")
+print(os.path.dirname(db._store.path), flush=True)
+if child := os.fork():
+    os.waitpid(child, 0)
+    print(os.path.exists(db._store.path))
+"""
+
+
+def test_a_database_in_memory_goes_with_its_process_and_not_with_a_fork_of_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED], capture_output=True, text=True, check=False
+    )
+    folder, still_there = done.stdout.splitlines()
+    assert still_there == "True", done.stderr
+    assert not os.path.exists(folder)
 
 
 def test_a_fork_in_the_middle_of_other_threads_writes(db: eosdb.Database) -> None:
