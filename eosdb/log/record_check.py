@@ -1,5 +1,8 @@
-"""Whether the record rows are those that the events brought, no more, no fewer, none altered in
-place."""
+"""Whether the record rows are those that the events brought, no more and no fewer.
+
+Counts, positions, sequences, the newest timestamp and the total size are compared, not the bytes
+themselves: a value that was altered without changing its length is not noticed.
+"""
 
 from __future__ import annotations
 
