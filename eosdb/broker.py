@@ -8,7 +8,6 @@ synced: the Prepare that decides its transaction is, after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
 
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX, BrokerConfig
@@ -22,10 +21,11 @@ from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
     InvalidTopicExceptionError,
+    UnsupportedVersionError,
 )
-from eosdb.log import fetch as log_fetch
 from eosdb.log import partitions as log_partitions
-from eosdb.log import producers, retention, topics
+from eosdb.log import producers, topics
+from eosdb.log_requests import LogRequests
 from eosdb.model import (
     Coordinator,
     FetchResult,
@@ -55,8 +55,6 @@ from eosdb.validation import (
     check_topic_partitions,
 )
 
-_ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
-
 
 class Broker:
     """Kafka's requests on one file. Threads may share it."""
@@ -75,6 +73,7 @@ class Broker:
         self._config = config
         self._authorizer = Authorizer(principal, config.super_users)
         self._produce = ProduceHandler(coordinator, clock, config, self._authorizer)
+        self._log = LogRequests(store, coordinator, clock, config, self._authorizer)
         self._groups = GroupRequests(store, coordinator, clock, config, self._authorizer)
 
     # -- producing ------------------------------------------------------------------------------
@@ -136,12 +135,16 @@ class Broker:
         transactional_id: str | None = None,
         acks: int | str = -1,
         timeout_ms: int = 30_000,
+        transaction_version: int | None = None,
     ) -> dict[TopicPartition, ProduceResult]:
         """Append one batch to each partition, all in one unit; a partition's error is its own.
 
         A batch that is stored already is answered with its original offsets and `duplicate=True`.
+        Under transaction version 2 (the client's; None: the highest served) a transactional batch
+        brings its partition into the transaction, and begins one if none is open (KIP-890).
         """
-        return self._produce.produce(batches, transactional_id, acks)
+        version = self._version(transaction_version)
+        return self._produce.produce(batches, transactional_id, acks, version)
 
     def append(
         self,
@@ -149,10 +152,13 @@ class Broker:
         batch: RecordBatch,
         *,
         transactional_id: str | None = None,
+        transaction_version: int | None = None,
     ) -> ProduceResult:
         """`produce` for one partition; raises what `produce` puts into the result's `error`."""
         (result,) = self.produce(
-            {topic_partition: batch}, transactional_id=transactional_id
+            {topic_partition: batch},
+            transactional_id=transactional_id,
+            transaction_version=transaction_version,
         ).values()
         if result.error is not None:
             raise result.error
@@ -189,9 +195,11 @@ class Broker:
         generation_id: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
+        transaction_version: int | None = None,
     ) -> None:
         """Offsets that become the group's when the transaction commits: all of them or none.
 
+        Under transaction version 2 the group joins the transaction by this (see `produce`).
         Raises InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
         InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError,
         UnknownTopicOrPartitionError, OffsetMetadataTooLargeError and the authorization errors.
@@ -214,17 +222,25 @@ class Broker:
             producer_epoch,
             commits,
             generation_id,
+            self._version(transaction_version),
             authorize,
         )
 
     def end_txn(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int | None = None,
     ) -> ProducerIdAndEpoch:
         """Commit or abort. Once this returns, or the outcome has been decided, it stands.
 
-        Returns what to use next. Raises InvalidTxnStateError, ProducerFencedError,
-        InvalidProducerIdMappingError, ConcurrentTransactionsError,
-        TransactionCoordinatorFencedError and TransactionalIdAuthorizationFailedError.
+        Returns what to use next: under transaction version 2 the next epoch. Raises
+        InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,
+        ConcurrentTransactionsError, TransactionCoordinatorFencedError and
+        TransactionalIdAuthorizationFailedError.
         """
         check_identity(transactional_id, producer_id, producer_epoch)
         return self._coordinator.end_txn(
@@ -232,6 +248,7 @@ class Broker:
             producer_id,
             producer_epoch,
             bool(committed),
+            self._version(transaction_version),
             self._may_transact(transactional_id),
         )
 
@@ -280,21 +297,7 @@ class Broker:
         the reader what to leave out. At least one record is returned when there is one. Raises
         OffsetOutOfRangeError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
         """
-        tp = check_topic_partition(topic_partition)
-        read_committed = log_fetch.check_isolation_level(isolation_level)
-        check_int("offset", offset, -(2**63))
-        check_int("max_records", max_records, 1)
-        check_int("max_bytes", max_bytes, 0)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "read", "topic", tp.topic)
-            return log_fetch.fetch(
-                connection,
-                log_partitions.read(connection, tp),
-                offset,
-                read_committed=read_committed,
-                max_records=max_records,
-                max_bytes=max_bytes,
-            )
+        return self._log.fetch(topic_partition, offset, isolation_level, max_records, max_bytes)
 
     def list_offsets(
         self,
@@ -304,22 +307,11 @@ class Broker:
         isolation_level: str = "read_uncommitted",
     ) -> OffsetAndTimestamp:
         """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP."""
-        tp = check_topic_partition(topic_partition)
-        read_committed = log_fetch.check_isolation_level(isolation_level)
-        check_int("timestamp", timestamp, -3)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", tp.topic)
-            partition = log_partitions.read(connection, tp)
-            return log_fetch.list_offset(
-                connection, partition, timestamp, read_committed=read_committed
-            )
+        return self._log.list_offsets(topic_partition, timestamp, isolation_level)
 
     def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets:
         """Where the partition begins, ends, and becomes readable."""
-        tp = check_topic_partition(topic_partition)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", tp.topic)
-            return log_partitions.read(connection, tp).offsets()
+        return self._log.offsets(topic_partition)
 
     def topics(self) -> list[str]:
         """The names of all topics the principal may describe."""
@@ -430,21 +422,24 @@ class Broker:
         Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError and
         TopicAuthorizationFailedError.
         """
-        tp = check_topic_partition(topic_partition)
-        check_int("before_offset", before_offset, -(2**63))
+        return self._log.delete_records(topic_partition, before_offset)
 
-        def delete(unit: Unit) -> int:
-            self._authorizer.check(unit, "delete", "topic", tp.topic)
-            partition = log_partitions.load(unit, tp)
-            config = log_partitions.config(unit, partition.topic_id, self._config)
-            return retention.delete_records(
-                unit, partition, before_offset, config, self._clock.time_ms()
+    @property
+    def transaction_version(self) -> int:
+        """The highest transaction version that is served."""
+        return self._config.transaction_version
+
+    def _version(self, asked: int | None) -> int:
+        """The client's transaction version. Raises UnsupportedVersionError above what is served."""
+        highest = self._config.transaction_version
+        if asked is None or asked == highest:
+            return highest
+        if check_int("transaction_version", asked, 1) > highest:
+            raise UnsupportedVersionError(
+                f"transaction_version: got {asked}, this database serves up to {highest} "
+                "(BrokerConfig.transaction_version)"
             )
-
-        log_start_offset = self._coordinator.write(delete)
-        while self._store.write(retention.delete_rows, sync=False):
-            pass
-        return log_start_offset
+        return asked
 
     def _may_transact(self, tid: str) -> Callable[[Unit], None]:
         return lambda unit: self._authorizer.check(unit, "write", "transactional_id", tid)

@@ -31,7 +31,7 @@ __all__ = [
     "TopicAlreadyExistsError", "TopicAuthorizationFailedError", "TransactionAbortableError",
     "TransactionCoordinatorFencedError", "TransactionalIdAuthorizationFailedError",
     "TransactionalIdNotFoundError", "UnknownMemberIdError", "UnknownProducerIdError",
-    "UnknownTopicOrPartitionError", "UnstableOffsetCommitError",
+    "UnknownTopicOrPartitionError", "UnstableOffsetCommitError", "UnsupportedVersionError",
 ]  # fmt: skip
 
 
@@ -136,6 +136,10 @@ class InvalidTimestampError(ApiError, code=32):
 
 class TopicAlreadyExistsError(ApiError, code=36):
     """A topic of this name exists."""
+
+
+class UnsupportedVersionError(ApiError, code=35):
+    """A version of the protocol that this database does not serve."""
 
 
 class InvalidPartitionsError(ApiError, code=37):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eosdb.model import OffsetAndMetadata, TopicPartition, TransactionState
+from eosdb.model import NO_PRODUCER_ID, OffsetAndMetadata, TopicPartition, TransactionState
 
 _COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
 
@@ -202,6 +202,8 @@ class TransactionStateChanged(Event):
     start_time_ms: int
     partitions: tuple[TopicPartition, ...]
     groups: tuple[str, ...]
+    next_producer_id: int = NO_PRODUCER_ID
+    transaction_version: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,10 @@ from typing import Final
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
+from eosdb.coordinator import transactions
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.transaction_state import EPOCH_PER_TRANSACTION
 from eosdb.errors import (
     ApiError,
     InvalidProducerIdMappingError,
@@ -22,7 +24,7 @@ from eosdb.errors import (
 from eosdb.log import append as log_append
 from eosdb.log import partitions, topics
 from eosdb.log.batch import PreparedBatch, prepare
-from eosdb.model import ProduceResult, RecordBatch, TopicPartition
+from eosdb.model import ProduceResult, ProducerIdAndEpoch, RecordBatch, TopicPartition
 from eosdb.store.unit import Unit
 from eosdb.validation import check_mapping, check_text, check_topic_partition
 
@@ -49,6 +51,7 @@ class ProduceHandler:
         batches: Mapping[TopicPartition, RecordBatch],
         transactional_id: str | None,
         acks: int | str,
+        version: int,
     ) -> dict[TopicPartition, ProduceResult]:
         """One result for each partition; never raises an ApiError."""
         results: dict[TopicPartition, ProduceResult] = {}
@@ -62,7 +65,7 @@ class ProduceHandler:
                 results[key] = ProduceResult(error=error)
         try:
             self._check_request(prepared.values(), transactional_id, acks)
-            results |= self._append_all(prepared, transactional_id, now)
+            results |= self._append_all(prepared, transactional_id, now, version)
         except ApiError as error:
             results |= {tp: ProduceResult(error=error) for tp in prepared}
         return results
@@ -92,7 +95,11 @@ class ProduceHandler:
             )
 
     def _append_all(
-        self, prepared: dict[TopicPartition, PreparedBatch], transactional_id: str | None, now: int
+        self,
+        prepared: dict[TopicPartition, PreparedBatch],
+        transactional_id: str | None,
+        now: int,
+        version: int,
     ) -> dict[TopicPartition, ProduceResult]:
         if not prepared:
             return {}
@@ -101,12 +108,14 @@ class ProduceHandler:
             self._authorize_produce(unit, prepared, transactional_id)
             if len(prepared) == 1:
                 ((tp, batch),) = prepared.items()
-                return {tp: self._append_one(unit, tp, batch, transactional_id, now)}
+                return {tp: self._append_one(unit, tp, batch, transactional_id, now, version)}
             results = {}
             for tp, batch in prepared.items():
                 try:
                     with unit.savepoint():
-                        results[tp] = self._append_one(unit, tp, batch, transactional_id, now)
+                        results[tp] = self._append_one(
+                            unit, tp, batch, transactional_id, now, version
+                        )
                 except ApiError as error:
                     results[tp] = ProduceResult(error=error)
             return results
@@ -122,6 +131,7 @@ class ProduceHandler:
         batch: PreparedBatch,
         transactional_id: str | None,
         now: int,
+        version: int,
     ) -> ProduceResult:
         self._authorizer.check(unit, "write", "topic", tp.topic)
         partition = self._load(unit, tp)
@@ -130,9 +140,10 @@ class ProduceHandler:
             if not log_append.has_open_transaction(
                 unit, partition.partition_id, batch.producer_id, batch.producer_epoch
             ):
-                self._coordinator.verify(
-                    unit, transactional_id, batch.producer_id, batch.producer_epoch, partition=tp
-                )
+                producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
+                transactions.join(unit, transactional_id, producer, version, now, partition=tp)
+                if version >= EPOCH_PER_TRANSACTION:
+                    log_append.check_begins_at_zero(unit, partition.partition_id, batch)
         return log_append.append(
             unit,
             partition,

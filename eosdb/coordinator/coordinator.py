@@ -11,11 +11,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import group_offsets, transaction, transactions
+from eosdb.coordinator import group_offsets, transaction, transaction_end, transactions
+from eosdb.coordinator.due import MINUTE_MS, next_due
 from eosdb.coordinator.producer_ids import ProducerIdManager
 from eosdb.coordinator.transaction import FenceOngoing, TransactionMetadata
 from eosdb.errors import (
@@ -32,8 +33,6 @@ from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 
 T = TypeVar("T")
-
-_MINUTE_MS: Final = 60_000
 
 
 class _SomethingIsDueError(Exception):
@@ -107,7 +106,7 @@ class TransactionCoordinator:
             return (
                 transactions.expire(unit, now, config.transactional_id_expiration_ms),
                 producers.expire(unit, now, config.producer_id_expiration_ms),
-                group_offsets.expire(unit, now, config.offsets_retention_minutes * _MINUTE_MS),
+                group_offsets.expire(unit, now, config.offsets_retention_minutes * MINUTE_MS),
             )
 
         while any(counts := self._store.write(round_of_expiry, sync=False)):
@@ -209,20 +208,6 @@ class TransactionCoordinator:
         # What this opens counts only through the Prepare that ends it, and that is synced.
         self.write(add, sync=False)
 
-    def verify(
-        self,
-        unit: Unit,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        partition: TopicPartition | None = None,
-        group: str | None = None,
-    ) -> None:
-        """Whether the partition or group is in the producer's open transaction (KIP-890 part 1)."""
-        current = transactions.load(unit, transactional_id)
-        transaction.verify(current, producer_id, producer_epoch, partition=partition, group=group)
-
     def txn_offset_commit(
         self,
         transactional_id: str,
@@ -231,18 +216,22 @@ class TransactionCoordinator:
         producer_epoch: int,
         offsets: tuple[OffsetCommit, ...],
         generation_id: int,
+        version: int,
         authorize: Callable[[Unit], None],
     ) -> None:
         """TxnOffsetCommit: the offsets are pending until the transaction ends."""
+        self._take_office()
 
         def commit(unit: Unit) -> None:
             authorize(unit)
-            self.verify(unit, transactional_id, producer_id, producer_epoch, group=group_id)
+            now = self._clock.time_ms()
+            identity = ProducerIdAndEpoch(producer_id, producer_epoch)
+            transactions.join(unit, transactional_id, identity, version, now, group=group_id)
             group_offsets.check_generation(unit, group_id, generation_id, IllegalGenerationError)
             group_offsets.check_stored(unit, offsets, self._config)
             unit.record(
                 TxnOffsetsCommitted(
-                    timestamp=self._clock.time_ms(),
+                    timestamp=now,
                     transactional_id=transactional_id,
                     group_id=group_id,
                     producer_id=producer_id,
@@ -259,25 +248,43 @@ class TransactionCoordinator:
         producer_id: int,
         producer_epoch: int,
         committed: bool,
+        version: int,
         authorize: Callable[[Unit], None],
     ) -> ProducerIdAndEpoch:
-        """EndTxn: decide durably, then write every marker and complete."""
+        """EndTxn: decide durably, then write every marker and complete. Returns what to use next."""
         self._take_office()
+        fresh: int | None = None
+        while True:
 
-        def decide(unit: Unit) -> _Decision | None:
-            authorize(unit)
-            current = transactions.load(unit, transactional_id)
-            now = self._clock.time_ms()
-            prepared = transaction.end(current, producer_id, producer_epoch, committed, now)
-            if prepared is None:
-                return None
-            transactions.record(unit, current, prepared, now)
-            return _Decision(prepared, transactions.epoch(unit), completing=True)
+            def decide(unit: Unit, fresh: int | None = fresh) -> _Decision | None:
+                authorize(unit)
+                current = transactions.load(unit, transactional_id)
+                if fresh is None and transaction_end.end_needs_new_producer_id(current, version):
+                    return None
+                now = self._clock.time_ms()
+                prepared = transaction_end.end(
+                    current,
+                    producer_id,
+                    producer_epoch,
+                    committed,
+                    now,
+                    version=version,
+                    fresh_producer_id=fresh,
+                )
+                if prepared is not None:
+                    transactions.record(unit, current, prepared, now)
+                    return _Decision(prepared, transactions.epoch(unit), completing=True)
+                assert current is not None
+                return _Decision(current, transactions.epoch(unit), completing=False)
 
-        decision = self._decide(transactional_id, decide)
-        if decision is not None:
-            self._complete(decision)
-        return ProducerIdAndEpoch(producer_id, producer_epoch)
+            decision = self._decide(transactional_id, decide)
+            if decision is not None:
+                break
+            fresh = self._producer_ids.next()
+        if not decision.completing:
+            return decision.metadata.producer
+        self._complete(decision)
+        return transaction_end.complete(decision.metadata, 0).producer
 
     def write_markers(
         self,
@@ -422,23 +429,6 @@ class TransactionCoordinator:
         reached."""
         due: int | None = unit.memo.get("housekeeping due")
         if due is None or due <= self._clock.time_ms():
-            due = self._next_due(unit)
+            due = next_due(unit, self._config, self._clock.time_ms())
             unit.memo["housekeeping due"] = due
-        return due
-
-    def _next_due(self, unit: Unit) -> int:
-        config = self._config
-        limits = (
-            (transactions.NEXT_TIMEOUT, 1),
-            (transactions.OLDEST_IDLE, config.transactional_id_expiration_ms),
-            (producers.OLDEST_IDLE, config.producer_id_expiration_ms),
-            (group_offsets.OLDEST, config.offsets_retention_minutes * _MINUTE_MS),
-        )
-        # What begins to exist later is due no sooner than the shortest limit from now.
-        shortest = min(limit for _, limit in limits[1:])
-        due = self._clock.time_ms() + shortest
-        for query, limit in limits:
-            row = unit.execute(query).fetchone()
-            if row is not None:
-                due = min(due, row[0] + limit)
         return due

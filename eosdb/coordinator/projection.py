@@ -9,6 +9,7 @@ from typing import Any, Final
 from eosdb.coordinator import group_offsets, transactions
 from eosdb.coordinator.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.coordinator.transaction import TransactionMetadata
+from eosdb.coordinator.transaction_state import EPOCH_PER_TRANSACTION
 from eosdb.events import (
     AclAdded,
     AclRemoved,
@@ -52,16 +53,22 @@ def transaction_state_changed(unit: Unit, event: TransactionStateChanged, positi
             last_update_time_ms=event.timestamp,
             partitions=frozenset(event.partitions),
             groups=frozenset(event.groups),
+            next_producer_id=event.next_producer_id,
+            transaction_version=event.transaction_version,
         ),
     )
-    if state is TransactionState.EMPTY:
+    ends = state is TransactionState.COMPLETE_COMMIT or state is TransactionState.COMPLETE_ABORT
+    ended_with = event.producer_id
+    if ends and event.transaction_version == EPOCH_PER_TRANSACTION:
+        ended_with = event.previous_producer_id
+    if state is TransactionState.EMPTY or ended_with != event.producer_id:
         unit.execute(
             "INSERT OR IGNORE INTO producer_ids (producer_id, transactional_id) VALUES (?, ?)",
             (event.producer_id, event.transactional_id),
         )
-    elif state is TransactionState.COMPLETE_COMMIT or state is TransactionState.COMPLETE_ABORT:
+    if ends:
         group_offsets.settle_pending(
-            unit, event.producer_id, committed=state is TransactionState.COMPLETE_COMMIT
+            unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
         )
     _follow_in_memo(unit, event)
 

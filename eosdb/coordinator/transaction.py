@@ -1,7 +1,7 @@
 """What a request does to a transactional id: pure decisions over its frozen metadata.
 
-The rules are those of Kafka's TransactionCoordinator for transaction version 1, with two
-differences. Fencing an open transaction and preparing its abort are one step, so nobody can come
+The rules are those of Kafka's TransactionCoordinator for transaction versions 1 and 2 (KIP-890), with
+two differences. Fencing an open transaction and preparing its abort are one step, so nobody can come
 in between; and an outdated producer that asks for a new epoch cannot abort its successor's
 transaction. Every function takes the current metadata (None: the transactional id is unknown) and
 returns what to write; nothing here reads a table or a clock.
@@ -10,10 +10,11 @@ returns what to write; nothing here reads a table or a clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from eosdb.coordinator.transaction_answers import ending, fresh, held_by, named, stale_producer
 from eosdb.coordinator.transaction_state import (
     AT_REST,
+    CLASSIC,
     LAST_CLIENT_EPOCH,
     LEGAL_PREVIOUS,
     PREPARED,
@@ -25,7 +26,6 @@ from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
     InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidTransactionTimeoutError,
     InvalidTxnStateError,
@@ -50,8 +50,6 @@ __all__ = [
     "abort_timed_out",
     "add_to_transaction",
     "check_timeout",
-    "complete",
-    "end",
     "expected_or_none",
     "init_producer_id",
     "is_expired",
@@ -60,12 +58,6 @@ __all__ = [
     "transition",
     "verify",
 ]
-
-_ENDS: Final = {
-    True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
-    False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
-}
-"""By `committed`: the state in which the end is decided, and the one in which it is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +128,21 @@ def init_producer_id(
     Kafka would abort it), and ConcurrentTransactionsError while a transaction is ending.
     """
     if current is None:
-        pid = _fresh(fresh_producer_id)
+        pid = fresh(fresh_producer_id)
         empty = TransactionState.EMPTY
         return Initialized(TransactionMetadata(transactional_id, pid, 0, empty, timeout_ms, now_ms))
     if expected is not None and not _may_be_known(current, expected):
-        raise _stale(ProducerFencedError, current, expected)
+        raise stale_producer(ProducerFencedError, current, expected)
     if current.state in PREPARED:
-        raise _ending(ConcurrentTransactionsError, current)
+        raise ending(ConcurrentTransactionsError, current)
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected != current.producer:
-            raise _stale(ProducerFencedError, current, expected)
+            raise stale_producer(ProducerFencedError, current, expected)
         return FenceOngoing(_fence(current, now_ms))
     if expected is None or expected == current.producer:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
         if current.producer_epoch >= LAST_CLIENT_EPOCH:
-            given = ProducerIdAndEpoch(_fresh(fresh_producer_id), 0)
+            given = ProducerIdAndEpoch(fresh(fresh_producer_id), 0)
         else:
             given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
     elif expected == (current.previous_producer_id, current.last_producer_epoch):
@@ -159,7 +151,7 @@ def init_producer_id(
         rotated = current.previous_producer_id != current.producer_id
         last_epoch = NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
     else:
-        raise _stale(ProducerFencedError, current, expected)
+        raise stale_producer(ProducerFencedError, current, expected)
     return Initialized(
         transition(
             current,
@@ -168,6 +160,8 @@ def init_producer_id(
             producer_epoch=given.producer_epoch,
             last_producer_epoch=last_epoch,
             previous_producer_id=current.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            transaction_version=CLASSIC,
             timeout_ms=timeout_ms,
             start_time_ms=NO_TIMESTAMP,
             last_update_time_ms=now_ms,
@@ -182,16 +176,19 @@ def add_to_transaction(
     partitions: frozenset[TopicPartition],
     groups: frozenset[str],
     now_ms: int,
+    *,
+    stale: type[ApiError] = ProducerFencedError,
 ) -> TransactionMetadata | None:
     """The transaction with these partitions and groups (handleAddPartitionsToTransaction).
 
     The first addition starts the transaction. None: all of them are in it, nothing is to be
-    written. Raises InvalidProducerIdMappingError, ProducerFencedError, and
-    ConcurrentTransactionsError while the previous transaction is ending.
+    written. Raises InvalidProducerIdMappingError, `stale` for another epoch (what joins implicitly
+    calls it INVALID_PRODUCER_EPOCH), and ConcurrentTransactionsError while the previous transaction
+    is ending.
     """
-    current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
+    current = held_by(current, producer_id, producer_epoch, stale)
     if current.state in PREPARED:
-        raise _ending(ConcurrentTransactionsError, current)
+        raise ending(ConcurrentTransactionsError, current)
     ongoing = current.state is TransactionState.ONGOING
     if ongoing and partitions <= current.partitions and groups <= current.groups:
         return None
@@ -200,53 +197,9 @@ def add_to_transaction(
         state=TransactionState.ONGOING,
         partitions=current.partitions | partitions,
         groups=current.groups | groups,
+        next_producer_id=NO_PRODUCER_ID,
+        transaction_version=CLASSIC,
         start_time_ms=current.start_time_ms if ongoing else now_ms,
-        last_update_time_ms=now_ms,
-    )
-
-
-def end(
-    current: TransactionMetadata | None,
-    producer_id: int,
-    producer_epoch: int,
-    committed: bool,
-    now_ms: int,
-) -> TransactionMetadata | None:
-    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction).
-
-    None: it has ended in this very way before, nothing is to be written. Raises
-    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while it is
-    ending in this way, and InvalidTxnStateError when there is nothing to end or it was decided the
-    other way.
-    """
-    current = _held_by(current, producer_id, producer_epoch, ProducerFencedError)
-    prepare, done = _ENDS[committed]
-    if current.state is TransactionState.ONGOING:
-        return transition(current, state=prepare, last_update_time_ms=now_ms)
-    if current.state is done:
-        return None
-    if current.state is prepare:
-        raise _ending(ConcurrentTransactionsError, current)
-    if current.state in AT_REST | PREPARED:
-        raise InvalidTxnStateError(
-            f"{_id(current)}: got {'commit' if committed else 'abort'} in state "
-            f"{current.state.label}, expected Ongoing or {done.label}; begin a transaction by "
-            "adding partitions or offsets"
-        )
-    raise IllegalTransitionError(f"{_id(current)}: {current.state.label} is never a stored state")
-
-
-def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The transaction once all its markers are written (TransactionMetadata.prepareComplete).
-
-    The start time stays; partitions and groups are gone.
-    """
-    _, done = _ENDS[current.state is TransactionState.PREPARE_COMMIT]
-    return transition(
-        current,
-        state=done,
-        partitions=frozenset(),
-        groups=frozenset(),
         last_update_time_ms=now_ms,
     )
 
@@ -264,7 +217,7 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
     """
     if not is_timed_out(current, now_ms):
         raise IllegalTransitionError(
-            f"{_id(current)}: {current.state.label} since {current.start_time_ms} with "
+            f"{named(current)}: {current.state.label} since {current.start_time_ms} with "
             f"{current.timeout_ms} ms is not overdue at {now_ms}"
         )
     return _fence(current, now_ms)
@@ -291,15 +244,15 @@ def verify(
     """
     if (partition is None) == (group is None):
         raise TypeError("verify takes either a partition or a group")
-    current = _held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
+    current = held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
     if current.state in PREPARED:
-        raise _ending(NotEnoughReplicasError, current)
+        raise ending(NotEnoughReplicasError, current)
     added = partition in current.partitions or group in current.groups
     if current.state is not TransactionState.ONGOING or not added:
         wanted = f"group {group!r}" if partition is None else f"partition {partition}"
         request = "add_offsets_to_txn" if partition is None else "add_partitions_to_txn"
         raise InvalidTxnStateError(
-            f"{_id(current)}: {wanted} is not in an open transaction, the state is "
+            f"{named(current)}: {wanted} is not in an open transaction, the state is "
             f"{current.state.label}; call {request} first"
         )
 
@@ -315,58 +268,9 @@ def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     return transition(fenced, state=TransactionState.PREPARE_ABORT, last_update_time_ms=now_ms)
 
 
-def _held_by(
-    current: TransactionMetadata | None,
-    producer_id: int,
-    producer_epoch: int,
-    stale: type[ApiError],
-) -> TransactionMetadata:
-    """The metadata, if this is its producer; `stale` is what another epoch is called."""
-    if current is None:
-        raise InvalidProducerIdMappingError(
-            f"producer {producer_id}: the transactional id is unknown, because it was never "
-            "initialized or has expired; call init_producer_id first"
-        )
-    if current.producer_id != producer_id:
-        raise InvalidProducerIdMappingError(
-            f"{_id(current)}: got producer {producer_id}, expected {current.producer_id}; call "
-            "init_producer_id again"
-        )
-    if current.producer_epoch != producer_epoch:
-        raise _stale(stale, current, ProducerIdAndEpoch(producer_id, producer_epoch))
-    return current
-
-
 def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Whether the id is the current one, or the previous one at its end (isValidProducerId)."""
     return expected.producer_id == current.producer_id or (
         expected.producer_id == current.previous_producer_id
         and expected.producer_epoch >= LAST_CLIENT_EPOCH
     )
-
-
-def _fresh(producer_id: int | None) -> int:
-    if producer_id is None:
-        raise IllegalTransitionError("a new producer id is needed (see needs_new_producer_id)")
-    return producer_id
-
-
-def _stale(
-    error: type[ApiError], current: TransactionMetadata, found: ProducerIdAndEpoch
-) -> ApiError:
-    return error(
-        f"{_id(current)}: got producer {found.producer_id} with epoch {found.producer_epoch}, "
-        f"expected producer {current.producer_id} with epoch {current.producer_epoch}; a newer "
-        "producer has taken over, or the transaction timed out: close this one"
-    )
-
-
-def _ending(error: type[ApiError], current: TransactionMetadata) -> ApiError:
-    return error(
-        f"{_id(current)}: the transaction is in state {current.state.label}, its end is being "
-        "carried out; try again"
-    )
-
-
-def _id(current: TransactionMetadata) -> str:
-    return f"transactional id {current.transactional_id!r}"

@@ -19,6 +19,10 @@ from eosdb.model import (
     TransactionState,
 )
 
+CLASSIC: Final = 1
+"""Transaction version 1: the epoch stays from transaction to transaction."""
+EPOCH_PER_TRANSACTION: Final = 2
+"""Transaction version 2 (KIP-890): every end raises the epoch, so each transaction has its own."""
 LAST_CLIENT_EPOCH: Final = 2**15 - 2
 """The highest epoch a client gets: int16 leaves one more, with which it can always be fenced."""
 
@@ -34,7 +38,7 @@ LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
     TransactionState.PREPARE_ABORT: frozenset(
-        {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
+        AT_REST | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
     ),
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
@@ -43,7 +47,8 @@ LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 }
 """Which states may precede each (Kafka: TransactionState.validPreviousStates).
 
-Dead and PrepareEpochFence are only passed through: no stored value is in either.
+Dead and PrepareEpochFence are only passed through: no stored value is in either. From rest straight
+to PrepareAbort goes a version 2 abort of a transaction that nothing has reached yet.
 """
 assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
 assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
@@ -61,8 +66,10 @@ class TransactionMetadata:
 
     `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
     partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
-    pair that the last `init_producer_id` replaced at its holder's own request: whoever sends that
-    pair again repeats the request.
+    pair that the last `init_producer_id` or version 2 `end_txn` replaced at its holder's own
+    request: whoever sends that pair again repeats the request. `next_producer_id` takes over at
+    the completion, when the end has used up the epochs. `transaction_version` is that of the
+    request that ended the transaction, 1 in every other state.
     """
 
     transactional_id: str
@@ -76,6 +83,8 @@ class TransactionMetadata:
     start_time_ms: int = NO_TIMESTAMP
     partitions: frozenset[TopicPartition] = frozenset()
     groups: frozenset[str] = frozenset()
+    next_producer_id: int = NO_PRODUCER_ID
+    transaction_version: int = CLASSIC
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
@@ -112,9 +121,18 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
         if new.partitions or new.groups or new.start_time_ms != NO_TIMESTAMP:
             return "a transaction that has not begun has a start, a partition or a group"
         return None
-    if new.state is TransactionState.PREPARE_EPOCH_FENCE:
+    if new.state in PREPARED and old.state in AT_REST and new.transaction_version == CLASSIC:
+        return "nothing has begun"
+    bumps = new.state is TransactionState.PREPARE_EPOCH_FENCE or (
+        new.state in PREPARED and new.transaction_version == EPOCH_PER_TRANSACTION
+    )
+    rotates = new.state in AT_REST and old.next_producer_id != NO_PRODUCER_ID
+    if bumps:
         if new.producer != _bumped(old) or new.producer_epoch > LAST_CLIENT_EPOCH + 1:
             return f"producer {tuple(new.producer)} does not fence {tuple(old.producer)}"
+    elif rotates:
+        if new.producer != (old.next_producer_id, 0):
+            return f"producer {tuple(new.producer)} is not the next of {tuple(old.producer)}"
     elif new.producer != old.producer:
         return f"the producer changed from {tuple(old.producer)} to {tuple(new.producer)}"
     if new.timeout_ms != old.timeout_ms:
@@ -124,7 +142,7 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
             return "it has no start time"
         if not (old.partitions <= new.partitions and old.groups <= new.groups):
             return "a partition or group left the transaction"
-    elif new.start_time_ms != old.start_time_ms:
+    elif new.start_time_ms != old.start_time_ms and old.state not in AT_REST:
         return "the start time changed"
     elif new.state in AT_REST:
         if new.partitions or new.groups:

@@ -13,7 +13,13 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.coordinator.transaction import TransactionMetadata, complete
+from eosdb.coordinator.transaction import (
+    TransactionMetadata,
+    add_to_transaction,
+    verify,
+)
+from eosdb.coordinator.transaction_end import complete
+from eosdb.coordinator.transaction_state import EPOCH_PER_TRANSACTION
 from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
@@ -25,7 +31,7 @@ from eosdb.events import (
     partitions_json,
 )
 from eosdb.log import append, partitions
-from eosdb.model import TopicPartition, TransactionState
+from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store.counters import counter
 from eosdb.store.unit import Unit
 
@@ -34,7 +40,8 @@ DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PR
 
 _COLUMNS: Final = (
     "transactional_id, producer_id, producer_epoch, last_producer_epoch, previous_producer_id, "
-    "state, timeout_ms, start_time, last_update_time, partitions, groups"
+    "state, timeout_ms, start_time, last_update_time, partitions, groups, next_producer_id, "
+    "transaction_version"
 )
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
 NEXT_TIMEOUT: Final = (
@@ -52,13 +59,14 @@ _TIMED_OUT: Final = (
     "WHERE state = 'Ongoing' AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
 )
 _SAVE: Final = (
-    f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (transactional_id) DO UPDATE SET producer_id = excluded.producer_id, "
     "producer_epoch = excluded.producer_epoch, last_producer_epoch = excluded.last_producer_epoch, "
     "previous_producer_id = excluded.previous_producer_id, state = excluded.state, "
     "timeout_ms = excluded.timeout_ms, start_time = excluded.start_time, "
     "last_update_time = excluded.last_update_time, partitions = excluded.partitions, "
-    "groups = excluded.groups"
+    "groups = excluded.groups, next_producer_id = excluded.next_producer_id, "
+    "transaction_version = excluded.transaction_version"
 )
 
 
@@ -91,7 +99,7 @@ def read_where(
 
 
 def from_row(row: tuple[object, ...]) -> TransactionMetadata:
-    (tid, pid, epoch, last_epoch, previous, state, timeout, start, update, tps, groups) = row
+    (tid, pid, epoch, last_epoch, previous, state, timeout, start, update, tps, groups, *end) = row
     return TransactionMetadata(
         transactional_id=tid,  # type: ignore[arg-type]
         producer_id=pid,  # type: ignore[arg-type]
@@ -106,6 +114,8 @@ def from_row(row: tuple[object, ...]) -> TransactionMetadata:
             TopicPartition(tp["topic"], tp["partition"]) for tp in json.loads(str(tps))
         ),
         groups=frozenset(json.loads(str(groups))),
+        next_producer_id=end[0],  # type: ignore[arg-type]
+        transaction_version=end[1],  # type: ignore[arg-type]
     )
 
 
@@ -125,6 +135,8 @@ def save(unit: Unit, metadata: TransactionMetadata) -> None:
             metadata.last_update_time_ms,
             partitions_json(tuple(sorted(metadata.partitions))),
             json.dumps(sorted(metadata.groups), separators=(",", ":"), ensure_ascii=False),
+            metadata.next_producer_id,
+            metadata.transaction_version,
         ),
     )
     unit.memo["transaction", metadata.transactional_id] = metadata
@@ -148,8 +160,39 @@ def record(
             start_time_ms=after.start_time_ms,
             partitions=tuple(sorted(after.partitions)),
             groups=tuple(sorted(after.groups)),
+            next_producer_id=after.next_producer_id,
+            transaction_version=after.transaction_version,
         )
     )
+
+
+def join(
+    unit: Unit,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    version: int,
+    now_ms: int,
+    *,
+    partition: TopicPartition | None = None,
+    group: str | None = None,
+) -> None:
+    """See that the partition or group is in the producer's open transaction (KIP-890).
+
+    Under version 1 it must have been added before; under version 2 it joins now, and begins the
+    transaction if there is none. Raises the errors of `transaction.verify` and
+    `transaction.add_to_transaction`.
+    """
+    current = load(unit, transactional_id)
+    if version < EPOCH_PER_TRANSACTION:
+        verify(current, *producer, partition=partition, group=group)
+        return
+    tps: frozenset[TopicPartition] = frozenset(() if partition is None else (partition,))
+    groups: frozenset[str] = frozenset(() if group is None else (group,))
+    after = add_to_transaction(
+        current, *producer, tps, groups, now_ms, stale=InvalidProducerEpochError
+    )
+    if after is not None:
+        record(unit, current, after, now_ms)
 
 
 def epoch(unit: Unit) -> int:
@@ -194,6 +237,7 @@ def write_markers_and_complete(
                     committed=decided.state is TransactionState.PREPARE_COMMIT,
                     transactional_id=transactional_id,
                     now_ms=now_ms,
+                    transaction_version=decided.transaction_version,
                 )
     record(unit, decided, complete(decided, now_ms), now_ms)
 

@@ -125,13 +125,14 @@ def append_marker(
     committed: bool,
     transactional_id: str | None,
     now_ms: int,
+    transaction_version: int = 1,
 ) -> None:
     """Write the control record that ends the producer's transaction in this partition.
 
     Raises InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
     """
     entry = producers.load(unit, partition.partition_id, producer_id)
-    check_marker(entry, producer_epoch, coordinator_epoch)
+    check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
     control = "COMMIT" if committed else "ABORT"
     offset = by_id(unit, partition.partition_id).log_end_offset
     position = unit.record(
@@ -167,6 +168,19 @@ def has_open_transaction(
         and entry.current_txn_first_offset >= 0
         and entry.producer_epoch == producer_epoch
     )
+
+
+def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) -> None:
+    """Refuse to begin a version 2 transaction in the middle (KAFKA-18202).
+
+    Each of them has its own epoch and counts from 0, so what comes first with another sequence has
+    overtaken the batch before it. Raises OutOfOrderSequenceNumberError.
+    """
+    if batch.base_sequence and producers.load(unit, partition_id, batch.producer_id) is None:
+        raise OutOfOrderSequenceNumberError(
+            f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
+            f"{batch.base_sequence}, expected 0, the first of the transaction in this partition"
+        )
 
 
 def _decide(

@@ -247,16 +247,25 @@ def settle(
 
 
 def check_marker(
-    entry: ProducerStateEntry | None, producer_epoch: int, coordinator_epoch: int
+    entry: ProducerStateEntry | None,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    transaction_version: int = 1,
 ) -> None:
     """Whether a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the
     coordinator's).
 
-    Raises InvalidProducerEpochError and TransactionCoordinatorFencedError.
+    A version 2 marker carries the epoch after its transaction's, so one that equals the epoch of an
+    open transaction comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
+    TransactionCoordinatorFencedError.
     """
     if entry is None:
         return
-    if producer_epoch < entry.producer_epoch:
+    if transaction_version >= 2 and entry.current_txn_first_offset >= 0:
+        lowest = entry.producer_epoch + 1
+    else:
+        lowest = entry.producer_epoch
+    if producer_epoch < lowest:
         raise InvalidProducerEpochError(
             f"producer {entry.producer_id}: got a marker with epoch {producer_epoch}, this partition "
             f"has seen {entry.producer_epoch}"

@@ -107,7 +107,8 @@ transactional_ids: Final = _table(
     "transactional_ids",
     "transactional_id",
     "transactional_id:text producer_id producer_epoch last_producer_epoch previous_producer_id "
-    "state:text timeout_ms start_time last_update_time partitions:text groups:text",
+    "state:text timeout_ms start_time last_update_time partitions:text groups:text "
+    "next_producer_id transaction_version",
 )
 group_offsets: Final = _table(
     "group_offsets",

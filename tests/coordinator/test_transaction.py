@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.coordinator import transaction
+from eosdb.coordinator import transaction, transaction_end
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -117,7 +117,7 @@ MATRIX: dict[str, tuple[Request, tuple[str | None, ...]]] = {
     "commit with another producer id": (end(committed=True, pid=8), STRANGER),
     "abort with another producer id": (end(committed=False, pid=8, epoch=4), STRANGER),
     "complete": (
-        lambda current: transaction.complete(current, NOW_MS),
+        lambda current: transaction_end.complete(current, NOW_MS),
         (None, "bug", "bug", "CompleteCommit 7/5", "CompleteAbort 7/5", "bug", "bug", "bug", "bug"),
     ),
     "timed out, after the deadline": (

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eosdb.coordinator import transaction
+from eosdb.coordinator import transaction, transaction_end
 from eosdb.coordinator.transaction import (
     FenceOngoing,
     TransactionMetadata,
@@ -107,7 +107,7 @@ def test_an_end_is_idempotent_and_never_turns_into_its_opposite(
     else:
         assert answer(mine, prepared) == WAIT
         assert answer(other, prepared) == WRONG_STATE
-        done = transaction.complete(prepared, NOW_MS)
+        done = transaction_end.complete(prepared, NOW_MS)
     assert mine(done) is None
     assert answer(other, done) == WRONG_STATE
 
@@ -204,7 +204,7 @@ class Coordinator(RuleBasedStateMachine):
     @rule()
     def the_markers_are_written(self) -> None:
         assert self.current is not None
-        self.become(transaction.complete(self.current, self.now_ms))
+        self.become(transaction_end.complete(self.current, self.now_ms))
 
     @rule(ms=st.sampled_from([1, TIMEOUT_MS + 1, 2_001, EXPIRATION_MS]))
     def time_passes(self, ms: int) -> None:

@@ -42,6 +42,8 @@ def fitting(old: TransactionState, new: TransactionState) -> dict[str, Any]:
         changes |= {"start_time_ms": START_MS}
     elif new is PREPARE_EPOCH_FENCE:
         changes |= {"producer_epoch": 6}
+    elif new is PREPARE_ABORT and old in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT):
+        changes |= {"producer_epoch": 6, "transaction_version": 2}
     elif new in (COMPLETE_COMMIT, COMPLETE_ABORT):
         changes |= {"partitions": frozenset(), "groups": frozenset()}
     return changes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.coordinator import transaction
+from eosdb.coordinator import transaction, transaction_end
 from eosdb.coordinator.transaction import (
     FenceOngoing,
     IllegalTransitionError,
@@ -127,7 +127,7 @@ def test_fencing_an_open_transaction_is_its_abort_under_the_next_epoch(
 def fenced_and_aborted(current: TransactionMetadata) -> TransactionMetadata:
     verdict = init(now_ms=NOW_MS + 1)(current)
     assert isinstance(verdict, FenceOngoing)
-    return transaction.complete(verdict.prepared, NOW_MS + 2)
+    return transaction_end.complete(verdict.prepared, NOW_MS + 2)
 
 
 def test_taking_over_an_open_transaction_costs_two_epochs() -> None:
@@ -326,7 +326,7 @@ def test_the_end_takes_the_whole_transaction_along(committed: bool) -> None:
 def test_a_completed_transaction_keeps_its_start_and_nothing_else(
     prepared: TransactionState, completed: TransactionState
 ) -> None:
-    assert transaction.complete(metadata(prepared), NOW_MS) == metadata(
+    assert transaction_end.complete(metadata(prepared), NOW_MS) == metadata(
         completed, start_time_ms=START_MS, last_update_time_ms=NOW_MS
     )
 
@@ -335,7 +335,7 @@ def test_a_clock_that_went_back_is_tolerated() -> None:
     ended = end(committed=True, now_ms=5)(metadata(ONGOING))
     assert ended is not None
     assert ended.last_update_time_ms == 5
-    assert transaction.complete(ended, 3).last_update_time_ms == 3
+    assert transaction_end.complete(ended, 3).last_update_time_ms == 3
 
 
 # -- time --------------------------------------------------------------------------------------------
@@ -355,7 +355,9 @@ def test_a_transaction_times_out_after_its_deadline(after_deadline: int, timed_o
 
 
 def test_the_timeout_fences_whoever_held_the_transaction_open() -> None:
-    aborted = transaction.complete(transaction.abort_timed_out(metadata(ONGOING), NOW_MS), NOW_MS)
+    aborted = transaction_end.complete(
+        transaction.abort_timed_out(metadata(ONGOING), NOW_MS), NOW_MS
+    )
     assert aborted == metadata(
         COMPLETE_ABORT, producer_epoch=6, last_producer_epoch=-1, last_update_time_ms=NOW_MS
     )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from eosdb.coordinator import transaction
+from eosdb.coordinator import transaction, transaction_end
 from eosdb.coordinator.transaction import (
     FenceOngoing,
     IllegalTransitionError,
@@ -88,9 +88,11 @@ def add(
 
 
 def end(
-    *, committed: bool, pid: int = 7, epoch: int = 5, now_ms: int = NOW_MS
+    *, committed: bool, pid: int = 7, epoch: int = 5, now_ms: int = NOW_MS, version: int = 1
 ) -> Callable[[Current], Current]:
-    return lambda current: transaction.end(current, pid, epoch, committed, now_ms)
+    return lambda current: transaction_end.end(
+        current, pid, epoch, committed, now_ms, version=version, fresh_producer_id=FRESH
+    )
 
 
 def verify(
@@ -133,12 +135,12 @@ def exhausted(state: TransactionState = EMPTY, **changes: Any) -> TransactionMet
 
 
 FOLLOWERS = {
-    "Empty": "Empty Ongoing Dead",
+    "Empty": "Empty Ongoing PrepareAbort Dead",
     "Ongoing": "Ongoing PrepareCommit PrepareAbort PrepareEpochFence",
     "PrepareCommit": "CompleteCommit",
     "PrepareAbort": "CompleteAbort",
-    "CompleteCommit": "Empty Ongoing Dead",
-    "CompleteAbort": "Empty Ongoing Dead",
+    "CompleteCommit": "Empty Ongoing PrepareAbort Dead",
+    "CompleteAbort": "Empty Ongoing PrepareAbort Dead",
     "Dead": "",
     "PrepareEpochFence": "PrepareAbort",
 }

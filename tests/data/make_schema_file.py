@@ -1,6 +1,6 @@
 """Makes the small file of the current schema that later versions must be able to open.
 
-    python tests/data/make_schema_file.py tests/data/schema_0001.db
+    python tests/data/make_schema_file.py tests/data/schema_0002.db
 
 Run once per released schema, before it is released; the file is never made again.
 """
@@ -17,8 +17,7 @@ from eosdb import OffsetAndMetadata, TopicPartition
 
 def main(path: Path) -> None:
     clock = eosdb.ManualClock(start_ms=1_700_000_000_000)
-    config = eosdb.BrokerConfig(transaction_version=1)
-    with eosdb.connect(path, clock=clock, config=config) as db:
+    with eosdb.connect(path, clock=clock) as db:
         db.admin.create_topic("orders", config={"retention.ms": -1})
         tp = TopicPartition("orders", 0)
         for name, value in (("ended", "committed"), ("aborted", "aborted")):

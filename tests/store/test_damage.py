@@ -12,10 +12,11 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.store import migrate
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
-SOURCE = ROOT / "tests/data/schema_0001.db"
+SOURCE = ROOT / f"tests/data/schema_{migrate.SCHEMA_VERSION:04}.db"
 FILES_PER_SEED = 15
 TP = TopicPartition("orders", 0)
 

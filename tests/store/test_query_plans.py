@@ -158,16 +158,16 @@ def appends(db: eosdb.Database, tp: TopicPartition) -> None:
 
 def transactions_of_both_ends(db: eosdb.Database, tps: list[TopicPartition]) -> None:
     me = db.broker.init_producer_id("a")
-    for sequence, committed in enumerate((True, False)):
+    for committed in (True, False):
         db.broker.add_partitions_to_txn("a", *me, tps)
         for tp in tps:
-            batch = RecordBatch([Record(value=b"v")], *me, sequence, True)
+            batch = RecordBatch([Record(value=b"v")], *me, 0, True)
             db.broker.append(tp, batch, transactional_id="a")
         db.broker.add_offsets_to_txn("a", *me, "g")
         db.broker.txn_offset_commit("a", "g", *me, {tps[0]: OffsetAndMetadata(1)})
         with pytest.raises(eosdb.UnstableOffsetCommitError):
             db.broker.offset_fetch("g", [tps[0]], require_stable=True)
-        db.broker.end_txn("a", *me, committed)
+        me = db.broker.end_txn("a", *me, committed)
 
 
 def reads(db: eosdb.Database, tp: TopicPartition, some_time: int) -> None:

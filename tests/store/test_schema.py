@@ -67,6 +67,10 @@ def test_there_is_a_file_of_every_released_schema() -> None:
     assert names == {f"schema_{n:04}.db" for n in range(1, migrate.SCHEMA_VERSION + 1)}
 
 
+def schema_file(version: int) -> Path:
+    return ROOT / f"tests/data/schema_{version:04}.db"
+
+
 @pytest.fixture
 def raw(db: eosdb.Database, db_path: Path) -> sqlite3.Connection:
     """A foreign connection to a file with a few records."""
@@ -110,9 +114,10 @@ def test_64_bit_columns_are_declared_for_readers_that_look_at_types(
         assert {types[column] for column in columns.split()} == {"INT"}
 
 
-def test_a_file_of_the_first_schema_opens_with_its_data(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, migrate.SCHEMA_VERSION + 1))
+def test_a_file_of_every_released_schema_opens_with_its_data(tmp_path: Path, version: int) -> None:
     path = tmp_path / "old.db"
-    shutil.copy(ROOT / "tests/data/schema_0001.db", path)
+    shutil.copy(schema_file(version), path)
     with eosdb.connect(path, clock=eosdb.ManualClock(1_700_000_100_000)) as db:
         report = db.verify()
         assert report.ok, report.problems
@@ -124,11 +129,12 @@ def test_a_file_of_the_first_schema_opens_with_its_data(tmp_path: Path) -> None:
         assert db.broker.offset_fetch("billing")[TopicPartition("orders", 0)].offset == 1
 
 
-NEXT_REVISION = '''
+NEWEST = migrate.SCHEMA_VERSION
+NEXT_REVISION = f'''
 """A later schema, for the test."""
 from alembic import op
-revision = "0002"
-down_revision = "0001"
+revision = "{NEWEST + 1:04}"
+down_revision = "{NEWEST:04}"
 branch_labels = None
 depends_on = None
 def upgrade() -> None:
@@ -140,7 +146,7 @@ import sys
 from pathlib import Path
 from eosdb.store import migrate
 import eosdb
-migrate.SCHEMA_VERSION = 2
+migrate.SCHEMA_VERSION += 1
 migrate._scripts = lambda: Path(sys.argv[2])
 options = eval(sys.argv[3])
 try:
@@ -149,19 +155,19 @@ try:
 except eosdb.EosdbError as error:
     print(type(error).__name__)
 """
-UPGRADED = "2 [('orders', 'red')]"
+UPGRADED = f"{NEWEST + 1} [('orders', 'red')]"
 
 
 class Old:
-    """A file of the first schema, and a later eosdb that knows a second one."""
+    """A file of the newest schema, and a later eosdb that knows one more."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "old.db"
-        shutil.copy(ROOT / "tests/data/schema_0001.db", self.path)
+        shutil.copy(schema_file(NEWEST), self.path)
         self.scripts = folder / "migrations"
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "migrations", self.scripts, ignore=ignored)
-        self.revision = self.scripts / "versions/0002_later.py"
+        self.revision = self.scripts / f"versions/{NEWEST + 1:04}_later.py"
         self.revision.write_text(NEXT_REVISION)
         self.before = dump_state(self.path)
 
@@ -183,7 +189,7 @@ class Old:
     def check_unchanged(self) -> None:
         assert dump_state(self.path) == self.before
         with eosdb.connect(self.path, read_only=True) as db:
-            assert db.info()["schema_version"] == 1
+            assert db.info()["schema_version"] == NEWEST
             assert db.verify().ok
 
 

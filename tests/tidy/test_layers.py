@@ -15,6 +15,8 @@ VOCABULARY = {
 PURE = {
     "eosdb.log.producer_state",
     "eosdb.coordinator.transaction",
+    "eosdb.coordinator.transaction_answers",
+    "eosdb.coordinator.transaction_end",
     "eosdb.coordinator.transaction_state",
     "eosdb.client.filter",
     "eosdb.client.partitioner",
@@ -22,7 +24,8 @@ PURE = {
 }
 SQL = {"sqlite3", "sqlalchemy"}
 ROOMS = {"store", "log", "coordinator", "client", "broker", "database", "admin"}
-ABOVE_LOG = {"coordinator", "client", "broker", "database", "admin", "produce", "housekeeping"}
+ABOVE_LOG = {"coordinator", "client", "broker", "database", "admin", "produce", "log_requests",
+             "housekeeping"}  # fmt: skip
 
 MAY_NOT: list[tuple[str, set[str]]] = [
     ("eosdb.cli", {"eosdb.store", "eosdb.log", "eosdb.coordinator", "eosdb.spark_io", *SQL}),

@@ -1,0 +1,151 @@
+"""How a transaction ends: pure decisions over the frozen metadata of its transactional id.
+
+The decision (Prepare…) and the completion (Complete…) are two values, because they are two durable
+units. The rules are those of Kafka's TransactionCoordinator.endTransaction and of KIP-890.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eosdb.coordinator.transaction_answers import ending, fresh, held_by, named, stale_producer
+from eosdb.coordinator.transaction_state import (
+    AT_REST,
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
+    LAST_CLIENT_EPOCH,
+    PREPARED,
+    IllegalTransitionError,
+    TransactionMetadata,
+    transition,
+)
+from eosdb.errors import (
+    ApiError,
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
+from eosdb.model import NO_PRODUCER_ID, ProducerIdAndEpoch, TransactionState
+
+_ENDS: Final = {
+    True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+    False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+}
+"""By `committed`: the state in which the end is decided, and the one in which it is done."""
+
+
+def end_needs_new_producer_id(current: TransactionMetadata | None, version: int) -> bool:
+    """Whether `end` may use up the last epoch and need a fresh producer id to go on with."""
+    return (
+        version == EPOCH_PER_TRANSACTION
+        and current is not None
+        and current.state not in PREPARED
+        and current.producer_epoch >= LAST_CLIENT_EPOCH
+    )
+
+
+def end(
+    current: TransactionMetadata | None,
+    producer_id: int,
+    producer_epoch: int,
+    committed: bool,
+    now_ms: int,
+    *,
+    version: int = CLASSIC,
+    fresh_producer_id: int | None = None,
+) -> TransactionMetadata | None:
+    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction).
+
+    Under version 2 the decision raises the epoch, a repeat is known by the epoch before, and an
+    abort is taken also where nothing has begun, since a producer whose appends were lost cannot
+    know. None: it has ended in this very way before, nothing is to be written. Raises
+    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while it is
+    ending in this way, and InvalidTxnStateError when there is nothing to end or it was decided the
+    other way.
+    """
+    prepare, done = _ENDS[committed]
+    if current is not None and _repeats_end(current, producer_id, producer_epoch):
+        if current.state is done:
+            return None
+        if current.state is prepare:
+            raise ending(ConcurrentTransactionsError, current)
+        raise _nothing_to_end(current, committed)
+    current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
+    if current.transaction_version == EPOCH_PER_TRANSACTION and current.state in PREPARED:
+        raise stale_producer(
+            ProducerFencedError, current, ProducerIdAndEpoch(producer_id, producer_epoch)
+        )
+    if current.state is TransactionState.ONGOING:
+        return _decided(current, prepare, now_ms, version, fresh_producer_id)
+    if current.transaction_version == CLASSIC:
+        if current.state is done:
+            return None
+        if current.state is prepare:
+            raise ending(ConcurrentTransactionsError, current)
+    if version == EPOCH_PER_TRANSACTION and not committed and current.state in AT_REST:
+        return _decided(current, prepare, now_ms, version, fresh_producer_id)
+    raise _nothing_to_end(current, committed)
+
+
+def _repeats_end(current: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
+    """Whether the pair is the one that the version 2 end of the current state replaced."""
+    return current.transaction_version == EPOCH_PER_TRANSACTION and (
+        producer_id,
+        producer_epoch,
+    ) == (current.previous_producer_id, current.last_producer_epoch)
+
+
+def _decided(
+    current: TransactionMetadata,
+    prepare: TransactionState,
+    now_ms: int,
+    version: int,
+    fresh_producer_id: int | None,
+) -> TransactionMetadata:
+    start = current.start_time_ms if current.state is TransactionState.ONGOING else now_ms
+    if version == CLASSIC:
+        return transition(current, state=prepare, start_time_ms=start, last_update_time_ms=now_ms)
+    used_up = current.producer_epoch >= LAST_CLIENT_EPOCH
+    return transition(
+        current,
+        state=prepare,
+        producer_epoch=current.producer_epoch + 1,
+        last_producer_epoch=current.producer_epoch,
+        previous_producer_id=current.producer_id,
+        next_producer_id=fresh(fresh_producer_id) if used_up else NO_PRODUCER_ID,
+        transaction_version=version,
+        start_time_ms=start,
+        last_update_time_ms=now_ms,
+    )
+
+
+def _nothing_to_end(current: TransactionMetadata, committed: bool) -> ApiError:
+    _, done = _ENDS[committed]
+    if current.state not in AT_REST | PREPARED:
+        raise IllegalTransitionError(
+            f"{named(current)}: {current.state.label} is never a stored state"
+        )
+    return InvalidTxnStateError(
+        f"{named(current)}: got {'commit' if committed else 'abort'} in state {current.state.label}, "
+        f"expected Ongoing or {done.label}; begin a transaction by adding partitions or offsets"
+    )
+
+
+def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The transaction once all its markers are written (TransactionMetadata.prepareComplete).
+
+    The start time stays; partitions and groups are gone. Where the end used up the epochs, the next
+    producer id takes over with epoch 0.
+    """
+    _, done = _ENDS[current.state is TransactionState.PREPARE_COMMIT]
+    rotates = current.next_producer_id != NO_PRODUCER_ID
+    return transition(
+        current,
+        state=done,
+        producer_id=current.next_producer_id if rotates else current.producer_id,
+        producer_epoch=0 if rotates else current.producer_epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        partitions=frozenset(),
+        groups=frozenset(),
+        last_update_time_ms=now_ms,
+    )

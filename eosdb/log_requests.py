@@ -1,0 +1,95 @@
+"""The requests about one partition's log: Fetch, ListOffsets and DeleteRecords, checked and authorised."""
+
+from __future__ import annotations
+
+from eosdb.clock import Clock
+from eosdb.config import BrokerConfig
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.log import fetch, partitions, retention
+from eosdb.model import FetchResult, OffsetAndTimestamp, PartitionOffsets, TopicPartition
+from eosdb.store.store import Store
+from eosdb.store.unit import Unit
+from eosdb.validation import check_int, check_topic_partition
+
+
+class LogRequests:
+    """What the broker does with requests that name one partition."""
+
+    def __init__(
+        self,
+        store: Store,
+        coordinator: TransactionCoordinator,
+        clock: Clock,
+        config: BrokerConfig,
+        authorizer: Authorizer,
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._clock = clock
+        self._config = config
+        self._authorizer = authorizer
+
+    def fetch(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        isolation_level: str,
+        max_records: int,
+        max_bytes: int,
+    ) -> FetchResult:
+        """Records from `offset` on; under read_committed up to the last stable offset."""
+        tp = check_topic_partition(topic_partition)
+        read_committed = fetch.check_isolation_level(isolation_level)
+        check_int("offset", offset, -(2**63))
+        check_int("max_records", max_records, 1)
+        check_int("max_bytes", max_bytes, 0)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "read", "topic", tp.topic)
+            return fetch.fetch(
+                connection,
+                partitions.read(connection, tp),
+                offset,
+                read_committed=read_committed,
+                max_records=max_records,
+                max_bytes=max_bytes,
+            )
+
+    def list_offsets(
+        self, topic_partition: TopicPartition, timestamp: int, isolation_level: str
+    ) -> OffsetAndTimestamp:
+        """The first offset at or after a time (ms), or one of the special ones."""
+        tp = check_topic_partition(topic_partition)
+        read_committed = fetch.check_isolation_level(isolation_level)
+        check_int("timestamp", timestamp, -3)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            partition = partitions.read(connection, tp)
+            return fetch.list_offset(
+                connection, partition, timestamp, read_committed=read_committed
+            )
+
+    def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets:
+        """Where the partition begins, ends, and becomes readable."""
+        tp = check_topic_partition(topic_partition)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            return partitions.read(connection, tp).offsets()
+
+    def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
+        """Move the log start; the rows below it go in units of their own."""
+        tp = check_topic_partition(topic_partition)
+        check_int("before_offset", before_offset, -(2**63))
+
+        def delete(unit: Unit) -> int:
+            self._authorizer.check(unit, "delete", "topic", tp.topic)
+            partition = partitions.load(unit, tp)
+            config = partitions.config(unit, partition.topic_id, self._config)
+            return retention.delete_records(
+                unit, partition, before_offset, config, self._clock.time_ms()
+            )
+
+        log_start_offset = self._coordinator.write(delete)
+        while self._store.write(retention.delete_rows, sync=False):
+            pass
+        return log_start_offset
