@@ -425,6 +425,11 @@ class Broker:
         return self._log.delete_records(topic_partition, before_offset)
 
     @property
+    def clock(self) -> Clock:
+        """The clock that times of requests are taken from."""
+        return self._clock
+
+    @property
     def transaction_version(self) -> int:
         """The highest transaction version that is served."""
         return self._config.transaction_version

@@ -61,3 +61,10 @@ class ManualClock:
     def sleep_ms(self, ms: int) -> None:
         """Waiting is what moves a manual clock: nobody has to advance it from another thread."""
         self.advance(max(ms, 0))
+
+
+def monotonic_ns(clock: Clock) -> int:
+    """Nanoseconds for measuring intervals; of a clock that only knows milliseconds, those."""
+    if isinstance(clock, SystemClock):
+        return time.perf_counter_ns()
+    return clock.monotonic_ms() * 1_000_000

@@ -18,15 +18,22 @@ from eosdb.broker import Broker
 from eosdb.client.config import ConsumerConfig, ProducerConfig
 from eosdb.client.consumer import Consumer
 from eosdb.client.producer import Producer
-from eosdb.client.transport import DirectTransport, Transport
+from eosdb.client.transport import BrokerRequests, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
+from eosdb.coordinator import outcome
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import ConfigError, EosdbError
 from eosdb.housekeeping import Housekeeper
 from eosdb.log import restore, snapshots
 from eosdb.log.record_check import RecordCheck
-from eosdb.model import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
+from eosdb.model import (
+    HousekeepingReport,
+    RebuildReport,
+    SnapshotInfo,
+    TransactionToken,
+    VerifyReport,
+)
 from eosdb.projection import apply
 from eosdb.store import backup, facts, replay
 from eosdb.store.migrate import open_file
@@ -146,19 +153,31 @@ class Database:
         return make_engine(self._store.path, self._store.read_only, self.config.lock_timeout_ms)
 
     def producer(
-        self, *, transport: Transport | None = None, **config: Unpack[ProducerConfig]
+        self,
+        *,
+        transport: Transport | BrokerRequests | None = None,
+        **config: Unpack[ProducerConfig],
     ) -> Producer:
         """A producer; the settings are Kafka's in snake_case. Raises ConfigError.
 
         `transport` is how its requests reach the broker; None: by direct calls.
         """
         self._store.check_open()
-        return Producer(transport or DirectTransport(self.broker), self.clock, **config)
+        return Producer(as_transport(transport or self.broker), self.clock, **config)
 
-    def consumer(self, group_id: str | None = None, **config: Unpack[ConsumerConfig]) -> Consumer:
-        """A consumer; `read_committed` unless asked otherwise. Raises ConfigError."""
+    def consumer(
+        self,
+        group_id: str | None = None,
+        *,
+        transport: Transport | BrokerRequests | None = None,
+        **config: Unpack[ConsumerConfig],
+    ) -> Consumer:
+        """A consumer; `read_committed` unless asked otherwise. Raises ConfigError.
+
+        `transport` is how its requests reach the broker; None: by direct calls.
+        """
         self._store.check_open()
-        return Consumer(DirectTransport(self.broker), self.clock, group_id, **config)
+        return Consumer(as_transport(transport or self.broker), self.clock, group_id, **config)
 
     def housekeeping(self) -> HousekeepingReport:
         """Do everything that time has made due: time-outs, expirations, retention, compaction."""
@@ -193,6 +212,17 @@ class Database:
         start = self.clock.monotonic_ms()
         events = self._store.write(replay.rebuild)
         return RebuildReport(events, (self.clock.monotonic_ms() - start) / 1000)
+
+    def outcome(self, token: TransactionToken) -> str:
+        """What became of a transaction: `committed`, `aborted`, `open` or `never started`.
+
+        Definite, from any process and after any crash, as soon as the transaction is decided. An
+        `open` one whose producer is gone is aborted by its time-out, or when its transactional id is
+        taken again. Under version 1 a token names its producer's newest transaction, under version 2
+        the one that it was given for. Raises InvalidRequestError for what is no token.
+        """
+        with self._store.read() as connection:
+            return outcome.read(connection, token)
 
     def backup(self, target: str | os.PathLike[str]) -> None:
         """A consistent copy of the file as it is now; it appears whole or not at all.

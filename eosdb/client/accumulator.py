@@ -1,7 +1,8 @@
 """Records on their way: gathered into batches by partition, and the futures that wait for them.
 
-One object exists per batch, one small one per record (its future). A batch is sealed when it is full;
-sealed batches of a partition leave in order.
+One object exists per batch, one small one per record (its future). A batch gets its producer id, epoch
+and sequence when it is first sent, never before; a batch that has to be sent again goes back to its
+place by sequence, before everything that has none yet (Kafka: RecordAccumulator, ProducerBatch).
 """
 
 from __future__ import annotations
@@ -11,17 +12,31 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from eosdb.errors import EosdbError
-from eosdb.model import ProduceResult, Record, RecordMetadata, TopicPartition
+from eosdb.model import (
+    ProduceResult,
+    ProducerIdAndEpoch,
+    Record,
+    RecordBatch,
+    RecordMetadata,
+    TopicPartition,
+)
 
 OnDelivery: TypeAlias = "Callable[[EosdbError | None, RecordMetadata | None], object]"
+Drive: TypeAlias = "Callable[[ProducerBatch, float | None], None]"
+"""Sends what waits until the batch has been answered, or for so many seconds."""
+
+_SEQUENCES = 2**31
 
 
 class ProducerBatch:
     """Records of one partition that are sent together, and what became of them."""
 
-    __slots__ = ("callbacks", "created_ms", "drive", "error", "records", "result", "size", "tp")
+    __slots__ = (
+        "attempts", "callbacks", "created_ms", "drive", "error", "identity", "in_doubt", "is_sent",
+        "parts", "records", "result", "retry_at_ms", "serial", "size", "tp",
+    )  # fmt: skip
 
-    def __init__(self, tp: TopicPartition, created_ms: int, drive: Callable[[], None]) -> None:
+    def __init__(self, tp: TopicPartition, created_ms: int, drive: Drive) -> None:
         self.tp = tp
         self.created_ms = created_ms
         self.drive = drive
@@ -30,23 +45,68 @@ class ProducerBatch:
         self.callbacks: list[tuple[ProduceFuture, OnDelivery]] = []
         self.result: ProduceResult | None = None
         self.error: EosdbError | None = None
+        self.parts: tuple[ProducerBatch, ...] = ()
+        self.identity: ProducerIdAndEpoch | None = None
+        self.serial = -1
+        """The first record's number in its epoch; the wire has it modulo 2**31."""
+        self.attempts = 0
+        self.in_doubt = False
+        """Some attempt was never answered, so the records may be stored."""
+        self.is_sent = False
+        """An answer is being waited for."""
+        self.retry_at_ms = 0
+
+    @property
+    def next_serial(self) -> int:
+        return self.serial + len(self.records)
 
     @property
     def done(self) -> bool:
+        if self.parts:
+            return all(part.done for part in self.parts)
         return self.result is not None or self.error is not None
 
-    def complete(self, result: ProduceResult) -> None:
-        self.result = result
-        self._call_back()
+    def assign(self, identity: ProducerIdAndEpoch, serial: int) -> None:
+        """Give the batch its identity, or another one because it cannot be stored under the old."""
+        self.identity, self.serial = identity, serial
 
-    def fail(self, error: EosdbError) -> None:
-        self.error = error
-        self._call_back()
+    def request(self, is_transactional: bool) -> RecordBatch:
+        """What is sent."""
+        if self.identity is None:
+            return RecordBatch(self.records)
+        return RecordBatch(self.records, *self.identity, self.serial % _SEQUENCES, is_transactional)
 
-    def _call_back(self) -> None:
+    def split(self) -> tuple[ProducerBatch, ProducerBatch]:
+        """Two halves that follow each other; futures and callbacks go along."""
+        middle = len(self.records) // 2
+        halves = (
+            ProducerBatch(self.tp, self.created_ms, self.drive),
+            ProducerBatch(self.tp, self.created_ms, self.drive),
+        )
+        for half, records in zip(
+            halves, (self.records[:middle], self.records[middle:]), strict=True
+        ):
+            half.records = records
+            half.size = self.size * len(records) // len(self.records)
+            half.attempts = self.attempts
+        if self.identity is not None:
+            halves[0].assign(self.identity, self.serial)
+            halves[1].assign(self.identity, self.serial + middle)
+        self.parts = halves
+        for future, call in self.callbacks:
+            future.place()[0].callbacks.append((future, call))
+        self.callbacks = []
+        return halves
+
+    def call_back(self) -> None:
+        """Tell whoever asked to be told; an error of theirs does not keep others from being told."""
         callbacks, self.callbacks = self.callbacks, []
-        for future, call in callbacks:
-            call(self.error, None if self.error else future.metadata())
+        while callbacks:
+            future, call = callbacks.pop(0)
+            try:
+                call(self.error, None if self.error else future.metadata())
+            finally:
+                self.callbacks = callbacks
 
 
 class ProduceFuture:
@@ -61,43 +121,57 @@ class ProduceFuture:
         self._batch = batch
         self._index = index
 
+    def place(self) -> tuple[ProducerBatch, int]:
+        """The batch that the record is in now, and its place there: batches may be split."""
+        while self._batch.parts:
+            first, second = self._batch.parts
+            if self._index < len(first.records):
+                self._batch = first
+            else:
+                self._batch, self._index = second, self._index - len(first.records)
+        return self._batch, self._index
+
     def done(self) -> bool:
-        return self._batch.done
+        return self.place()[0].done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """The record's place once it is stored. Raises the error that kept it from being stored."""
-        if not self._batch.done:
-            self._batch.drive()
-        if self._batch.error is not None:
-            raise self._batch.error
+        """The record's place once it is stored; waits at most `timeout` seconds.
+
+        Raises the error that kept it from being stored, and RequestTimedOutError.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
         return self.metadata()
 
     def exception(self, timeout: float | None = None) -> EosdbError | None:
         """The error that kept the record from being stored, None when it is stored."""
-        if not self._batch.done:
-            self._batch.drive()
-        return self._batch.error
+        while not (batch := self.place()[0]).done:
+            batch.drive(batch, timeout)
+        return batch.error
 
     def add_done_callback(self, function: Callable[[ProduceFuture], object]) -> None:
         """Call `function(self)` when the record is stored or has failed; at once when it is."""
-        if self._batch.done:
+        batch, _ = self.place()
+        if batch.done:
             function(self)
         else:
-            self._batch.callbacks.append((self, lambda error, metadata: function(self)))
+            batch.callbacks.append((self, lambda error, metadata: function(self)))
 
     def metadata(self) -> RecordMetadata:
         """Where the stored record is; only after `done()`."""
-        batch, result = self._batch, self._batch.result
+        batch, index = self.place()
+        result = batch.result
         assert result is not None
         timestamp = result.log_append_time
         if timestamp < 0:
-            timestamp = batch.records[self._index].timestamp or 0
-        offset = result.base_offset + self._index if result.base_offset >= 0 else -1
+            timestamp = batch.records[index].timestamp or 0
+        offset = result.base_offset + index if result.base_offset >= 0 else -1
         return RecordMetadata(*batch.tp, offset, timestamp, result.duplicate)
 
 
 class RecordAccumulator:
-    """The batches that wait, per partition, oldest first."""
+    """The batches that wait to be sent, per partition: those with a sequence first, then by age."""
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
@@ -105,18 +179,13 @@ class RecordAccumulator:
         self.buffered_bytes = 0
 
     def append(
-        self,
-        tp: TopicPartition,
-        record: Record,
-        size: int,
-        now_ms: int,
-        drive: Callable[[], None],
+        self, tp: TopicPartition, record: Record, size: int, now_ms: int, drive: Drive
     ) -> ProducerBatch:
         """Put the record into the partition's newest batch, or into a new one when that is full."""
         queue = self._waiting.get(tp)
         if queue is None:
             queue = self._waiting[tp] = deque()
-        if not queue or queue[-1].size + size > self._batch_size:
+        if not queue or queue[-1].size + size > self._batch_size or queue[-1].attempts:
             queue.append(ProducerBatch(tp, now_ms, drive))
         batch = queue[-1]
         batch.records.append(record)
@@ -127,22 +196,47 @@ class RecordAccumulator:
     def has_room(self, tp: TopicPartition) -> bool:
         """Whether a batch of the partition is waiting that is not full."""
         queue = self._waiting.get(tp)
-        return queue is not None and len(queue) > 0 and queue[-1].size < self._batch_size
+        return (
+            queue is not None
+            and len(queue) > 0
+            and queue[-1].size < self._batch_size
+            and not queue[-1].attempts
+        )
 
-    def take_round(self) -> list[ProducerBatch]:
-        """The oldest waiting batch of every partition."""
-        return [queue.popleft() for queue in self._waiting.values() if queue]
+    def queues(self) -> list[tuple[TopicPartition, deque[ProducerBatch]]]:
+        """What waits, by partition; never an empty queue."""
+        return [(tp, queue) for tp, queue in self._waiting.items() if queue]
 
-    def taken(self, batches: list[ProducerBatch]) -> None:
-        """The batches have been answered and wait no more."""
-        self.buffered_bytes -= sum(batch.size for batch in batches)
+    def is_full(self, queue: deque[ProducerBatch]) -> bool:
+        """Whether the first batch of the queue gains nothing by waiting."""
+        return len(queue) > 1 or queue[0].size >= self._batch_size
 
-    def oldest_ms(self) -> int | None:
-        """When the oldest waiting batch was begun."""
-        return min((queue[0].created_ms for queue in self._waiting.values() if queue), default=None)
+    def take_first(self, tp: TopicPartition) -> ProducerBatch:
+        batch = self._waiting[tp].popleft()
+        self.buffered_bytes -= batch.size
+        return batch
 
-    def drain(self) -> Iterator[ProducerBatch]:
-        """Take everything out."""
-        while batches := self.take_round():
-            self.taken(batches)
-            yield from batches
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Return a batch that was taken to its place: by sequence, before those that have none."""
+        queue = self._waiting.setdefault(batch.tp, deque())
+        self.buffered_bytes += batch.size
+        place = 0
+        if batch.serial >= 0:
+            while place < len(queue) and 0 <= queue[place].serial < batch.serial:
+                place += 1
+        queue.insert(place, batch)
+
+    def remove(self, batch: ProducerBatch) -> None:
+        """Take a batch out, wherever it waits."""
+        queue = self._waiting.get(batch.tp)
+        if queue is not None and batch in queue:
+            queue.remove(batch)
+            self.buffered_bytes -= batch.size
+
+    def waiting(self) -> Iterator[ProducerBatch]:
+        """Every batch that waits."""
+        for queue in self._waiting.values():
+            yield from queue
+
+    def __bool__(self) -> bool:
+        return any(self._waiting.values())

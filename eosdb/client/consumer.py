@@ -14,6 +14,7 @@ from typing import Final, Unpack
 
 from eosdb.client.config import ConsumerConfig, ConsumerSettings
 from eosdb.client.filter import visible
+from eosdb.client.reading import ReadRequests
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.errors import (
@@ -75,7 +76,7 @@ class Consumer:
             raise ConfigError(f"a consumer has no such setting: {error}") from None
         if group_id is not None and (not isinstance(group_id, str) or not group_id):
             raise ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
-        self._transport = transport
+        self._broker = ReadRequests(transport, clock)
         self._clock = clock
         self._group_id = group_id
         self._cursors: dict[TopicPartition, _Cursor] = {}
@@ -116,7 +117,7 @@ class Consumer:
         self._check_open()
         tps = {TopicPartition(*tp) for tp in partitions}
         for tp in tps:
-            if tp.partition >= self._transport.partitions_for(tp.topic):
+            if tp.partition >= self._broker.partitions_for(tp.topic):
                 raise UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
         self._subscription = None
         self._replace(tps)
@@ -187,7 +188,7 @@ class Consumer:
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go to the log start; of all partitions when none is named."""
         for tp in list(partitions) or list(self._cursors):
-            self._cursor(tp).seek(self._transport.list_offsets(tp, EARLIEST).offset)
+            self._cursor(tp).seek(self._broker.list_offsets(tp, EARLIEST).offset)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go to the end (the LSO under read_committed); of all partitions when none is named."""
@@ -206,7 +207,7 @@ class Consumer:
                 if cursor.position is not None
             }
         if offsets:
-            self._transport.offset_commit(self._group(), offsets)
+            self._broker.offset_commit(self._group(), offsets)
 
     def committed(
         self, partitions: Iterable[TopicPartition]
@@ -221,14 +222,14 @@ class Consumer:
         deadline = self._clock.monotonic_ms() + _UNSTABLE_WAIT_MS
         while True:
             try:
-                return self._transport.offset_fetch(self._group(), asked, require_stable=stable)
+                return self._broker.offset_fetch(self._group(), asked, require_stable=stable)
             except UnstableOffsetCommitError:
                 if self._clock.monotonic_ms() >= deadline:
                     raise
                 self._clock.sleep_ms(_POLL_STEP_MS)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self._transport.list_offsets(tp, EARLIEST).offset for tp in partitions}
+        return {tp: self._broker.list_offsets(tp, EARLIEST).offset for tp in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where reading ends: the last stable offset under read_committed, else the log end."""
@@ -242,7 +243,7 @@ class Consumer:
         for tp, timestamp in timestamps.items():
             if timestamp < 0:
                 raise InvalidRequestError(f"{tp}: got time {timestamp}, expected ms from 0 on")
-            answer = self._transport.list_offsets(
+            answer = self._broker.list_offsets(
                 tp, timestamp, isolation_level=self._settings.isolation_level
             )
             found[tp] = answer if answer.offset >= 0 else None
@@ -307,7 +308,7 @@ class Consumer:
         """Fetch until there is something to hand out; False at the end."""
         while not cursor.buffer:
             try:
-                fetched = self._transport.fetch(
+                fetched = self._broker.fetch(
                     tp,
                     cursor.fetch_offset,
                     isolation_level=self._settings.isolation_level,
@@ -352,7 +353,7 @@ class Consumer:
     def _reset_offset(self, tp: TopicPartition) -> int:
         match self._settings.auto_offset_reset:
             case "earliest":
-                return self._transport.list_offsets(tp, EARLIEST).offset
+                return self._broker.list_offsets(tp, EARLIEST).offset
             case "latest":
                 return self._end(tp)
             case _:
@@ -361,7 +362,7 @@ class Consumer:
                 )
 
     def _end(self, tp: TopicPartition) -> int:
-        return self._transport.list_offsets(
+        return self._broker.list_offsets(
             tp, LATEST, isolation_level=self._settings.isolation_level
         ).offset
 
@@ -369,14 +370,14 @@ class Consumer:
         """Take up the partitions the subscription means now."""
         subscription = self._subscription
         if isinstance(subscription, re.Pattern):
-            topics = [name for name in self._transport.topics() if subscription.fullmatch(name)]
+            topics = [name for name in self._broker.topics() if subscription.fullmatch(name)]
         else:
             topics = list(subscription or ())
         self._replace(
             {
                 TopicPartition(topic, partition)
                 for topic in topics
-                for partition in range(self._transport.partitions_for(topic))
+                for partition in range(self._broker.partitions_for(topic))
             }
         )
 

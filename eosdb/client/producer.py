@@ -1,27 +1,27 @@
 """The producer: Kafka's, by its settings, calls, states and errors.
 
-Inline and synchronous: whoever calls sends. Outside of transactions a record with `linger_ms=0` is stored
-when `send` returns; inside one, and with `linger_ms`, records gather into batches and leave when there is
-enough, at `flush`, at the end of the transaction, or when a future is asked for its result.
+Inline by default: whoever calls sends, in the caller's thread. Outside of transactions a record with
+`linger_ms=0` is on its way when `send` returns, and stored if the transport is direct; inside one,
+records gather into batches and leave when there is enough, at `flush`, at the end of the transaction, or
+when a future is asked for its result. With `linger_ms` a background thread sends what lingered.
 """
 
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
-from eosdb.client.accumulator import (
-    OnDelivery,
-    ProduceFuture,
-    RecordAccumulator,
-)
-from eosdb.client.config import ProducerConfig, ProducerSettings, Serializer
-from eosdb.client.partitioner import partitioner_of
-from eosdb.client.sender import Sender
+from eosdb.client.accumulator import OnDelivery, ProduceFuture, ProducerBatch, RecordAccumulator
+from eosdb.client.answers import RequestKind
+from eosdb.client.config import ProducerConfig, ProducerSettings
+from eosdb.client.coordinator_calls import CoordinatorCall
+from eosdb.client.driver import Driver, timed_out
+from eosdb.client.partition_choice import PartitionChooser
+from eosdb.client.sender import CLASSIC, Sender
+from eosdb.client.serializing import serialized
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
@@ -29,15 +29,18 @@ from eosdb.errors import (
     ConfigError,
     EosdbError,
     IllegalStateError,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     MessageTooLargeError,
     ProducerFencedError,
-    UnknownTopicOrPartitionError,
+    TransactionAbortableError,
 )
+from eosdb.metrics import Metrics
 from eosdb.model import (
     ConsumerGroupMetadata,
     Header,
     OffsetAndMetadata,
+    ProducerIdAndEpoch,
     Record,
     TopicPartition,
     TransactionToken,
@@ -45,6 +48,7 @@ from eosdb.model import (
 
 _BUFFER_BYTES: Final = 1_048_576
 """How much gathers in memory before it is sent on its own."""
+_RATES: Final = ("record-send", "record-retry", "record-error", "byte", "request")
 
 
 class Producer:
@@ -59,13 +63,15 @@ class Producer:
             raise ConfigError(f"a producer has no such setting: {error}") from None
         self._transport = transport
         self._clock = clock
-        self._partitioner = partitioner_of(self._settings.partitioner)
+        self._metrics = Metrics(clock, _RATES)
         self._manager = TransactionManager(self._settings.transactional_id)
         self._accumulator = RecordAccumulator(self._settings.batch_size)
-        self._sender = Sender(transport, clock, self._settings, self._manager, self._accumulator)
+        self._sender = Sender(
+            transport, self._settings, self._manager, self._accumulator, self._metrics
+        )
         self._lock = threading.RLock()
-        self._counts: dict[str, int] = {}
-        self._sticky: dict[str, int] = {}
+        self._driver = Driver(self._sender, clock, self._lock)
+        self._chooser = PartitionChooser(transport, clock, self._settings, self._accumulator)
         self._closed = False
 
     @property
@@ -78,23 +84,31 @@ class Producer:
     def init_transactions(self) -> None:
         """Take the transactional id: fence whoever had it, and end what it left open.
 
-        Raises IllegalStateError on a second call, ProducerFencedError and the coordinator's other
-        errors; all of them are fatal for this producer.
+        Raises IllegalStateError on a second call, RequestTimedOutError after max_block_ms (call again)
+        and the coordinator's errors, which are fatal for this producer.
         """
-        with self._lock:
-            self._check_open()
-            self._manager.require("init_transactions", ClientState.UNINITIALIZED)
-            self._sender.initialize()
+        with self._timed("txn-init"):
+            manager = self._manager
+            if not (
+                manager.state is ClientState.INITIALIZING
+                and self._sender.coordinator.pending(RequestKind.INIT)
+            ):
+                manager.require("init_transactions", ClientState.UNINITIALIZED)
+                self._sender.initialize(lambda: None)
+            pending = self._sender.coordinator.pending(RequestKind.INIT)
+            assert pending is not None
+            self._wait_for(pending, "init_transactions")
 
     def begin_transaction(self) -> TransactionToken:
-        """Begin a transaction; local, nothing is sent. Raises IllegalStateError."""
-        with self._lock:
-            self._check_open()
+        """Begin a transaction; local, nothing is sent. Raises IllegalStateError.
+
+        The token names this transaction to `db.outcome`; under version 2 no other has the same.
+        """
+        with self._timed("txn-begin"):
             self._manager.require("begin_transaction", ClientState.READY)
-            self._manager.transition(ClientState.IN_TRANSACTION)
-            identity = self._sender.identity()
+            self._manager.begun(self._transport.transaction_version)
             assert self._manager.transactional_id is not None
-            return TransactionToken(self._manager.transactional_id, *identity)
+            return TransactionToken(self._manager.transactional_id, *self._identity())
 
     def send_offsets_to_transaction(
         self,
@@ -115,65 +129,129 @@ class Producer:
             raise InvalidRequestError(
                 f"group_metadata: got {group_metadata!r}, expected consumer.group_metadata()"
             )
-        with self._lock:
-            self._check_open()
-            self._manager.require("send_offsets_to_transaction", ClientState.IN_TRANSACTION)
+        with self._timed("txn-send-offsets"):
+            manager, coordinator = self._manager, self._sender.coordinator
+            manager.require("send_offsets_to_transaction", ClientState.IN_TRANSACTION)
             if not offsets:
                 return
-            identity = self._sender.identity()
-            with self._sender.coordinator_errors():
-                if group.group_id not in self._manager.groups:
-                    self._transport.add_offsets_to_txn(
-                        self._sender.transactional_id(), *identity, group.group_id
-                    )
-                    self._manager.groups.add(group.group_id)
-                self._transport.txn_offset_commit(
-                    self._sender.transactional_id(),
+            identity, tid, version = self._identity(), manager.transactional_id, manager.version
+            assert tid is not None
+            if version == CLASSIC and group.group_id not in manager.groups:
+                added = coordinator.enqueue(
+                    RequestKind.ADD_OFFSETS,
+                    lambda broker: broker.add_offsets_to_txn(tid, *identity, group.group_id),
+                    lambda _: manager.groups.add(group.group_id),
+                )
+                self._wait_for(added, "send_offsets_to_transaction")
+            manager.may_have_begun |= version > CLASSIC
+            committed = coordinator.enqueue(
+                RequestKind.OFFSET_COMMIT,
+                lambda broker: broker.txn_offset_commit(
+                    tid,
                     group.group_id,
                     *identity,
                     offsets,
                     generation_id=group.generation_id,
                     member_id=group.member_id,
                     group_instance_id=group.group_instance_id,
-                )
+                    transaction_version=version,
+                ),
+                lambda _: None,
+            )
+            self._wait_for(committed, "send_offsets_to_transaction")
 
     def commit_transaction(self) -> None:
         """Send what is waiting, then commit. Durable and visible when this returns.
 
         Raises the error of any send of the transaction that failed (then abort), or the coordinator's.
-        After an error that may be retried (the database was locked) the call may be repeated.
+        After an error that may be retried (the database was locked, no answer within max_block_ms)
+        the call may be repeated.
         """
-        with self._lock:
-            self._check_open()
-            self._manager.require(
+        with self._timed("txn-commit"):
+            manager = self._manager
+            manager.require(
                 "commit_transaction",
                 ClientState.IN_TRANSACTION,
                 ClientState.COMMITTING_TRANSACTION,
             )
-            if self._manager.state is ClientState.IN_TRANSACTION:
-                self._sender.send_all()
-                if self._manager.error is not None:
-                    raise self._manager.error
-                self._manager.transition(ClientState.COMMITTING_TRANSACTION)
-            self._sender.end(committed=True)
+            if manager.state is ClientState.IN_TRANSACTION:
+                self._flush(None)
+                if manager.error is not None:
+                    raise manager.error
+                manager.transition(ClientState.COMMITTING_TRANSACTION)
+            self._end(committed=True)
 
     def abort_transaction(self) -> None:
         """Take the transaction back; records that were not sent yet fail.
 
         Raises IllegalStateError without a transaction, and the error of a fatal state.
         """
-        with self._lock:
-            self._check_open()
-            self._manager.require(
+        with self._timed("txn-abort"):
+            manager = self._manager
+            manager.require(
                 "abort_transaction",
                 ClientState.IN_TRANSACTION,
                 ClientState.ABORTABLE_ERROR,
                 ClientState.ABORTING_TRANSACTION,
             )
-            if self._manager.state is not ClientState.ABORTING_TRANSACTION:
-                self._manager.transition(ClientState.ABORTING_TRANSACTION)
-            self._sender.fail_waiting("the transaction was aborted before the record was sent")
-            self._sender.end(committed=False)
+            if manager.state is not ClientState.ABORTING_TRANSACTION:
+                manager.transition(ClientState.ABORTING_TRANSACTION)
+            self._sender.drop_waiting(
+                TransactionAbortableError("the transaction was aborted before the record was sent")
+            )
+            self._driver.until(
+                lambda: not self._sender.has_unanswered(), None, lambda: timed_out("abort", None)
+            )
+            self._end(committed=False)
+
+    def _end(self, *, committed: bool) -> None:
+        """Have the coordinator end the transaction, unless there is nothing to end."""
+        manager, coordinator = self._manager, self._sender.coordinator
+        name = "commit_transaction" if committed else "abort_transaction"
+        pending = coordinator.pending(RequestKind.END)
+        if pending is None:
+            if manager.has_begun and not isinstance(manager.error, InvalidProducerIdMappingError):
+                identity, tid, version = self._identity(), manager.transactional_id, manager.version
+                assert tid is not None
+                pending = coordinator.enqueue(
+                    RequestKind.END,
+                    lambda broker: broker.end_txn(
+                        tid, *identity, committed, transaction_version=version
+                    ),
+                    self._ended,
+                )
+            else:
+                self._ended(self._identity())
+        if pending is not None:
+            self._wait_for(pending, name)
+        renewed = coordinator.pending(RequestKind.INIT)
+        if renewed is not None:
+            self._wait_for(renewed, name)
+        self._metrics.count("txn-commit" if committed else "txn-abort")
+
+    def _ended(self, identity: ProducerIdAndEpoch) -> None:
+        """What the coordinator says to use next; after some errors a new epoch is asked for first."""
+        manager = self._manager
+        if not manager.needs_new_epoch:
+            manager.ended(identity)
+            return
+        manager.initialized(identity)
+        self._sender.initialize(lambda: manager.ended(self._identity()))
+
+    def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
+        """Drive until the coordinator has answered, for max_block_ms."""
+        limit = self._settings.max_block_ms
+
+        def give_up() -> EosdbError:
+            error = pending.error or timed_out(name, limit)
+            if pending.kind in (RequestKind.ADD_OFFSETS, RequestKind.OFFSET_COMMIT):
+                self._sender.coordinator.cancel(pending, error)
+                self._manager.failed(error, pending.kind)
+            return error
+
+        self._driver.until(lambda: pending.done, limit, give_up)
+        if pending.error is not None:
+            raise pending.error
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[TransactionToken]:
@@ -217,8 +295,8 @@ class Producer:
         broker refuses later is the future's error.
         """
         settings = self._settings
-        key_bytes = _serialized("key", key, settings.key_serializer)
-        value_bytes = _serialized("value", value, settings.value_serializer)
+        key_bytes = serialized("key", key, settings.key_serializer)
+        value_bytes = serialized("value", value, settings.value_serializer)
         size = len(key_bytes or b"") + len(value_bytes or b"")
         if headers:
             size += sum(len(name) + len(data or b"") for name, data in headers)
@@ -232,24 +310,65 @@ class Producer:
                 self._manager.require("send", ClientState.IN_TRANSACTION)
             elif self._manager.error is not None:
                 raise self._manager.error
-            now = self._clock.time_ms()
-            tp = TopicPartition(topic, self._partition(topic, partition, key_bytes))
-            record = Record(
-                key_bytes, value_bytes, headers, now if timestamp is None else timestamp
-            )
-            batch = self._accumulator.append(tp, record, size, now, self.flush)
+            tp = TopicPartition(topic, self._chooser.choose(topic, partition, key_bytes))
+            if timestamp is None:
+                timestamp = self._clock.time_ms()
+            record = Record(key_bytes, value_bytes, headers, timestamp)
+            now = self._clock.monotonic_ms()
+            batch = self._accumulator.append(tp, record, size, now, self._drive)
             future = ProduceFuture(batch, len(batch.records) - 1)
             if on_delivery is not None:
                 batch.callbacks.append((future, on_delivery))
-            if self._is_time_to_send(now):
-                self._sender.send_all()
+            if settings.linger_ms:
+                self._driver.start(f"eosdb-sender-{settings.client_id or 'producer'}")
+                self._driver.wake()
+            if self._accumulator.buffered_bytes >= _BUFFER_BYTES:
+                self._make_room()
+            elif not settings.linger_ms and settings.transactional_id is None:
+                self._sender.run_once(now)
             return future
 
     def flush(self, timeout_ms: int | None = None) -> None:
-        """Send everything that waits; afterwards every future is done."""
+        """Send everything that waits; afterwards every future is done.
+
+        Raises RequestTimedOutError when that takes longer than `timeout_ms`, and IllegalStateError
+        inside a delivery callback.
+        """
+        with self._timed("flush"):
+            self._flush(timeout_ms)
+
+    def _flush(self, timeout_ms: int | None) -> None:
+        self._sender.is_flushing = True
+        try:
+            self._driver.until(
+                lambda: not self._sender.has_unanswered(),
+                timeout_ms,
+                lambda: timed_out("flush", timeout_ms),
+            )
+        finally:
+            self._sender.is_flushing = False
+
+    def _make_room(self) -> None:
+        """Send until less is buffered than may be, as Kafka's `send` blocks on buffer.memory."""
+        self._sender.is_flushing = True
+        try:
+            self._driver.until(
+                lambda: self._sender.is_running or self._accumulator.buffered_bytes < _BUFFER_BYTES,
+                self._settings.max_block_ms,
+                lambda: timed_out("send: the buffer is full", self._settings.max_block_ms),
+            )
+        finally:
+            self._sender.is_flushing = False
+
+    def _drive(self, batch: ProducerBatch, timeout: float | None) -> None:
+        """What a future does that is asked for its result."""
         with self._lock:
-            self._check_open()
-            self._sender.send_all()
+            self._sender.is_flushing = True
+            try:
+                limit = None if timeout is None else int(timeout * 1000)
+                self._driver.until(lambda: batch.done, limit, lambda: timed_out("result", limit))
+            finally:
+                self._sender.is_flushing = False
 
     def close(self) -> None:
         """Send what waits, or abort the open transaction; idempotent, never raises a broker error."""
@@ -257,34 +376,30 @@ class Producer:
             if self._closed:
                 return
             with contextlib.suppress(EosdbError):
-                if self._manager.state in (
-                    ClientState.COMMITTING_TRANSACTION,
-                    ClientState.ABORTING_TRANSACTION,
-                ):
-                    self._sender.end(
-                        committed=self.state == ClientState.COMMITTING_TRANSACTION.name
-                    )
-                elif self._manager.state in (
+                state = self._manager.state
+                if state is ClientState.COMMITTING_TRANSACTION:
+                    self._end(committed=True)
+                elif state in (
                     ClientState.IN_TRANSACTION,
                     ClientState.ABORTABLE_ERROR,
+                    ClientState.ABORTING_TRANSACTION,
                 ):
                     self.abort_transaction()
                 else:
-                    self._sender.send_all()
-            self._sender.fail_waiting("the producer was closed before the record was sent")
+                    self._flush(self._settings.delivery_timeout_ms)
+            self._sender.drop_all(
+                TransactionAbortableError("the producer was closed before the record was stored")
+            )
             self._closed = True
+        self._driver.stop()
 
-    def metrics(self) -> dict[str, int]:
-        """Counters under Kafka's names, from this producer's beginning on."""
-        with self._lock:
-            return dict(self._sender.metrics)
+    def metrics(self) -> dict[str, float]:
+        """Counters, averages and rates under Kafka's names, from this producer's beginning on."""
+        return self._metrics.snapshot()
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions the topic has. Raises UnknownTopicOrPartitionError."""
-        count = self._counts.get(topic)
-        if count is None:
-            count = self._counts[topic] = self._transport.partitions_for(topic)
-        return count
+        return self._chooser.partition_count(topic)
 
     def __enter__(self) -> Producer:
         return self
@@ -299,55 +414,21 @@ class Producer:
 
     # -- small steps ----------------------------------------------------------------------------
 
-    def _is_time_to_send(self, now_ms: int) -> bool:
-        if self._accumulator.buffered_bytes >= _BUFFER_BYTES:
-            return True
-        if self._settings.transactional_id is not None:
-            return False
-        if self._settings.linger_ms == 0:
-            return True
-        oldest = self._accumulator.oldest_ms()
-        return oldest is not None and now_ms - oldest >= self._settings.linger_ms
+    @contextlib.contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        """The lock, an open producer, and Kafka's `…-time-ns-total` of the call."""
+        with self._lock:
+            self._check_open()
+            start = self._metrics.now_ns()
+            try:
+                yield
+            finally:
+                self._metrics.count(f"{name}-time-ns", self._metrics.now_ns() - start)
 
-    def _partition(self, topic: str, partition: int | None, key: bytes | None) -> int:
-        count = self.partitions_for(topic)
-        if partition is not None:
-            if not isinstance(partition, int) or not 0 <= partition < count:
-                self._counts.pop(topic, None)
-                if isinstance(partition, int) and 0 <= partition < self.partitions_for(topic):
-                    return partition
-                raise UnknownTopicOrPartitionError(
-                    f"topic {topic!r} has partitions 0 to {count - 1}, got {partition!r}"
-                )
-            return partition
-        if key is not None:
-            chosen = self._partitioner(key, count)
-            if not 0 <= chosen < count:
-                raise ConfigError(
-                    f"the partitioner chose {chosen!r} for a topic of {count} partitions"
-                )
-            return chosen
-        sticky = self._sticky.get(topic)
-        if sticky is None or not self._accumulator.has_room(TopicPartition(topic, sticky)):
-            sticky = self._sticky[topic] = random.randrange(count)
-        return sticky
+    def _identity(self) -> ProducerIdAndEpoch:
+        assert self._manager.identity is not None
+        return self._manager.identity
 
     def _check_open(self) -> None:
         if self._closed:
             raise IllegalStateError("the producer has been closed")
-
-
-def _serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:
-    data: object = given
-    if (type(data) is bytes or data is None) and (serializer is None or data is None):
-        return data
-    if serializer is not None:
-        data = serializer(given)
-    elif isinstance(data, str):
-        data = data.encode()
-    if type(data) is not bytes:
-        raise TypeError(
-            f"{what}: got {type(given).__name__}, expected bytes, str or None; give the producer a "
-            f"{what}_serializer"
-        )
-    return data

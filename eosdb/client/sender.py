@@ -1,30 +1,45 @@
 """The sender: turns waiting batches into requests, and answers into results and states (Kafka: Sender).
 
-Inline: it works when it is called, in the caller's thread. One request carries at most one batch for each
-partition, so a partition's order is the order of its batches.
+It has no thread and no loop of its own: `run_once(now)` does what is due and says when more will be. One
+request carries at most one batch for each partition. A batch that has to be sent again keeps its
+sequence and goes only when everything before it has been answered, so order is kept whatever is lost.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
+from eosdb.client.answers import RequestKind, is_lost
 from eosdb.client.config import ProducerSettings
+from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
+from eosdb.client.settling import Settling
 from eosdb.client.transaction_manager import ClientState, TransactionManager
-from eosdb.client.transport import Transport
-from eosdb.clock import Clock
-from eosdb.errors import (
-    ApiError,
-    ConcurrentTransactionsError,
-    DuplicateSequenceNumberError,
-    EosdbError,
-    InvalidProducerEpochError,
-    ProducerFencedError,
-    TransactionAbortableError,
-)
-from eosdb.model import ProduceResult, ProducerIdAndEpoch, RecordBatch, TopicPartition
+from eosdb.client.transport import Exchange, Transport
+from eosdb.errors import EosdbError, RequestTimedOutError, TransactionAbortableError
+from eosdb.metrics import Metrics
+from eosdb.model import ProduceResult, ProducerIdAndEpoch, TopicPartition
+
+CLASSIC: Final = 1
+
+
+class SentBatch(NamedTuple):
+    """One attempt to store a batch."""
+
+    batch: ProducerBatch
+    identity: ProducerIdAndEpoch | None
+    was_first: bool
+    """Everything before it had been answered when it was sent."""
+
+
+class ProduceRequest(NamedTuple):
+    """One request on its way."""
+
+    exchange: Exchange[dict[TopicPartition, ProduceResult]]
+    attempts: list[SentBatch]
+    sent_ms: int
+    sent_ns: int
 
 
 class Sender:
@@ -33,165 +48,278 @@ class Sender:
     def __init__(
         self,
         transport: Transport,
-        clock: Clock,
         settings: ProducerSettings,
         manager: TransactionManager,
         accumulator: RecordAccumulator,
+        metrics: Metrics,
     ) -> None:
         self._transport = transport
-        self._clock = clock
         self._settings = settings
         self._manager = manager
         self._accumulator = accumulator
-        self.metrics: Counter[str] = Counter()
+        self._metrics = metrics
+        self.coordinator: Final = CoordinatorCalls(transport, settings, manager, metrics)
+        self._settling = Settling(settings, manager, accumulator, metrics)
+        self._on_the_way: list[ProduceRequest] = []
+        self._fire_and_forget = str(settings.acks).strip() == "0"
+        self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
+        self._is_running = False
+        self._now_ms = 0
+        self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
+        self.is_flushing = False
+        """Everything leaves at once, whether or not its batch is full."""
 
-    def send_all(self) -> None:
-        """Send every waiting batch; afterwards every future is done."""
-        while batches := self._accumulator.take_round():
-            try:
-                self._send_round(batches)
-            finally:
-                self._accumulator.taken(batches)
+    # -- one step -------------------------------------------------------------------------------
 
-    def _send_round(self, batches: list[ProducerBatch]) -> None:
-        """One request with at most one batch for each partition."""
-        manager, settings = self._manager, self._settings
-        if manager.state in (ClientState.ABORTABLE_ERROR, ClientState.FATAL_ERROR):
-            assert manager.error is not None
-            self._fail(batches, manager.error)
-            return
-        try:
-            identity = self.identity() if settings.enable_idempotence else None
-            if manager.transactional_id is not None:
-                self._add_partitions({batch.tp for batch in batches})
-            results = self._transport.produce(
-                {batch.tp: self._request_of(batch, identity) for batch in batches},
-                transactional_id=manager.transactional_id,
-                acks=settings.acks if isinstance(settings.acks, int) else settings.acks.strip(),
-                timeout_ms=settings.request_timeout_ms,
-            )
-        except EosdbError as error:
-            manager.failed(error, on_produce=False)
-            self._fail(batches, error)
-            return
-        for batch in batches:
-            self._settle(batch, results[batch.tp])
+    def run_once(self, now_ms: int) -> int | None:
+        """Do what is due at `now_ms`. Returns the ms until more is due; None when nothing is left.
 
-    def _request_of(self, batch: ProducerBatch, identity: ProducerIdAndEpoch | None) -> RecordBatch:
-        if identity is None:
-            return RecordBatch(batch.records)
-        return RecordBatch(
-            batch.records,
-            *identity,
-            self._manager.base_sequence(batch.tp),
-            self._manager.transactional_id is not None,
-        )
-
-    def _settle(self, batch: ProducerBatch, result: ProduceResult) -> None:
-        count = len(batch.records)
-        if isinstance(result.error, DuplicateSequenceNumberError):
-            result = ProduceResult(duplicate=True)
-        if result.error is not None:
-            if self._manager.transactional_id is not None:
-                self._manager.failed(result.error, on_produce=True)
-            self._fail([batch], result.error)
-            return
-        self._manager.stored(batch.tp, count)
-        self.metrics["record-send-total"] += count
-        self.metrics["byte-total"] += batch.size
-        self.metrics["batch-total"] += 1
-        self.metrics["duplicate-batches-total"] += result.duplicate
-        batch.complete(result)
-
-    def _fail(self, batches: list[ProducerBatch], error: EosdbError) -> None:
-        for batch in batches:
-            self.metrics["record-error-total"] += len(batch.records)
-            batch.fail(error)
-
-    def fail_waiting(self, why: str) -> None:
-        """Give up the records that were not sent."""
-        self._fail(list(self._accumulator.drain()), TransactionAbortableError(why))
-
-    def _add_partitions(self, tps: set[TopicPartition]) -> None:
-        fresh = tps - self._manager.partitions
-        if fresh:
-            identity = self.identity()
-            self._retrying(
-                lambda: self._transport.add_partitions_to_txn(
-                    self.transactional_id(), *identity, fresh
-                )
-            )
-            self._manager.partitions |= fresh
-
-    def end(self, *, committed: bool) -> None:
-        """Commit or abort; nothing is sent when nothing was added to the transaction."""
-        manager, identity = self._manager, self.identity()
-        if manager.partitions or manager.groups:
-            try:
-                self._retrying(
-                    lambda: manager.initialized(
-                        self._transport.end_txn(self.transactional_id(), *identity, committed)
-                    )
-                )
-            except ApiError as error:
-                if not error.retriable:
-                    manager.failed(error, on_produce=False)
-                raise
-        self.metrics["txn-commit-total" if committed else "txn-abort-total"] += 1
-        manager.ended(self.identity())
-
-    def _init_producer_id(self) -> ProducerIdAndEpoch:
-        taken: list[ProducerIdAndEpoch] = []
-        self._retrying(
-            lambda: taken.append(
-                self._transport.init_producer_id(
-                    self._settings.transactional_id, self._settings.transaction_timeout_ms
-                )
-            )
-        )
-        return taken[0]
-
-    def _retrying(self, request: Callable[[], None]) -> None:
-        """Repeat the request while an earlier transaction is being ended, for max_block_ms."""
-        deadline = self._clock.monotonic_ms() + self._settings.max_block_ms
-        while True:
-            try:
-                return request()
-            except ConcurrentTransactionsError:
-                if self._clock.monotonic_ms() >= deadline:
-                    raise
-                self._clock.sleep_ms(self._settings.retry_backoff_ms)
-
-    @contextlib.contextmanager
-    def coordinator_errors(self) -> Iterator[None]:
-        """What the coordinator refuses inside the block moves the producer's state.
-
-        A stale epoch means the same from every coordinator request: fenced (TransactionManager).
+        What a callback asks for while this runs is done by the run that calls it.
         """
+        if self._is_running:
+            return 0
+        self._is_running = True
+        self._now_ms = now_ms
         try:
-            yield
-        except InvalidProducerEpochError as error:
-            fenced = ProducerFencedError(str(error))
-            self._manager.failed(fenced, on_produce=False)
-            raise fenced from error
-        except EosdbError as error:
-            self._manager.failed(error, on_produce=False)
-            raise
+            delivery = self._transport.poll()
+            self._receive(now_ms)
+            self._settling.expire(now_ms)
+            self.coordinator.run(now_ms)
+            self._settling.resolve(self._take_identity)
+            while attempts := self._drain(now_ms):
+                self._send(attempts, now_ms)
+                self.coordinator.run(now_ms)
+            due = self._next_due(now_ms, delivery)
+            self._settling.call_back()
+            return due
+        finally:
+            self._is_running = False
 
-    def initialize(self) -> None:
-        """Get the producer's identity from the broker."""
-        self._manager.transition(ClientState.INITIALIZING)
-        with self.coordinator_errors():
-            self._manager.initialized(self._init_producer_id())
-        self._manager.transition(ClientState.READY)
+    @property
+    def is_running(self) -> bool:
+        """Whether a callback is asking."""
+        return self._is_running
 
-    def identity(self) -> ProducerIdAndEpoch:
-        """Producer id and epoch, asked for with the first need."""
-        if self._manager.identity is None:
-            self.initialize()
-        assert self._manager.identity is not None
-        return self._manager.identity
+    def has_unanswered(self) -> bool:
+        """Whether a batch waits or is on its way."""
+        return bool(self._accumulator) or any(
+            not attempt.batch.done for request in self._on_the_way for attempt in request.attempts
+        )
 
-    def transactional_id(self) -> str:
-        assert self._manager.transactional_id is not None
-        return self._manager.transactional_id
+    def drop_waiting(self, why: EosdbError) -> None:
+        """Give up the batches that are not on their way."""
+        for batch in list(self._accumulator.waiting()):
+            self._settling.give_up(batch, why)
+
+    def drop_all(self, why: EosdbError) -> None:
+        """Give up every batch; answers that come later are for nobody."""
+        for request in self._on_the_way:
+            for attempt in request.attempts:
+                attempt.batch.is_sent = False
+                attempt.batch.in_doubt = True
+                if not attempt.batch.done:
+                    self._settling.give_up(attempt.batch, why)
+        self._on_the_way.clear()
+        self.drop_waiting(why)
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def _receive(self, now_ms: int) -> None:
+        """Take the answers that have come, and give up those that have not come in time."""
+        waiting: list[ProduceRequest] = []
+        arrived: list[ProduceRequest] = []
+        for request in self._on_the_way:
+            if not request.exchange.done:
+                if now_ms - request.sent_ms < self._settings.request_timeout_ms:
+                    waiting.append(request)
+                    continue
+                request.exchange.fail(
+                    RequestTimedOutError("produce: no answer within request_timeout_ms")
+                )
+            arrived.append(request)
+        self._on_the_way = waiting
+        for request in arrived:
+            self._settle(request, now_ms)
+
+    def _settle(self, request: ProduceRequest, now_ms: int) -> None:
+        error = request.exchange.error
+        if error is not None:
+            self._metrics.error(error)
+        self._metrics.observe(
+            "request-latency", (self._metrics.now_ns() - request.sent_ns) / 1_000_000
+        )
+        for batch, identity, was_first in request.attempts:
+            batch.is_sent = False
+            batch.in_doubt |= is_lost(error)
+            answer = request.exchange.answer[batch.tp] if error is None else error
+            self._settling.settle(batch, identity, was_first, answer, now_ms)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def _drain(self, now_ms: int) -> list[SentBatch]:
+        """The batches that may go now, at most one for each partition."""
+        manager = self._manager
+        if manager.is_in_error:
+            assert manager.error is not None
+            self.drop_waiting(manager.error)
+            return []
+        if manager.state is ClientState.ABORTING_TRANSACTION:
+            self.drop_waiting(TransactionAbortableError("the transaction was aborted"))
+            return []
+        queues = self._accumulator.queues()
+        if not queues:
+            return []
+        identity: ProducerIdAndEpoch | None = None
+        if self._settings.enable_idempotence:
+            identity = self._take_identity()
+            if identity is None:
+                return []
+        taken: list[SentBatch] = []
+        for tp, queue in queues:
+            batch = queue[0]
+            if batch.retry_at_ms > now_ms or self._settling.is_held_back(tp):
+                continue
+            if batch.attempts == 0 and not self._is_ready(batch, len(queue), now_ms):
+                continue
+            if not self._is_added(tp):
+                continue
+            progress = manager.progress(tp)
+            was_first = True
+            if identity is None:
+                on_the_way = sum(
+                    a.batch.tp == tp for request in self._on_the_way for a in request.attempts
+                )
+                if on_the_way >= self._settings.max_in_flight_requests_per_connection:
+                    continue
+            elif batch.identity is None:
+                limit = self._settings.max_in_flight_requests_per_connection
+                if not progress.admits_new(identity, limit):
+                    continue
+                progress.assign(batch, identity)
+                was_first = progress.is_first(batch)
+            elif not progress.is_first(batch):
+                continue
+            self._accumulator.take_first(tp)
+            taken.append(SentBatch(batch, batch.identity, was_first))
+        return taken
+
+    def _send(self, attempts: list[SentBatch], now_ms: int) -> None:
+        manager = self._manager
+        transactional_id = manager.transactional_id
+        batches = {}
+        for batch, _, _ in attempts:
+            batch.attempts += 1
+            batch.is_sent = True
+            batches[batch.tp] = batch.request(transactional_id is not None)
+            self._metrics.count("record-retry", len(batch.records) if batch.attempts > 1 else 0)
+        if transactional_id is not None:
+            manager.may_have_begun = True
+        version, acks = manager.version, self._acks
+        timeout_ms = self._settings.request_timeout_ms
+        exchange = self._transport.submit(
+            "produce",
+            lambda broker: broker.produce(
+                batches,
+                transactional_id=transactional_id,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                transaction_version=None if transactional_id is None else version,
+            ),
+        )
+        self._metrics.count("request")
+        request = ProduceRequest(exchange, attempts, now_ms, self._metrics.now_ns())
+        if exchange.done:
+            self._settle(request, now_ms)
+        elif self._fire_and_forget:
+            for batch, identity, was_first in attempts:
+                batch.is_sent = False
+                self._settling.settle(batch, identity, was_first, ProduceResult(), now_ms)
+        else:
+            self._on_the_way.append(request)
+
+    def _is_ready(self, batch: ProducerBatch, queued: int, now_ms: int) -> bool:
+        return (
+            self.is_flushing
+            or queued > 1
+            or batch.size >= self._settings.batch_size
+            or now_ms - batch.created_ms >= self._settings.linger_ms
+        )
+
+    def _is_added(self, tp: TopicPartition) -> bool:
+        """Whether the partition may be written to; under version 1 it must be added before."""
+        manager = self._manager
+        if manager.transactional_id is None or manager.version > CLASSIC:
+            return True
+        if tp in manager.partitions:
+            return True
+        if self.coordinator.pending(RequestKind.ADD_PARTITIONS) is None:
+            assert manager.identity is not None
+            identity, tid = manager.identity, manager.transactional_id
+            fresh = {tp for tp, _ in self._accumulator.queues()} - manager.partitions
+            self.coordinator.enqueue(
+                RequestKind.ADD_PARTITIONS,
+                lambda broker: broker.add_partitions_to_txn(tid, *identity, fresh),
+                lambda _: manager.partitions.update(fresh),
+            )
+        return False
+
+    def _take_identity(self) -> ProducerIdAndEpoch | None:
+        """The producer id and epoch; None while they are being asked for."""
+        manager = self._manager
+        if manager.identity is None and manager.transactional_id is None:
+            if manager.state is ClientState.READY:
+                manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
+            if self._asked is None:
+                self._asked = self.initialize(lambda: None)
+                self.coordinator.run(self._now_ms)
+            if self._asked.done:
+                asked, self._asked = self._asked, None
+                if asked.error is not None:
+                    self.drop_waiting(asked.error)
+        return manager.identity
+
+    def initialize(self, and_then: Callable[[], None]) -> CoordinatorCall[ProducerIdAndEpoch]:
+        """Ask the broker for an identity. `and_then` may make another state of it than READY."""
+        manager, settings = self._manager, self._settings
+        manager.transition(ClientState.INITIALIZING)
+        expected = manager.identity if manager.needs_new_epoch else None
+
+        def given(identity: ProducerIdAndEpoch) -> None:
+            manager.initialized(identity)
+            and_then()
+            if manager.state is ClientState.INITIALIZING:
+                manager.transition(ClientState.READY)
+
+        return self.coordinator.enqueue(
+            RequestKind.INIT,
+            lambda broker: broker.init_producer_id(
+                settings.transactional_id,
+                settings.transaction_timeout_ms,
+                *(expected or (-1, -1)),
+            ),
+            given,
+        )
+
+    # -- when to come again ---------------------------------------------------------------------
+
+    def _next_due(self, now_ms: int, delivery_ms: int | None) -> int | None:
+        settings = self._settings
+        due = [request.sent_ms + settings.request_timeout_ms for request in self._on_the_way]
+        coordinator = self.coordinator.due_ms()
+        if coordinator is not None:
+            due.append(coordinator)
+        for _, queue in self._accumulator.queues():
+            batch = queue[0]
+            due.append(batch.created_ms + settings.delivery_timeout_ms)
+            if batch.attempts:
+                due.append(batch.retry_at_ms if batch.retry_at_ms > now_ms else due[-1])
+            elif not self._is_ready(batch, len(queue), now_ms):
+                due.append(batch.created_ms + settings.linger_ms)
+        if not due:
+            return None
+        wait = max(0, min(due) - now_ms)
+        if self._on_the_way or coordinator is not None:
+            delivery = self._transport.poll() if delivery_ms is None else delivery_ms
+            if delivery is not None:
+                wait = min(wait, delivery)
+        return wait

@@ -2,6 +2,7 @@
 
 Illegal calls leave the state alone and raise IllegalStateError; errors of requests move it. After an
 abortable error only an abort helps, after a fatal one nothing does: every call raises the cause again.
+No request is made here.
 """
 
 from __future__ import annotations
@@ -9,18 +10,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from eosdb.errors import (
-    ApiError,
-    ClusterAuthorizationFailedError,
-    EosdbError,
-    IllegalStateError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTransactionTimeoutError,
-    InvalidTxnStateError,
-    ProducerFencedError,
-    TransactionalIdAuthorizationFailedError,
-)
+from eosdb.client.answers import RequestKind, is_fatal, may_be_repeated
+from eosdb.client.progress import PartitionProgress
+from eosdb.errors import EosdbError, IllegalStateError, InvalidProducerIdMappingError
 from eosdb.model import ProducerIdAndEpoch, TopicPartition
 
 
@@ -54,37 +46,28 @@ LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {
 }
 """Each state, and the states it may be entered from."""
 
-_FATAL_ON_PRODUCE: Final = (
-    ProducerFencedError,
-    ClusterAuthorizationFailedError,
-    TransactionalIdAuthorizationFailedError,
-)
-_FATAL_ON_COORDINATOR: Final = (
-    *_FATAL_ON_PRODUCE,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    InvalidTransactionTimeoutError,
-)
-
-
-def is_fatal(error: EosdbError, *, on_produce: bool) -> bool:
-    """Whether the producer cannot go on after this answer to a request."""
-    return isinstance(error, _FATAL_ON_PRODUCE if on_produce else _FATAL_ON_COORDINATOR)
+LAST_LOCAL_EPOCH: Final = 2**15 - 1
+"""An idempotent producer that has used this epoch needs a new producer id (KIP-360)."""
 
 
 class TransactionManager:
-    """The identity and state of one producer; no request is made here."""
+    """The identity, state and sequences of one producer."""
 
     def __init__(self, transactional_id: str | None) -> None:
         self.transactional_id: Final = transactional_id
         self.state = ClientState.UNINITIALIZED
         self.identity: ProducerIdAndEpoch | None = None
         self.error: EosdbError | None = None
+        self.version = 1
+        """The transaction version; looked up when a transaction begins, so it never changes inside."""
         self.partitions: set[TopicPartition] = set()
-        """Partitions the coordinator has added to the transaction."""
+        """Partitions the coordinator has added to the transaction (version 1)."""
         self.groups: set[str] = set()
-        self._sequences: dict[TopicPartition, int] = {}
+        self.may_have_begun = False
+        """Something was sent that begins the transaction, whether or not it arrived (version 2)."""
+        self.needs_new_epoch = False
+        """After the abort the producer must take its id anew."""
+        self._progress: dict[TopicPartition, PartitionProgress] = {}
 
     def transition(self, state: ClientState) -> None:
         """Raises IllegalStateError for a transition that does not exist."""
@@ -98,53 +81,79 @@ class TransactionManager:
         """Raises the standing error, or IllegalStateError when `call` is not allowed now."""
         if self.transactional_id is None:
             raise IllegalStateError(f"{call} needs a producer with a transactional_id")
-        if self.state in (ClientState.FATAL_ERROR, ClientState.ABORTABLE_ERROR) and (
-            self.state not in states
-        ):
-            assert self.error is not None
-            raise self.error
         if self.state not in states:
+            if self.state in (ClientState.FATAL_ERROR, ClientState.ABORTABLE_ERROR):
+                assert self.error is not None
+                raise self.error
             expected = " or ".join(state.name for state in states)
             raise IllegalStateError(
                 f"{call}: the producer is {self.state.name}, expected {expected}"
             )
 
+    @property
+    def is_fatal_state(self) -> bool:
+        return self.state is ClientState.FATAL_ERROR
+
+    @property
+    def is_in_error(self) -> bool:
+        return self.state in (ClientState.FATAL_ERROR, ClientState.ABORTABLE_ERROR)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is, or may be, something to end at the coordinator."""
+        return bool(self.partitions or self.groups or self.may_have_begun)
+
     def initialized(self, identity: ProducerIdAndEpoch) -> None:
-        if identity != self.identity:
-            self._sequences.clear()
+        """What the coordinator has given; sequences begin anew with a new identity."""
+        if identity != self.identity and self.transactional_id is not None:
+            self._progress.clear()
         self.identity = identity
+
+    def begun(self, version: int) -> None:
+        """A transaction begins here, and nowhere else yet."""
+        self.transition(ClientState.IN_TRANSACTION)
+        self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
         """The transaction is over; what to use next."""
         self.initialized(identity)
         self.partitions.clear()
         self.groups.clear()
+        self.may_have_begun = self.needs_new_epoch = False
         self.error = None
         self.transition(ClientState.READY)
 
-    def failed(self, error: EosdbError, *, on_produce: bool) -> None:
+    def failed(self, error: EosdbError, kind: RequestKind) -> None:
         """An answer that the request cannot recover from moves the state."""
         if self.state is ClientState.FATAL_ERROR:
             return
-        initializing = self.state is ClientState.INITIALIZING
-        if initializing and may_be_repeated(error):
-            self.state = ClientState.UNINITIALIZED
-        elif initializing or is_fatal(error, on_produce=on_produce):
+        initializing = kind is RequestKind.INIT and self.state is ClientState.INITIALIZING
+        if is_fatal(error, kind, self.version) and not (initializing and may_be_repeated(error)):
             self.state, self.error = ClientState.FATAL_ERROR, error
-        elif self.state in LEGAL_PREVIOUS[ClientState.ABORTABLE_ERROR]:
-            if self.state is not ClientState.ABORTABLE_ERROR:
-                self.error = error
-            self.state = ClientState.ABORTABLE_ERROR
+        elif initializing:
+            self.state = ClientState.UNINITIALIZED
+        elif self.transactional_id is not None and kind is not RequestKind.END:
+            self.needs_new_epoch |= self.version == 1 or isinstance(
+                error, InvalidProducerIdMappingError
+            )
+            if self.state in LEGAL_PREVIOUS[ClientState.ABORTABLE_ERROR]:
+                if self.state is not ClientState.ABORTABLE_ERROR:
+                    self.error = error
+                self.state = ClientState.ABORTABLE_ERROR
 
-    def base_sequence(self, tp: TopicPartition) -> int:
-        """The sequence of the next record for the partition."""
-        return self._sequences.get(tp, 0)
+    def progress(self, tp: TopicPartition) -> PartitionProgress:
+        found = self._progress.get(tp)
+        if found is None:
+            found = self._progress[tp] = PartitionProgress()
+        return found
 
-    def stored(self, tp: TopicPartition, count: int) -> None:
-        """`count` records were stored; the number after 2147483647 is 0."""
-        self._sequences[tp] = (self.base_sequence(tp) + count) % 2**31
+    def partitions_in_progress(self) -> list[tuple[TopicPartition, PartitionProgress]]:
+        return list(self._progress.items())
 
-
-def may_be_repeated(error: EosdbError) -> bool:
-    """Whether the same request may succeed when it is repeated."""
-    return not isinstance(error, ApiError) or error.retriable
+    def next_local_epoch(self) -> ProducerIdAndEpoch | None:
+        """The identity after this one (KIP-360); None when the epochs are used up."""
+        assert self.identity is not None
+        producer_id, epoch = self.identity
+        if epoch >= LAST_LOCAL_EPOCH:
+            return None
+        return ProducerIdAndEpoch(producer_id, epoch + 1)

@@ -1,13 +1,18 @@
 """How a client's requests reach the broker: the seam where a network, or a bad one, can be put in.
 
-A client knows only `Transport`. `DirectTransport` calls the broker in the same process.
+A client hands a request to a `Transport` and gets an `Exchange`, which may have its answer at once,
+later, or never. `DirectTransport` calls the broker in the same process, so its answers are always
+there; `eosdb.testing.FaultyTransport` does what a bad network does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
+from eosdb.client.answers import is_lost
+from eosdb.clock import Clock
+from eosdb.errors import EosdbError, RequestTimedOutError
 from eosdb.model import (
     FetchResult,
     OffsetAndMetadata,
@@ -19,12 +24,14 @@ from eosdb.model import (
     TopicPartition,
 )
 
-if TYPE_CHECKING:
-    from eosdb.broker import Broker
+T = TypeVar("T")
 
 
-class Transport(Protocol):
+class BrokerRequests(Protocol):
     """The broker's requests that clients make, with the broker's answers and errors."""
+
+    @property
+    def transaction_version(self) -> int: ...
 
     def init_producer_id(
         self,
@@ -49,6 +56,7 @@ class Transport(Protocol):
         transactional_id: str | None = None,
         acks: int | str = -1,
         timeout_ms: int = 30_000,
+        transaction_version: int | None = None,
     ) -> dict[TopicPartition, ProduceResult]: ...
 
     def add_offsets_to_txn(
@@ -66,10 +74,17 @@ class Transport(Protocol):
         generation_id: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
+        transaction_version: int | None = None,
     ) -> None: ...
 
     def end_txn(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int | None = None,
     ) -> ProducerIdAndEpoch: ...
 
     def fetch(
@@ -115,6 +130,111 @@ class Transport(Protocol):
     def partitions_for(self, topic: str) -> int: ...
 
 
-def DirectTransport(broker: Broker) -> Transport:
-    """The broker itself is the transport when it is in the same process."""
-    return broker
+Request = Callable[[BrokerRequests], T]
+
+
+class Exchange(Generic[T]):
+    """A request that was sent, and its answer once that has come."""
+
+    __slots__ = ("_answer", "done", "error", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+        self.done = False
+        self.error: EosdbError | None = None
+        self._answer: T | None = None
+
+    def carry_out(self, request: Request[T], broker: BrokerRequests) -> None:
+        """Let the broker answer. Whatever it raises that is no EosdbError is the caller's bug."""
+        try:
+            self._answer = request(broker)
+        except EosdbError as error:
+            self.error = error
+        self.done = True
+
+    def fail(self, error: EosdbError) -> None:
+        """No answer will come."""
+        self.error = error
+        self.done = True
+
+    def follow(self, other: Exchange[T]) -> None:
+        """Take over the answer of another exchange that has one."""
+        self._answer, self.error, self.done = other._answer, other.error, True
+
+    @property
+    def answer(self) -> T:
+        """The answer; only when there is one."""
+        if self.error is not None:
+            raise self.error
+        assert self.done
+        return self._answer  # type: ignore[return-value]
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """What a client needs of a connection."""
+
+    @property
+    def transaction_version(self) -> int:
+        """The highest transaction version that the broker serves; the handshake tells it."""
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        """Send a request. `name` is Kafka's in snake_case, such as `end_txn`."""
+
+    def poll(self) -> int | None:
+        """Deliver what has arrived. Returns the ms until more arrives; None: nothing is expected."""
+
+
+class DirectTransport:
+    """Calls the broker in the same process; an answer is there when `submit` returns."""
+
+    def __init__(self, broker: BrokerRequests) -> None:
+        self._broker = broker
+
+    @property
+    def transaction_version(self) -> int:
+        return self._broker.transaction_version
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        exchange = Exchange[T](name)
+        exchange.carry_out(request, self._broker)
+        return exchange
+
+    def poll(self) -> int | None:
+        return None
+
+
+def as_transport(given: Transport | BrokerRequests) -> Transport:
+    """A transport as it is; whatever else answers the broker's requests is called directly."""
+    return given if isinstance(given, Transport) else DirectTransport(given)
+
+
+def call(
+    transport: Transport,
+    clock: Clock,
+    name: str,
+    request: Request[T],
+    *,
+    request_timeout_ms: int,
+    retry_backoff_ms: int,
+    timeout_ms: int,
+) -> T:
+    """Send a request that may be carried out more than once, until there is an answer.
+
+    Lost requests and answers are repeated for `timeout_ms`; what the broker itself answers is raised
+    as it is. Raises RequestTimedOutError.
+    """
+    deadline = clock.monotonic_ms() + timeout_ms
+    while True:
+        exchange = transport.submit(name, request)
+        given_up = clock.monotonic_ms() + request_timeout_ms
+        while not exchange.done and (now := clock.monotonic_ms()) < min(given_up, deadline):
+            wait = transport.poll()
+            if not exchange.done:
+                until = min(given_up, deadline) - now
+                clock.sleep_ms(until if wait is None else max(1, min(wait, until)))
+        if exchange.done and not is_lost(exchange.error):
+            return exchange.answer
+        if clock.monotonic_ms() >= deadline:
+            raise RequestTimedOutError(f"{name}: no answer came within {timeout_ms} ms")
+        clock.sleep_ms(retry_backoff_ms)

@@ -269,14 +269,14 @@ def test_a_commit_whose_answer_was_lost_may_be_repeated(db: eosdb.Database) -> N
         def __getattr__(self, name: str) -> Any:
             return getattr(db.broker, name)
 
-        def end_txn(self, *args: Any) -> eosdb.ProducerIdAndEpoch:
-            answer = db.broker.end_txn(*args)
+        def end_txn(self, *args: Any, **options: Any) -> eosdb.ProducerIdAndEpoch:
+            answer = db.broker.end_txn(*args, **options)
             if not self.lost:
                 self.lost = True
                 raise eosdb.errors.RequestTimedOutError("the answer was lost")
             return answer
 
-    producer = transactional(db, transport=LosesOneAnswer())
+    producer = transactional(db, transport=LosesOneAnswer(), max_block_ms=50)
     producer.begin_transaction()
     producer.send("t", b"1")
     with pytest.raises(eosdb.errors.RequestTimedOutError):

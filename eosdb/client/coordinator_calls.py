@@ -1,0 +1,152 @@
+"""A producer's requests to the coordinator: one at a time, repeated until there is a definite answer.
+
+Kafka: TransactionManager's queue of TxnRequestHandlers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from eosdb.client.answers import RequestKind, as_coordinators, is_lost, may_be_repeated
+from eosdb.client.config import ProducerSettings
+from eosdb.client.transaction_manager import TransactionManager
+from eosdb.client.transport import Exchange, Request, Transport
+from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError
+from eosdb.metrics import Metrics
+
+T = TypeVar("T")
+
+_CONCURRENT_BACKOFF_MS: Final = 20
+"""Another transaction of this id is being ended, which takes no time to speak of."""
+
+
+class CoordinatorCall(Generic[T]):
+    """One request, until it is answered for good."""
+
+    __slots__ = ("attempts", "done", "error", "exchange", "kind", "on_answer", "request", "retry_at_ms",
+                 "sent_ms")  # fmt: skip
+
+    def __init__(
+        self, kind: RequestKind, request: Request[T], on_answer: Callable[[T], None]
+    ) -> None:
+        self.kind = kind
+        self.request = request
+        self.on_answer = on_answer
+        self.exchange: Exchange[T] | None = None
+        self.sent_ms = self.retry_at_ms = self.attempts = 0
+        self.done = False
+        self.error: EosdbError | None = None
+
+    def submit(self, transport: Transport, now_ms: int) -> None:
+        self.exchange = transport.submit(self.kind.value, self.request)
+        self.sent_ms = now_ms
+        self.attempts += 1
+
+    def finish(self) -> None:
+        """Take the answer that has come."""
+        assert self.exchange is not None
+        answer = self.exchange.answer
+        self.done, self.error = True, None
+        self.on_answer(answer)
+
+    def fail(self, error: EosdbError) -> None:
+        self.error = error
+        self.done = True
+
+
+class CoordinatorCalls:
+    """The queue of one producer."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: ProducerSettings,
+        manager: TransactionManager,
+        metrics: Metrics,
+    ) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._manager = manager
+        self._metrics = metrics
+        self._queue: deque[CoordinatorCall[Any]] = deque()
+
+    def enqueue(
+        self, kind: RequestKind, request: Request[T], on_answer: Callable[[T], None]
+    ) -> CoordinatorCall[T]:
+        call = CoordinatorCall(kind, request, on_answer)
+        self._queue.append(call)
+        return call
+
+    def pending(self, kind: RequestKind) -> CoordinatorCall[Any] | None:
+        """The request of this kind that has no answer yet."""
+        return next((call for call in self._queue if call.kind is kind), None)
+
+    def cancel(self, call: CoordinatorCall[T], error: EosdbError) -> None:
+        """Wait for it no more."""
+        self._queue = deque(waiting for waiting in self._queue if waiting is not call)
+        call.fail(error)
+
+    def drop_all(self, error: EosdbError) -> None:
+        """What was asked for has become pointless."""
+        calls, self._queue = self._queue, deque()
+        for call in calls:
+            call.fail(error)
+
+    def run(self, now_ms: int) -> None:
+        """Send what is due, take what has been answered; goes on as long as answers are there."""
+        while self._queue:
+            call = self._queue[0]
+            if call.exchange is None:
+                if now_ms < call.retry_at_ms:
+                    return
+                call.submit(self._transport, now_ms)
+            assert call.exchange is not None
+            if not call.exchange.done:
+                if now_ms - call.sent_ms < self._settings.request_timeout_ms:
+                    return
+                call.exchange.fail(
+                    RequestTimedOutError(f"{call.kind.value}: no answer within request_timeout_ms")
+                )
+            self._settle(call, now_ms)
+
+    def due_ms(self) -> int | None:
+        """When `run` has something to do, unless an answer comes first."""
+        if not self._queue:
+            return None
+        call = self._queue[0]
+        if call.exchange is None:
+            return call.retry_at_ms
+        return call.sent_ms + self._settings.request_timeout_ms
+
+    def _settle(self, call: CoordinatorCall[Any], now_ms: int) -> None:
+        exchange = call.exchange
+        assert exchange is not None
+        if exchange.error is None:
+            self._queue.popleft()
+            call.finish()
+            return
+        error = as_coordinators(exchange.error)
+        self._metrics.error(error)
+        if may_be_repeated(error) and not self._manager.is_fatal_state:
+            call.exchange = None
+            call.error = error
+            call.retry_at_ms = now_ms + self._backoff_ms(error, call.attempts)
+            self._metrics.count("request-retry")
+            return
+        self._queue.popleft()
+        call.fail(error)
+        self._manager.failed(error, call.kind)
+
+    def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
+        backoff = self._settings.retry_backoff_ms
+        if isinstance(error, ConcurrentTransactionsError):
+            # The answer comes when the other transaction has ended, so the first repeat need not wait.
+            return 0 if attempts == 1 else min(backoff, _CONCURRENT_BACKOFF_MS)
+        return backoff
+
+    @staticmethod
+    def is_unanswered(call: CoordinatorCall[T]) -> bool:
+        """Whether nobody knows what became of the request."""
+        return call.exchange is not None or (call.attempts > 0 and is_lost(call.error))

@@ -1,0 +1,104 @@
+"""Who advances a sender: the caller that waits (inline), or with `linger_ms` a background thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+from eosdb.client.sender import Sender
+from eosdb.clock import Clock
+from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
+
+_IDLE_MS: Final = 50
+"""How long the background thread sleeps when nothing is due; `wake` ends it."""
+
+_log: Final = logging.getLogger("eosdb.client")
+
+
+class Driver:
+    """Runs one producer's sender, always under the producer's lock."""
+
+    def __init__(self, sender: Sender, clock: Clock, lock: threading.RLock) -> None:
+        self._sender = sender
+        self._clock = clock
+        self._lock = lock
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def step(self) -> int | None:
+        """Advance once. Returns the ms until more is due."""
+        return self._sender.run_once(self._clock.monotonic_ms())
+
+    def until(
+        self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
+    ) -> None:
+        """Advance until `done()`. Raises what `on_timeout` makes after `timeout_ms`.
+
+        Raises IllegalStateError when a delivery callback waits: it would wait for itself.
+        """
+        if self._sender.is_running and not done():
+            raise IllegalStateError("a delivery callback must not wait for the producer")
+        deadline = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        while not done():
+            wait = self.step()
+            if done():
+                return
+            now = self._clock.monotonic_ms()
+            if deadline is not None and now >= deadline:
+                raise on_timeout()
+            if wait is None:
+                raise IllegalStateError("the producer waits for an answer that nobody owes it")
+            if wait > 0:
+                self._clock.sleep_ms(wait if deadline is None else min(wait, deadline - now))
+
+    def start(self, name: str) -> None:
+        """Have a thread send what lingers, once; it ends with the producer."""
+        if self._thread is not None:
+            return
+        self._thread = threading.Thread(
+            target=_run, args=(weakref.ref(self), self._wake), name=name, daemon=True
+        )
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something new waits."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread; the caller must not hold the lock."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._wake.set()
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def background_step(self) -> int | None:
+        """One step of the thread. Returns the ms to sleep; None when it shall end."""
+        with self._lock:
+            if self._thread is not threading.current_thread():
+                return None
+            try:
+                wait = self.step()
+            except Exception:  # The thread must go on; whoever waits for a future is told there.
+                _log.exception("a delivery callback failed")
+                wait = 0
+        return _IDLE_MS if wait is None else max(1, min(wait, _IDLE_MS))
+
+
+def _run(driver: weakref.ref[Driver], wake: threading.Event) -> None:
+    """The thread: holds no reference while it sleeps, so that a forgotten producer can go."""
+    while (found := driver()) is not None:
+        wait = found.background_step()
+        if wait is None:
+            return
+        del found
+        wake.wait(wait / 1000)
+        wake.clear()
+
+
+def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:
+    """The error of a call whose time is over."""
+    return RequestTimedOutError(f"{what}: not done within {timeout_ms} ms; it may be called again")

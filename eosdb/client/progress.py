@@ -1,0 +1,92 @@
+"""How far a producer has come in one partition: sequences given out, acknowledged and unresolved.
+
+Kafka: TxnPartitionEntry and the sequence half of TransactionManager. Numbers here are *serials*: they
+count on where the wire's int32 wraps to 0.
+"""
+
+from __future__ import annotations
+
+from eosdb.client.accumulator import ProducerBatch
+from eosdb.model import ProducerIdAndEpoch
+
+
+class PartitionProgress:
+    """One partition's sequences under one producer id and epoch."""
+
+    __slots__ = ("_proven", "acknowledged", "identity", "in_doubt", "next_serial", "unacknowledged")
+
+    def __init__(self) -> None:
+        self.identity: ProducerIdAndEpoch | None = None
+        self.next_serial = 0
+        self.acknowledged = 0
+        """The serial after the last acknowledged one."""
+        self.unacknowledged: list[ProducerBatch] = []
+        """Batches that have a sequence and no answer that counts, in the order of their sequences."""
+        self.in_doubt = False
+        """A batch was given up that may yet turn out to be stored."""
+        self._proven = False
+
+    @property
+    def is_unresolved(self) -> bool:
+        """Whether sequences were given out that nobody waits for and nobody acknowledged."""
+        first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
+        return self.acknowledged < first
+
+    def admits_new(self, identity: ProducerIdAndEpoch, max_in_flight: int) -> bool:
+        """Whether one more batch may get a sequence now.
+
+        The first of a pipeline goes alone. A partition that does not know the producer takes any
+        sequence for its first, so of two batches the second must not be able to arrive before it.
+        """
+        if not self.unacknowledged:
+            return not (self.is_unresolved and self.identity == identity)
+        return (
+            self.identity == identity
+            and self._proven
+            and len(self.unacknowledged) < max_in_flight
+            and not self.is_unresolved
+        )
+
+    def assign(self, batch: ProducerBatch, identity: ProducerIdAndEpoch) -> None:
+        """Give the batch the next sequences."""
+        if self.identity != identity:
+            self.start_over(identity)
+        batch.assign(identity, self.next_serial)
+        self.next_serial = batch.next_serial
+        self.unacknowledged.append(batch)
+
+    def start_over(self, identity: ProducerIdAndEpoch) -> None:
+        """Count from 0 under another identity."""
+        self.identity = identity
+        self.next_serial = self.acknowledged = 0
+        self.in_doubt = self._proven = False
+
+    def rewrite(self, identity: ProducerIdAndEpoch) -> None:
+        """Give every unacknowledged batch a new sequence under another identity, in order."""
+        batches, self.unacknowledged = self.unacknowledged, []
+        self.start_over(identity)
+        for batch in batches:
+            self.assign(batch, identity)
+
+    def is_first(self, batch: ProducerBatch) -> bool:
+        """Whether everything before the batch has been answered."""
+        return bool(self.unacknowledged) and self.unacknowledged[0] is batch
+
+    def acknowledge(self, batch: ProducerBatch) -> None:
+        """The batch is stored, and with it everything before it."""
+        if batch.identity == self.identity:
+            self.acknowledged = max(self.acknowledged, batch.next_serial)
+            self._proven = True
+        self.drop(batch)
+
+    def drop(self, batch: ProducerBatch) -> None:
+        """Nobody waits for the batch any more."""
+        if batch in self.unacknowledged:
+            self.unacknowledged.remove(batch)
+        if not self.unacknowledged:
+            self._proven = False
+
+    def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
+        """The batch was split."""
+        at = self.unacknowledged.index(batch)
+        self.unacknowledged[at : at + 1] = parts

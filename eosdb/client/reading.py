@@ -1,0 +1,84 @@
+"""A consumer's requests: all of them may be carried out twice, so a lost one is simply repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from eosdb.client.transport import Request, Transport, call
+from eosdb.clock import Clock
+from eosdb.model import FetchResult, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+RETRY_BACKOFF_MS: Final = 100
+DEFAULT_API_TIMEOUT_MS: Final = 60_000
+"""Kafka's defaults of request.timeout.ms, retry.backoff.ms and default.api.timeout.ms."""
+
+
+class ReadRequests:
+    """The broker as a consumer sees it through its transport."""
+
+    def __init__(self, transport: Transport, clock: Clock) -> None:
+        self._transport = transport
+        self._clock = clock
+
+    def fetch(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str,
+        max_records: int,
+    ) -> FetchResult:
+        return self._call(
+            "fetch",
+            lambda broker: broker.fetch(
+                topic_partition, offset, isolation_level=isolation_level, max_records=max_records
+            ),
+        )
+
+    def list_offsets(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+    ) -> OffsetAndTimestamp:
+        return self._call(
+            "list_offsets",
+            lambda broker: broker.list_offsets(
+                topic_partition, timestamp, isolation_level=isolation_level
+            ),
+        )
+
+    def offset_commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        self._call("offset_commit", lambda broker: broker.offset_commit(group_id, offsets))
+
+    def offset_fetch(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._call(
+            "offset_fetch",
+            lambda broker: broker.offset_fetch(group_id, partitions, require_stable=require_stable),
+        )
+
+    def topics(self) -> list[str]:
+        return self._call("topics", lambda broker: broker.topics())
+
+    def partitions_for(self, topic: str) -> int:
+        return self._call("partitions_for", lambda broker: broker.partitions_for(topic))
+
+    def _call(self, name: str, request: Request[T]) -> T:
+        return call(
+            self._transport,
+            self._clock,
+            name,
+            request,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            retry_backoff_ms=RETRY_BACKOFF_MS,
+            timeout_ms=DEFAULT_API_TIMEOUT_MS,
+        )

@@ -1,0 +1,215 @@
+"""What becomes of a batch: stored, sent again, split, given up; and of the sequences behind it.
+
+The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), with one that is
+stricter: a batch that may be stored under one identity is never sent under another, for it could be
+stored twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
+from eosdb.client.answers import RequestKind, is_lost, may_be_repeated
+from eosdb.client.config import ProducerSettings
+from eosdb.client.transaction_manager import TransactionManager
+from eosdb.errors import (
+    DuplicateSequenceNumberError,
+    EosdbError,
+    InvalidProducerEpochError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
+    RequestTimedOutError,
+    UnknownProducerIdError,
+)
+from eosdb.metrics import Metrics
+from eosdb.model import ProduceResult, ProducerIdAndEpoch, TopicPartition
+
+
+class Settling:
+    """The half of the sender that draws conclusions; it sends nothing."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        manager: TransactionManager,
+        accumulator: RecordAccumulator,
+        metrics: Metrics,
+    ) -> None:
+        self._settings = settings
+        self._manager = manager
+        self._accumulator = accumulator
+        self._metrics = metrics
+        self._to_bump: set[TopicPartition] = set()
+        """Partitions whose batches need another epoch, as soon as none of them is on its way."""
+        self._finished: deque[ProducerBatch] = deque()
+
+    def is_held_back(self, tp: TopicPartition) -> bool:
+        """Whether the partition waits for a new epoch."""
+        return tp in self._to_bump
+
+    def call_back(self) -> None:
+        """Tell whoever waits for batches that are finished; only when every state is settled."""
+        while self._finished:
+            batch = self._finished[0]
+            batch.call_back()
+            self._finished.popleft()
+
+    # -- an answer ------------------------------------------------------------------------------
+
+    def settle(
+        self,
+        batch: ProducerBatch,
+        identity: ProducerIdAndEpoch | None,
+        was_first: bool,
+        answer: ProduceResult | EosdbError,
+        now_ms: int,
+    ) -> None:
+        """Take one partition's answer to one attempt, made under `identity`."""
+        error = answer if isinstance(answer, EosdbError) else answer.error
+        if isinstance(answer, ProduceResult) and error is None:
+            self._stored(batch, answer)
+            return
+        if isinstance(error, DuplicateSequenceNumberError):
+            self._stored(batch, ProduceResult(duplicate=True))
+            return
+        assert error is not None
+        if isinstance(answer, ProduceResult):
+            self._metrics.error(error)
+        if batch.done:
+            return
+        if is_lost(error) or may_be_repeated(error):
+            self._repeat(batch, error, now_ms)
+        elif isinstance(error, MessageTooLargeError) and len(batch.records) > 1:
+            self._split(batch)
+        elif identity is None:
+            self._fail(batch, error)
+        elif isinstance(error, OutOfOrderSequenceNumberError) and not was_first:
+            self._repeat(batch, error, now_ms)  # What comes before it is still on its way.
+        elif self._manager.transactional_id is None and isinstance(
+            error, (UnknownProducerIdError, InvalidProducerEpochError)
+        ):
+            # Neither can be stored under this identity any more, whatever is still on its way.
+            self._to_bump.add(batch.tp)
+            self._manager.progress(batch.tp).in_doubt = False
+            self._repeat(batch, error, now_ms)
+        else:
+            self._refused(batch, error)
+
+    def _stored(self, batch: ProducerBatch, result: ProduceResult) -> None:
+        if batch.identity is not None:
+            self._manager.progress(batch.tp).acknowledge(batch)
+        if batch.done:
+            return
+        count = len(batch.records)
+        self._metrics.count("record-send", count)
+        self._metrics.count("byte", batch.size)
+        self._metrics.count("batch")
+        self._metrics.observe("batch-size", batch.size)
+        self._metrics.observe("records-per-batch", count)
+        if result.duplicate:
+            self._metrics.count("duplicate-batches")
+        batch.result = result
+        self._finished.append(batch)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Too large as a whole: two halves take its place and its sequences."""
+        halves = batch.split()
+        if batch.identity is not None:
+            self._manager.progress(batch.tp).replace(batch, halves)
+        for half in reversed(halves):
+            self._accumulator.put_back(half)
+
+    def _repeat(self, batch: ProducerBatch, error: EosdbError, now_ms: int) -> None:
+        if batch.attempts > self._settings.retries:
+            self._fail(batch, error)
+            return
+        batch.retry_at_ms = now_ms + self._settings.retry_backoff_ms
+        self._accumulator.put_back(batch)
+
+    def _refused(self, batch: ProducerBatch, error: EosdbError) -> None:
+        """The broker will never store it; the sequences behind it need another epoch."""
+        batch.in_doubt = False
+        self._fail(batch, error)
+        if self._manager.transactional_id is None and not self._manager.is_fatal_state:
+            self._to_bump.add(batch.tp)
+
+    def _fail(self, batch: ProducerBatch, error: EosdbError) -> None:
+        self._manager.failed(error, RequestKind.PRODUCE)
+        self.give_up(batch, error)
+
+    def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
+        """Nobody waits for the batch any more; whether it is stored may be unknown."""
+        self._accumulator.remove(batch)
+        if batch.identity is not None:
+            progress = self._manager.progress(batch.tp)
+            progress.in_doubt |= batch.in_doubt or batch.is_sent
+            progress.drop(batch)
+        self._metrics.count("record-error", len(batch.records))
+        self._metrics.error(error)
+        batch.error = error
+        self._finished.append(batch)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> None:
+        """Give up what has not been stored within delivery_timeout_ms."""
+        limit = self._settings.delivery_timeout_ms
+        old = [b for b in self._accumulator.waiting() if now_ms - b.created_ms >= limit]
+        for _, progress in self._manager.partitions_in_progress():
+            old += [
+                b for b in progress.unacknowledged if b.is_sent and now_ms - b.created_ms >= limit
+            ]
+        for batch in old:
+            outcome = "may or may not be" if batch.attempts else "are not"
+            self._fail(
+                batch,
+                RequestTimedOutError(
+                    f"{batch.tp}: no answer within delivery_timeout_ms={limit}; the batch's "
+                    f"{len(batch.records)} records {outcome} stored"
+                ),
+            )
+
+    # -- sequences that lead nowhere ------------------------------------------------------------
+
+    def resolve(self, identity_of: Callable[[], ProducerIdAndEpoch | None]) -> None:
+        """Where sequences are unresolved and nothing can resolve them any more, begin a new epoch."""
+        manager = self._manager
+        if manager.transactional_id is not None or manager.is_in_error:
+            return
+        for tp, progress in manager.partitions_in_progress():
+            if progress.identity == manager.identity and (
+                progress.is_unresolved and not progress.unacknowledged
+            ):
+                self._to_bump.add(tp)
+        ready = {
+            tp
+            for tp in self._to_bump
+            if not any(batch.is_sent for batch in manager.progress(tp).unacknowledged)
+        }
+        if not ready:
+            return
+        used = {manager.progress(tp).identity for tp in ready}
+        if manager.identity in used:
+            manager.identity = manager.next_local_epoch()
+            self._metrics.count("epoch-bump")
+        identity = identity_of()
+        if identity is None:
+            return  # The epochs are used up; a new producer id is on its way.
+        for tp in ready:
+            self._begin_epoch(tp, identity)
+        self._to_bump -= ready
+
+    def _begin_epoch(self, tp: TopicPartition, identity: ProducerIdAndEpoch) -> None:
+        progress = self._manager.progress(tp)
+        if progress.in_doubt:
+            for batch in [b for b in progress.unacknowledged if b.attempts]:
+                self.give_up(
+                    batch,
+                    OutOfOrderSequenceNumberError(
+                        f"{tp}: an earlier batch got no answer, so whether this one is stored "
+                        "cannot be known; it was not sent again, for it could be stored twice"
+                    ),
+                )
+        progress.rewrite(identity)

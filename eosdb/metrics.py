@@ -1,0 +1,79 @@
+"""Counters, averages and rates under Kafka's names, cheap enough for every request.
+
+A rate is what was counted in the last one to two windows of 30 s of the injectable clock, divided by
+their length, as Kafka's SampledStat does it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Final
+
+from eosdb.clock import Clock, monotonic_ns
+from eosdb.errors import ApiError, EosdbError
+
+_WINDOW_MS: Final = 30_000
+
+
+class Metrics:
+    """What one producer, consumer or database has done so far. Threads may share it."""
+
+    def __init__(self, clock: Clock, rates: tuple[str, ...] = ()) -> None:
+        self._clock = clock
+        self._rates = rates
+        self._lock = threading.Lock()
+        self._totals: Counter[str] = Counter()
+        self._sums: dict[str, list[float]] = {}
+        self._errors: Counter[str] = Counter()
+        self._window_start = clock.monotonic_ms()
+        self._before: dict[str, int] = {}
+        self._at_start: dict[str, int] = {}
+        self._before_start = self._window_start
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to the counter `name`-total."""
+        with self._lock:
+            self._totals[name] += amount
+
+    def observe(self, name: str, value: float) -> None:
+        """Take one value into `name`-avg and `name`-max."""
+        with self._lock:
+            known = self._sums.setdefault(name, [0, 0.0, value])
+            known[0] += 1
+            known[1] += value
+            known[2] = max(known[2], value)
+
+    def error(self, error: EosdbError) -> None:
+        """Count an error under its name."""
+        name = error.name if isinstance(error, ApiError) else type(error).__name__
+        with self._lock:
+            self._errors[name] += 1
+
+    def now_ns(self) -> int:
+        """For intervals, in nanoseconds of the injectable clock."""
+        return monotonic_ns(self._clock)
+
+    def snapshot(self) -> dict[str, float]:
+        """Every figure by its name."""
+        with self._lock:
+            self._roll()
+            figures: dict[str, float] = {f"{n}-total": v for n, v in sorted(self._totals.items())}
+            elapsed = max(self._clock.monotonic_ms() - self._before_start, 1) / 1000
+            for name in self._rates:
+                since = self._totals[name] - self._before.get(name, 0)
+                figures[f"{name}-rate"] = since / elapsed
+            for name, (count, total, most) in sorted(self._sums.items()):
+                figures[f"{name}-avg"] = total / count
+                figures[f"{name}-max"] = most
+            figures |= {f"errors-total:{n}": v for n, v in sorted(self._errors.items())}
+            return figures
+
+    def _roll(self) -> None:
+        """Begin a new window when the current one is full; the one before is kept."""
+        now = self._clock.monotonic_ms()
+        if now - self._window_start < _WINDOW_MS:
+            return
+        self._before, self._before_start = self._at_start, self._window_start
+        self._at_start = {name: self._totals[name] for name in self._rates}
+        self._window_start = now

@@ -1,0 +1,177 @@
+"""A transport that does to requests what a bad network does, decided by a seed.
+
+Requests and answers get lost, arrive twice, late, and in another order than they were sent. What is on
+its way is delivered when its time has come on the broker's clock and somebody polls, so with a
+`ManualClock` a run is repeated exactly by its seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
+
+from eosdb.client.transport import BrokerRequests, Exchange, Request
+from eosdb.clock import Clock, SystemClock
+from eosdb.errors import ConfigError, NetworkExceptionError
+
+T = TypeVar("T")
+
+_SHORTEST_HOLD_MS: Final = 10
+_REMEMBERED: Final = 1_000
+
+
+class FaultyTransport:
+    """A bad network between a client and the broker. Threads may share it.
+
+    `lose_request`, `lose_response`, `duplicate` and `reorder` are probabilities per request;
+    `delay_ms` is the shortest and longest time each way takes. Of the losses, the share `silent` is
+    noticed by nobody, so the client must wait for its request_timeout_ms; the others break the
+    connection, which the client learns as NETWORK_EXCEPTION. `only` names the requests that faults
+    may happen to (Kafka's names in snake_case); None: all. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerRequests,
+        seed: int = 0,
+        *,
+        lose_request: float = 0.0,
+        lose_response: float = 0.0,
+        duplicate: float = 0.0,
+        reorder: float = 0.0,
+        delay_ms: tuple[int, int] = (0, 0),
+        silent: float = 0.0,
+        only: Collection[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        chances = {
+            "lose_request": lose_request,
+            "lose_response": lose_response,
+            "duplicate": duplicate,
+            "reorder": reorder,
+            "silent": silent,
+        }
+        for name, chance in chances.items():
+            if not isinstance(chance, (int, float)) or not 0 <= chance <= 1:
+                raise ConfigError(f"{name}: got {chance!r}, expected a probability from 0 to 1")
+        low, high = delay_ms
+        if not 0 <= low <= high:
+            raise ConfigError(f"delay_ms: got {delay_ms!r}, expected (shortest, longest) in ms")
+        self._broker = broker
+        self._rng = random.Random(seed)
+        self._chances = chances
+        self._delay_ms = delay_ms
+        self._hold_ms = max(_SHORTEST_HOLD_MS, 2 * high)
+        self._only = None if only is None else frozenset(only)
+        known: Clock = getattr(broker, "clock", None) or SystemClock()
+        self._clock = clock or known
+        self._lock = threading.RLock()
+        self._on_the_way: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = 0
+        self.counts: Final[Counter[str]] = Counter()
+        """How often each thing happened: `request`, `lose_request`, `duplicate`, …"""
+        self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
+        """The last things that happened, a line each."""
+
+    @property
+    def transaction_version(self) -> int:
+        return self._broker.transaction_version
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        """Send a request on its way; see `eosdb.client.transport.Transport`."""
+        with self._lock:
+            exchange = Exchange[T](name)
+            self._numbers += 1
+            label = f"{name} #{self._numbers}"
+            # All is drawn at once, so that what happens to one request shifts no other's luck.
+            happens = {fault: self._rng.random() < p for fault, p in self._chances.items()}
+            there, back, again = self._way(happens["reorder"]), self._way(False), self._way(True)
+            if self._only is not None and name not in self._only:
+                happens, there, back = dict.fromkeys(happens, False), 0, 0
+            self.counts["request"] += 1
+            self.counts["reorder"] += happens["reorder"]
+            if happens["lose_request"]:
+                self._lose(exchange, label, "lose_request", there, happens["silent"])
+            else:
+                self._after(there, lambda: self._arrive(exchange, request, label, happens, back))
+            if happens["duplicate"]:
+                self.counts["duplicate"] += 1
+                self._after(there + again, lambda: self._arrive_again(request, label))
+            self._deliver_due()
+            return exchange
+
+    def poll(self) -> int | None:
+        """Deliver what has arrived. Returns the ms until the next arrival, None: nothing is on its way."""
+        with self._lock:
+            self._deliver_due()
+            if not self._on_the_way:
+                return None
+            return max(1, self._on_the_way[0][0] - self._clock.monotonic_ms())
+
+    def deliver_all(self) -> int:
+        """Deliver everything that is still on its way, however late. Returns how many arrivals."""
+        with self._lock:
+            count = 0
+            while self._on_the_way:
+                heapq.heappop(self._on_the_way)[2]()
+                count += 1
+            return count
+
+    def _way(self, held_up: bool) -> int:
+        extra = self._rng.randint(1, self._hold_ms)
+        return self._rng.randint(*self._delay_ms) + (extra if held_up else 0)
+
+    def _arrive(
+        self,
+        exchange: Exchange[T],
+        request: Request[T],
+        label: str,
+        happens: dict[str, bool],
+        back_ms: int,
+    ) -> None:
+        answered = self._carry_out(request, label)
+        if happens["lose_response"]:
+            self._lose(exchange, label, "lose_response", back_ms, happens["silent"])
+        else:
+            self._after(back_ms, lambda: None if exchange.done else exchange.follow(answered))
+
+    def _arrive_again(self, request: Request[T], label: str) -> None:
+        self._carry_out(request, f"{label} again")
+
+    def _carry_out(self, request: Request[T], label: str) -> Exchange[T]:
+        answered = Exchange[T](label)
+        answered.carry_out(request, self._broker)
+        outcome = "done" if answered.error is None else type(answered.error).__name__
+        self._note(f"{label}: {outcome}")
+        return answered
+
+    def _lose(
+        self, exchange: Exchange[T], label: str, what: str, after_ms: int, silent: bool
+    ) -> None:
+        self.counts[what] += 1
+        self._note(f"{label}: {what}")
+        if silent:
+            self.counts["silent"] += 1
+            return
+
+        def tell() -> None:
+            if not exchange.done:
+                exchange.fail(NetworkExceptionError(f"{label}: the connection broke ({what})"))
+
+        self._after(after_ms, tell)
+
+    def _after(self, ms: int, action: Callable[[], None]) -> None:
+        self._numbers += 1
+        heapq.heappush(self._on_the_way, (self._clock.monotonic_ms() + ms, self._numbers, action))
+
+    def _deliver_due(self) -> None:
+        now = self._clock.monotonic_ms()
+        while self._on_the_way and self._on_the_way[0][0] <= now:
+            heapq.heappop(self._on_the_way)[2]()
+
+    def _note(self, line: str) -> None:
+        self.history.append(f"{self._clock.monotonic_ms()} ms: {line}")
