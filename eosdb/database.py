@@ -270,6 +270,13 @@ class Database:
 
     def close(self) -> None:
         """Take a last snapshot and release the file; idempotent."""
+        self._close(orderly=True)
+
+    def abandon(self) -> None:
+        """Release the file as it is, as a process that dies does. For tests and simulations."""
+        self._close(orderly=False)
+
+    def _close(self, *, orderly: bool) -> None:
         if self._closed:
             return
         self._closed = True
@@ -278,7 +285,7 @@ class Database:
         try:
             if "engine" in self.__dict__:
                 self.engine.dispose()
-            self._store.close()
+            self._store.close(orderly=orderly)
         finally:
             self._cleanup.close()
 

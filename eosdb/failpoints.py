@@ -2,13 +2,16 @@
 
 `reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally
 with the count of visits to let pass (`end_txn.decided:2` dies at the third). The process then ends
-by SIGKILL, as if the machine had taken it: no handler runs, nothing is flushed.
+by SIGKILL, as if the machine had taken it: no handler runs, nothing is flushed. A simulation, whose
+processes are all in one, watches the points instead.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 
@@ -45,11 +48,25 @@ def _armed() -> tuple[str, int] | None:
 
 
 _target = _armed()
+_watcher: Callable[[Failpoint], None] | None = None
+
+
+@contextlib.contextmanager
+def watched(watcher: Callable[[Failpoint], None]) -> Iterator[None]:
+    """Have `watcher` called at every point; what it raises ends the operation there."""
+    global _watcher
+    before, _watcher = _watcher, watcher
+    try:
+        yield
+    finally:
+        _watcher = before
 
 
 def reach(point: Failpoint) -> None:
     """Die here if this is the armed point and its count is used up."""
     global _target
+    if _watcher is not None:
+        _watcher(point)
     if _target is None or _target[0] != point.value:
         return
     if _target[1] > 0:

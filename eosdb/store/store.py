@@ -103,12 +103,15 @@ class Store:
         """Have `function` run before the last connection is closed."""
         self._before_close.append(function)
 
-    def close(self) -> None:
-        """Release the file. Waits for running reads and writes; idempotent."""
+    def close(self, *, orderly: bool = True) -> None:
+        """Release the file. Waits for running reads and writes; idempotent.
+
+        Not `orderly`, nothing is written any more, as when the process had died.
+        """
         if self._closing or self._forked:
             return
         self._closing = True
-        for function in self._before_close:
+        for function in self._before_close if orderly else ():
             function()
         self._closed = True
         self._group.end(self._closed_error)

@@ -1,0 +1,11 @@
+"""A deterministic simulation of many clients on one file: one seed decides everything.
+
+`run(Settings(seed=7))` lets producers, workers and readers live over bad networks, kills them, suspends
+them, crashes the coordinator between its two steps, jumps the clock, and asks a sceptic after every step
+whether exactly-once still holds.
+"""
+
+from eosdb.testing.simulation.run import ALL_ROLES, Result, Settings, run
+from eosdb.testing.simulation.world import Faults
+
+__all__ = ["ALL_ROLES", "Faults", "Result", "Settings", "run"]

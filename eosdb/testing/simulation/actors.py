@@ -1,0 +1,221 @@
+"""The programs that run in the simulated world, written as users write them.
+
+Each is a plain function that goes on until it is killed, or returns because its producer is fenced; then
+a successor takes its place.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from eosdb.client.producer import Producer
+from eosdb.errors import EosdbError, InvalidRequestError
+from eosdb.model import OffsetAndMetadata, RecordMetadata, TopicPartition, TransactionToken
+from eosdb.testing.simulation.checker import INPUT, OUTPUT, WORKERS
+from eosdb.testing.simulation.ledger import TransactionRecord
+from eosdb.testing.simulation.world import DATA, INPUTS, TOPICS, World
+
+
+class Me(NamedTuple):
+    """Who an actor is: its role's name, which life it lives, and on which node."""
+
+    name: str
+    life: int
+    node: int
+    rng: random.Random
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.name}@{self.life}"
+
+
+Role = Callable[[World, Me], None]
+
+
+def idempotent_writer(world: World, me: Me) -> None:
+    """Feeds the input, and writes among the transactions."""
+    producer = world.producer(me.full_name, me.node)
+    number = 0
+    while True:
+        for _ in range(me.rng.randint(1, 5)):
+            tp = (
+                TopicPartition(INPUT, me.rng.randrange(INPUTS))
+                if me.rng.random() < 0.7
+                else world.data_partition(me.rng)
+            )
+            value = f"{me.full_name}|-|{number}".encode()
+            number += 1
+
+            def told(
+                error: EosdbError | None,
+                metadata: RecordMetadata | None,
+                value: bytes = value,
+                tp: TopicPartition = tp,
+            ) -> None:
+                world.counts["acknowledged" if error is None else "failed"] += 1
+                if metadata is not None:
+                    world.ledger.acknowledge(value, tp, metadata.offset)
+
+            producer.send(tp.topic, value, partition=tp.partition, on_delivery=told)
+        if me.rng.random() < 0.5:
+            producer.flush()
+        world.clock.sleep_ms(me.rng.randint(0, 150))
+
+
+def transactional_writer(world: World, me: Me) -> None:
+    """Transactions over several partitions, with offsets of its own in some of them."""
+    producer = _initialized(world, me)
+    if producer is None:
+        return
+    number = 0
+    while True:
+        number += 1
+        record = world.ledger.begin(f"{me.full_name}|{number}")
+        token = producer.begin_transaction()
+        try:
+            for i in range(me.rng.randint(1, 5)):
+                tp = world.data_partition(me.rng)
+                value = f"{record.key}|{i}".encode()
+                record.sent[value] = tp
+                producer.send(tp.topic, value, partition=tp.partition)
+                if me.rng.random() < 0.3:
+                    producer.flush()
+                world.clock.sleep_ms(me.rng.randint(0, 30))
+            if me.rng.random() < 0.4:
+                record.group = f"offsets of {me.name}"
+                record.offsets = {TopicPartition(DATA, 0): me.life * 10_000 + number}
+                producer.send_offsets_to_transaction(
+                    {tp: OffsetAndMetadata(offset) for tp, offset in record.offsets.items()},
+                    record.group,
+                )
+            if me.rng.random() < 0.25:
+                producer.abort_transaction()
+                world.ledger.answered(record, "aborted")
+            else:
+                producer.commit_transaction()
+                world.ledger.answered(record, "committed")
+            world.counts[record.answer] += 1
+        except InvalidRequestError:
+            raise
+        except EosdbError:
+            if not _resolve(world, me, producer, record, token):
+                return
+        world.clock.sleep_ms(me.rng.randint(0, 100))
+
+
+def worker(world: World, me: Me) -> None:
+    """Consume, process, produce: one input partition, one result for each record."""
+    source = TopicPartition(INPUT, int(me.name.removeprefix("worker")))
+    producer = _initialized(world, me)
+    if producer is None:
+        return
+    consumer = world.consumer(me.full_name, me.node, WORKERS)
+    number = 0
+    while True:
+        try:
+            consumer.assign([source])
+            while not (records := consumer.poll(max_records=me.rng.randint(1, 4))):
+                world.clock.sleep_ms(me.rng.randint(20, 100))
+        except EosdbError:
+            world.clock.sleep_ms(100)
+            continue
+        number += 1
+        record = world.ledger.begin(f"{me.full_name}|{number}")
+        token = producer.begin_transaction()
+        try:
+            for consumed in records:
+                value = f"{record.key}|{consumed.offset}".encode()
+                tp = TopicPartition(OUTPUT, consumed.offset % TOPICS[OUTPUT])
+                record.sent[value] = tp
+                producer.send(tp.topic, value, partition=tp.partition)
+            producer.send_offsets_to_transaction(
+                {source: OffsetAndMetadata(records[-1].offset + 1)}, consumer.group_metadata()
+            )
+            producer.commit_transaction()
+            world.ledger.answered(record, "committed")
+            world.counts["processed"] += len(records)
+        except EosdbError:
+            if not _resolve(world, me, producer, record, token):
+                return
+            consumer.close()
+            consumer = world.consumer(me.full_name, me.node, WORKERS)
+
+
+def committed_reader(world: World, me: Me) -> None:
+    _read(world, me, "read_committed")
+
+
+def uncommitted_reader(world: World, me: Me) -> None:
+    _read(world, me, "read_uncommitted")
+
+
+def _read(world: World, me: Me, isolation_level: str) -> None:
+    consumer = world.reader(me.node, isolation_level)
+    consumer.assign([TopicPartition(t, p) for t, count in TOPICS.items() for p in range(count)])
+    while True:
+        for got in consumer.poll(max_records=me.rng.randint(1, 40)):
+            assert isinstance(got.value, bytes)
+            tp = TopicPartition(got.topic, got.partition)
+            read = (me.full_name, isolation_level == "read_committed", tp, got.offset, got.value)
+            world.checker.reads.append(read)
+            world.counts[isolation_level] += 1
+        world.clock.sleep_ms(me.rng.randint(20, 200))
+
+
+def _initialized(world: World, me: Me) -> Producer | None:
+    """A producer that holds its transactional id; None when that could not be had."""
+    producer = world.producer(
+        me.full_name,
+        me.node,
+        transactional_id=me.name,
+        transaction_timeout_ms=me.rng.choice((1_500, 6_000, 30_000)),
+    )
+    for _ in range(3):
+        try:
+            producer.init_transactions()
+        except EosdbError:
+            if producer.state == "FATAL_ERROR":
+                return None
+        else:
+            return producer
+    return None
+
+
+def _resolve(
+    world: World, me: Me, producer: Producer, record: TransactionRecord, token: TransactionToken
+) -> bool:
+    """After an error: abort, or repeat what was asked for. False when the producer cannot go on, and
+    the database says what became of the transaction."""
+    for _ in range(3):
+        try:
+            if producer.state == "COMMITTING_TRANSACTION":
+                producer.commit_transaction()
+                world.ledger.answered(record, "committed")
+                return True
+            if producer.state in ("IN_TRANSACTION", "ABORTABLE_ERROR", "ABORTING_TRANSACTION"):
+                producer.abort_transaction()
+                world.ledger.answered(record, "aborted")
+                return True
+        except EosdbError:
+            continue
+        break
+    world.counts["unknown to the producer"] += 1
+    if world.config.transaction_version > 1:
+        outcome = world.nodes[me.node].outcome(token)
+        world.counts[f"resolved as {outcome}"] += 1
+        if outcome != "open":
+            world.ledger.answered(record, outcome)
+    return False
+
+
+ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
+    "idempotent": (idempotent_writer, ("writer0", "writer1")),
+    "transactional": (transactional_writer, ("shop", "till", "depot")),
+    "worker": (worker, tuple(f"worker{i}" for i in range(INPUTS))),
+    "committed_reader": (committed_reader, ("committed",)),
+    "uncommitted_reader": (uncommitted_reader, ("uncommitted",)),
+    "admin": (lambda world, me: None, ()),
+}
+"""By the name of the role: what it does, and who plays it. The admin is played by fate."""

@@ -1,0 +1,366 @@
+"""The sceptic: a simple model of the log, held against the file and the ledger after every step.
+
+It reads raw rows and knows only Kafka's rules: a marker ends what its producer has open in the partition,
+data counts when it is outside of a transaction or a COMMIT marker follows. Nothing of the engine's code
+is used, so a bug there cannot hide in here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from eosdb.model import TopicPartition
+from eosdb.testing.simulation.ledger import Ledger, transaction_of
+
+INPUT: Final = "in"
+OUTPUT: Final = "out"
+WORKERS: Final = "workers"
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Row(NamedTuple):
+    """One stored record."""
+
+    offset: int
+    value: bytes | None
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_transactional: bool
+    control: str | None
+    position: int
+
+
+@dataclass(slots=True)
+class PartitionModel:
+    """One partition as its rows tell it."""
+
+    rows: list[Row] = field(default_factory=list)
+    committed: dict[int, bytes] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+    open: dict[int, list[Row]] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
+    log_start: int = 0
+    last_stable: int = 0
+
+    def expected_last_stable(self) -> int:
+        first_open = min((rows[0].offset for rows in self.open.values()), default=len(self.rows))
+        return max(first_open, self.log_start)
+
+
+class Checker:
+    """Follows one file. Every method raises Violation."""
+
+    def __init__(self, path: str, ledger: Ledger) -> None:
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._ledger = ledger
+        self._version = -1
+        self.partitions: dict[TopicPartition, PartitionModel] = defaultdict(PartitionModel)
+        self._where: dict[bytes, tuple[TopicPartition, int]] = {}
+        """Every committed value, and the one place where it may be."""
+        self._newest: dict[tuple[TopicPartition, str], int] = {}
+        self.outcomes: dict[str, str] = {}
+        self._outputs: dict[int, set[int]] = defaultdict(set)
+        self._consumed: dict[int, int] = defaultdict(int)
+        self._expected_offsets: dict[tuple[str, TopicPartition], int] = {}
+        self._read: dict[tuple[str, TopicPartition], int] = {}
+        self.reads: list[tuple[str, bool, TopicPartition, int, bytes]] = []
+        """What readers have been given since the last look: reader, committed only, where, what."""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def newest_position(self) -> int:
+        """The journal's end, to say what happened before and after an answer."""
+        (position,) = self._file.execute("SELECT max(position) FROM journal").fetchone()
+        return int(position or 0)
+
+    # -- after every step -----------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take in what is new, and check everything that must hold now."""
+        (version,) = self._file.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self._file.execute("BEGIN")
+            try:
+                self._look_at_partitions()
+                self._look_at_offsets()
+            finally:
+                self._file.execute("COMMIT")
+        self._check_acknowledgements()
+        self._check_answers()
+        self._check_reads()
+
+    def _look_at_partitions(self) -> None:
+        ended: set[str] = set()
+        found = self._file.execute(
+            "SELECT topic, partition, log_start_offset, log_end_offset, high_watermark, "
+            "last_stable_offset FROM partition_offsets"
+        ).fetchall()
+        fresh: list[tuple[int, int, TopicPartition, Row]] = []
+        for topic, partition, _, log_end, _, _ in found:
+            tp = TopicPartition(topic, partition)
+            known = len(self.partitions[tp].rows)
+            if known < log_end:
+                fresh += [(row.position, row.offset, tp, row) for row in self._rows(tp, known)]
+        for _, _, tp, row in sorted(fresh):
+            self._take(tp, self.partitions[tp], row, ended)
+        for topic, partition, log_start, log_end, high_watermark, last_stable in found:
+            tp = TopicPartition(topic, partition)
+            model = self.partitions[tp]
+            _require(len(model.rows) == log_end, f"{tp}: {log_end - len(model.rows)} rows are lost")
+            _require(high_watermark == log_end, f"{tp}: high watermark {high_watermark}")
+            model.log_start = log_start
+            expected = model.expected_last_stable()
+            _require(
+                last_stable == expected,
+                f"{tp}: the last stable offset is {last_stable}, the rows say {expected}",
+            )
+            _require(last_stable >= model.last_stable, f"{tp}: the last stable offset went back")
+            model.last_stable = last_stable
+        for key in ended:
+            still = [
+                tp
+                for tp, model in self.partitions.items()
+                for rows in model.open.values()
+                if any(transaction_of(row.value or b"||") == key for row in rows)
+            ]
+            _require(not still, f"transaction {key} has ended, but not in {still}")
+
+    def _rows(self, tp: TopicPartition, offset: int) -> list[Row]:
+        return [
+            Row(*row)
+            for row in self._file.execute(
+                'SELECT "offset", value, producer_id, producer_epoch, sequence, is_transactional, '
+                "control, position FROM records WHERE partition_id = (SELECT partition_id FROM "
+                'partitions WHERE topic = ? AND partition = ?) AND "offset" >= ? ORDER BY "offset"',
+                (*tp, offset),
+            )
+        ]
+
+    def _take(self, tp: TopicPartition, model: PartitionModel, row: Row, ended: set[str]) -> None:
+        _require(row.offset == len(model.rows), f"{tp}: offset {row.offset} after a gap")
+        model.rows.append(row)
+        pid = row.producer_id
+        if pid >= 0:
+            newest = model.epochs.get(pid, -1)
+            _require(row.producer_epoch >= newest, f"{tp}: producer {pid} wrote with an old epoch")
+            model.epochs[pid] = row.producer_epoch
+        if row.control is not None:
+            self._end(tp, model, row, ended)
+            return
+        assert row.value is not None
+        if pid >= 0:
+            self._check_sequence(tp, model, row)
+            self._check_not_fenced(tp, row)
+        if not row.is_transactional:
+            self._commit(tp, model, row)
+            return
+        key = transaction_of(row.value)
+        _require(key is not None, f"{tp}: {row.value!r} was sent outside of a transaction")
+        _require(key not in self.outcomes, f"{tp}: {row.value!r} came after its transaction's end")
+        others = {transaction_of(r.value or b"||") for r in model.open.get(pid, ())} - {key}
+        _require(not others, f"{tp}: {row.value!r} joined the transaction {others}")
+        model.open.setdefault(pid, []).append(row)
+
+    def _check_sequence(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
+        known = (row.producer_id, row.producer_epoch)
+        expected = model.sequences.get(known, 0)
+        _require(
+            row.sequence == expected,
+            f"{tp}: producer {known} stored sequence {row.sequence} after {expected - 1}",
+        )
+        model.sequences[known] = expected + 1
+
+    def _check_not_fenced(self, tp: TopicPartition, row: Row) -> None:
+        epoch, since = self._ledger.issued.get(row.producer_id, (0, 0))
+        fenced = row.producer_epoch < epoch and row.position > since
+        _require(not fenced, f"{tp}: {row.value!r} was written by a fenced producer")
+        gone = self._ledger.retired.get(row.producer_id)
+        _require(
+            gone is None or row.position <= gone,
+            f"{tp}: {row.value!r} was written under a producer id that has been replaced",
+        )
+
+    def _end(self, tp: TopicPartition, model: PartitionModel, marker: Row, ended: set[str]) -> None:
+        assert marker.control is not None
+        for row in model.open.pop(marker.producer_id, ()):
+            assert row.value is not None
+            key = transaction_of(row.value)
+            assert key is not None
+            told = self.outcomes.setdefault(key, marker.control)
+            _require(
+                told == marker.control, f"{tp}: transaction {key} is {told} and {marker.control}"
+            )
+            if key not in ended:
+                ended.add(key)
+                if marker.control == "COMMIT":
+                    self._expect_offsets(key)
+            if marker.control == "COMMIT":
+                self._commit(tp, model, row)
+            else:
+                model.aborted.add(row.offset)
+
+    def _expect_offsets(self, key: str) -> None:
+        record = self._ledger.transactions[key]
+        if record.group is not None:
+            for tp, offset in record.offsets.items():
+                self._expected_offsets[record.group, tp] = offset
+
+    def _commit(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
+        value = row.value
+        assert value is not None
+        _require(
+            value not in self._where, f"{value!r} is stored twice: {self._where.get(value)}, {tp}"
+        )
+        self._where[value] = (tp, row.offset)
+        model.committed[row.offset] = value
+        producer, transaction, number = value.decode().rsplit("|", 2)
+        if tp.topic == OUTPUT:
+            self._outputs[int(producer.partition("@")[0].removeprefix("worker"))].add(int(number))
+            return
+        order = (tp, producer if transaction == "-" else f"{producer}|{transaction}")
+        newest = self._newest.get(order, -1)
+        _require(int(number) > newest, f"{tp}: {value!r} comes after number {newest}")
+        self._newest[order] = int(number)
+
+    def _look_at_offsets(self) -> None:
+        found = {
+            (group, TopicPartition(topic, partition)): offset
+            for group, topic, partition, offset in self._file.execute(
+                "SELECT group_id, topic, partition, committed_offset FROM consumer_offsets"
+            )
+        }
+        for (group, tp), offset in found.items():
+            if group == WORKERS:
+                self._check_worker_offset(tp, offset)
+            else:
+                expected = self._expected_offsets.get((group, tp))
+                _require(offset == expected, f"{group} {tp}: offset {offset}, expected {expected}")
+        missing = set(self._expected_offsets) - set(found)
+        _require(not missing, f"offsets of committed transactions are missing: {missing}")
+        for partition, outputs in self._outputs.items():
+            consumed = self._consumed[partition]
+            _require(
+                len(outputs) == consumed,
+                f"input {partition}: {consumed} records were consumed, {len(outputs)} results stand",
+            )
+
+    def _check_worker_offset(self, tp: TopicPartition, offset: int) -> None:
+        model, done = self.partitions[tp], self._read.get((WORKERS, tp), 0)
+        _require(offset >= done, f"{WORKERS} {tp}: the offset went back from {done} to {offset}")
+        for consumed in range(done, offset):
+            if consumed in model.committed:
+                self._consumed[tp.partition] += 1
+                _require(
+                    consumed in self._outputs[tp.partition],
+                    f"{tp}: the group has passed offset {consumed}, whose result is missing",
+                )
+        self._read[WORKERS, tp] = offset
+
+    # -- what was promised ----------------------------------------------------------------------
+
+    def _check_acknowledgements(self) -> None:
+        fresh, self._ledger.fresh_acknowledgements = self._ledger.fresh_acknowledgements, []
+        for value in fresh:
+            tp, offset = self._ledger.acknowledged[value]
+            where = self._where.get(value)
+            _require(where is not None, f"{value!r} was acknowledged and is not stored")
+            _require(offset < 0 or where == (tp, offset), f"{value!r} is at {where}, told {offset}")
+
+    def _check_answers(self) -> None:
+        fresh, self._ledger.fresh_answers = self._ledger.fresh_answers, []
+        for key in fresh:
+            record = self._ledger.transactions[key]
+            stored = [value for value in record.sent if value in self._where]
+            if record.answer == "committed":
+                lost = set(record.sent) - set(stored)
+                _require(not lost, f"{key} was committed, but {sorted(lost)} are not there")
+            elif record.answer in ("aborted", "never started"):
+                _require(not stored, f"{key} was {record.answer}, but {stored} are visible")
+
+    def _check_reads(self) -> None:
+        reads, self.reads = self.reads, []
+        for reader, committed_only, tp, offset, value in reads:
+            model = self.partitions[tp]
+            stored = model.rows[offset].value if offset < len(model.rows) else None
+            _require(
+                stored == value, f"{reader} {tp}: read {value!r} at {offset}, stored {stored!r}"
+            )
+            if committed_only:
+                _require(
+                    offset in model.committed, f"{reader} {tp}: {value!r} is visible, uncommitted"
+                )
+            before = self._read.get((reader, tp), 0)
+            _require(offset >= before, f"{reader} {tp}: offset {offset} came twice")
+            skipped = [
+                row.offset
+                for row in model.rows[max(before, model.log_start) : offset]
+                if row.control is None and (not committed_only or row.offset in model.committed)
+            ]
+            _require(not skipped, f"{reader} {tp}: {skipped} were skipped")
+            self._read[reader, tp] = offset + 1
+
+    # -- now and then ---------------------------------------------------------------------------
+
+    def audit(self) -> None:
+        """The SQL views show exactly what the model knows."""
+        self.look()
+        for tp, model in self.partitions.items():
+            visible = {
+                offset: value
+                for offset, value in model.committed.items()
+                if model.log_start <= offset < model.last_stable
+            }
+            found = dict(
+                self._file.execute(
+                    'SELECT "offset", value FROM committed_records WHERE topic = ? AND partition = ?',
+                    tp,
+                )
+            )
+            _require(found == visible, f"{tp}: committed_records differs from the rows")
+            statuses = dict(
+                self._file.execute(
+                    'SELECT "offset", status FROM all_records WHERE topic = ? AND partition = ? '
+                    "AND control IS NULL",
+                    tp,
+                )
+            )
+            for row in model.rows[model.log_start :]:
+                if row.control is None:
+                    known = "open"
+                    if row.offset in model.committed:
+                        known = "committed"
+                    elif row.offset in model.aborted:
+                        known = "aborted"
+                    _require(
+                        statuses.get(row.offset) == known,
+                        f"{tp}: all_records says {statuses.get(row.offset)} of the {known} "
+                        f"offset {row.offset}",
+                    )
+
+    def finish(self) -> None:
+        """At the end, when every transaction has been ended: nothing is open, nothing acknowledged is
+        missing."""
+        self.audit()
+        for tp, model in self.partitions.items():
+            _require(not model.open, f"{tp}: transactions are open after every deadline")
+        for value in self._ledger.acknowledged:
+            _require(value in self._where, f"{value!r} was acknowledged and is not stored")
+        for record in self._ledger.transactions.values():
+            stored = sum(value in self._where for value in record.sent)
+            whole = stored == 0 if self.outcomes.get(record.key) != "COMMIT" else stored > 0
+            _require(whole, f"{record.key}: {stored} of {len(record.sent)} records are visible")
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise Violation(what)

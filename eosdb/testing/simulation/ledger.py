@@ -1,0 +1,69 @@
+"""What the actors know: what they sent, and what they were told. The checker holds the log against it.
+
+Values tell where they come from, `producer|transaction|number`, so that the checker needs nothing from
+the engine to recognise them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eosdb.model import TopicPartition
+
+
+@dataclass(slots=True)
+class TransactionRecord:
+    """One transaction as its producer sees it."""
+
+    key: str
+    group: str | None = None
+    sent: dict[bytes, TopicPartition] = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    answer: str = ""
+    """`committed`, `aborted` or `never started` once the producer has been told so."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything that was sent, and every promise that was made."""
+
+    acknowledged: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """Records outside of transactions that were acknowledged, and where they are said to be."""
+    fresh_acknowledgements: list[bytes] = field(default_factory=list)
+    transactions: dict[str, TransactionRecord] = field(default_factory=dict)
+    fresh_answers: list[str] = field(default_factory=list)
+    issued: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By producer id: the highest epoch that the broker has handed out, and when (journal position)."""
+    retired: dict[int, int] = field(default_factory=dict)
+    """Producer ids that have been followed by others, and when."""
+    holders: dict[str, int] = field(default_factory=dict)
+
+    def acknowledge(self, value: bytes, tp: TopicPartition, offset: int) -> None:
+        self.acknowledged[value] = (tp, offset)
+        self.fresh_acknowledgements.append(value)
+
+    def begin(self, key: str) -> TransactionRecord:
+        self.transactions[key] = record = TransactionRecord(key)
+        return record
+
+    def answered(self, record: TransactionRecord, answer: str) -> None:
+        record.answer = answer
+        self.fresh_answers.append(record.key)
+
+    def issue(
+        self, transactional_id: str | None, producer_id: int, producer_epoch: int, position: int
+    ) -> None:
+        """The broker has handed out this pair: whoever had a lower one is fenced from now on."""
+        if producer_epoch > self.issued.get(producer_id, (-1, 0))[0]:
+            self.issued[producer_id] = (producer_epoch, position)
+        if transactional_id is not None:
+            before = self.holders.get(transactional_id)
+            if before is not None and before != producer_id:
+                self.retired[before] = position
+            self.holders[transactional_id] = producer_id
+
+
+def transaction_of(value: bytes) -> str | None:
+    """The key of the transaction that a value belongs to; None outside of transactions."""
+    producer, transaction, _ = value.decode().rsplit("|", 2)
+    return f"{producer}|{transaction}" if transaction != "-" else None

@@ -1,0 +1,219 @@
+"""One seed, one run: who is there, what fate does to them, and what the sceptic says."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from eosdb.errors import EosdbError
+from eosdb.failpoints import watched
+from eosdb.model import TopicPartition
+from eosdb.testing.simulation.actors import ROLES, Me
+from eosdb.testing.simulation.checker import INPUT, WORKERS, Violation
+from eosdb.testing.simulation.scheduler import Actor, NodeCrashed
+from eosdb.testing.simulation.world import DATA, TOPICS, Faults, World
+
+ALL_ROLES: Final = tuple(ROLES)
+_AUDIT_EVERY: Final = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run depends on: the same settings give the same history."""
+
+    seed: int
+    steps: int = 2_000
+    roles: Sequence[str] = ALL_ROLES
+    faults: Faults = field(default_factory=Faults)
+    transaction_version: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a run. `violation` is None when every promise was kept."""
+
+    settings: Settings
+    steps: int
+    violation: str | None
+    history: tuple[str, ...]
+    counts: Counter[str]
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the whole history."""
+        return hashlib.sha256("\n".join(self.history).encode()).hexdigest()[:16]
+
+
+def run(settings: Settings) -> Result:
+    """Run one world. A violation is a result, not an exception; any other error of the engine, too."""
+    with World(
+        settings.seed, settings.faults, transaction_version=settings.transaction_version
+    ) as world:
+        life = _Life(world, settings)
+        violation = None
+        try:
+            with watched(world.reached):
+                life.live(settings.steps)
+            life.finish()
+        except Violation as broken:
+            violation = str(broken)
+        except Exception as error:
+            violation = f"{type(error).__name__}: {error}"
+        steps, history = world.scheduler.steps, tuple(world.history)
+        return Result(settings, steps, violation, history, world.counts)
+
+
+class _Life:
+    """Births, deaths and the acts of fate."""
+
+    def __init__(self, world: World, settings: Settings) -> None:
+        self._world = world
+        self._rng = random.Random(world.rng.random())
+        self._lives: Counter[str] = Counter()
+        self._names: dict[str, str] = {}
+        self._has_admin = "admin" in settings.roles
+        for role in settings.roles:
+            for name in ROLES[role][1]:
+                self._names[name] = role
+                self._give_birth(name)
+
+    def live(self, steps: int) -> None:
+        world = self._world
+        while world.scheduler.steps < steps:
+            if self._has_admin and self._rng.random() < world.faults.admin:
+                self._act()
+                self._replace_the_dead()
+            actor = world.scheduler.step()
+            if actor is None:
+                break
+            if actor.finished:
+                self._bury(actor)
+            world.deliver_due()
+            self._replace_the_dead()
+            world.checker.look()
+            if world.scheduler.steps % _AUDIT_EVERY == 0:
+                world.checker.audit()
+
+    def finish(self) -> None:
+        """Nobody acts any more, everything on its way arrives, every deadline passes."""
+        world = self._world
+        world.scheduler.kill_all()
+        world.deliver_everything()
+        world.clock.advance(60_000)
+        world.nodes[0].housekeeping()
+        world.checker.finish()
+        report = world.nodes[0].verify()
+        if not report.ok:
+            raise Violation(f"verify: {report.problems[0]}")
+
+    def _bury(self, actor: Actor) -> None:
+        if isinstance(actor.error, NodeCrashed):
+            self._world.restart(actor.error.node)
+        elif actor.error is not None and not isinstance(actor.error, EosdbError):
+            raise actor.error
+        else:
+            self._world.say(f"{actor.name} ends ({type(actor.error).__name__})")
+            self._world.counts[f"end of an actor: {type(actor.error).__name__}"] += 1
+
+    def _replace_the_dead(self) -> None:
+        alive = {actor.name.partition("@")[0] for actor in self._world.scheduler.actors}
+        for name in self._names:
+            if name not in alive:
+                self._give_birth(name)
+
+    def _give_birth(self, name: str) -> None:
+        world = self._world
+        self._lives[name] += 1
+        node = self._rng.randrange(len(world.nodes))
+        me = Me(name, self._lives[name], node, random.Random(self._rng.random()))
+        role = ROLES[self._names[name]][0]
+        actor = world.scheduler.spawn(me.full_name, node, lambda: role(world, me))
+        actor.wake_ms = world.clock.monotonic_ms()
+        world.say(f"{me.full_name} begins on node {node}")
+
+    # -- the admin, and fate --------------------------------------------------------------------
+
+    def _act(self) -> None:
+        acts = (
+            self._let_time_pass, self._let_time_pass, self._kill_somebody, self._kill_somebody,
+            self._make_a_zombie, self._make_a_zombie, self._make_a_zombie, self._restart_a_node, self._keep_house, self._take_snapshot,
+            self._truncate, self._rebuild, self._fence_somebody,
+        )  # fmt: skip
+        act = self._rng.choice(acts)
+        self._world.counts[act.__name__.strip("_").replace("_", " ")] += 1
+        try:
+            act()
+        except NodeCrashed as crash:
+            self._world.restart(crash.node)
+
+    def _let_time_pass(self) -> None:
+        ms = self._rng.choice((100, 1_000, 5_000, 20_000))
+        self._world.say(f"{ms} ms pass")
+        self._world.clock.advance(ms)
+
+    def _somebody(self) -> Actor | None:
+        actors = self._world.scheduler.actors
+        return actors[self._rng.randrange(len(actors))] if actors else None
+
+    def _kill_somebody(self) -> None:
+        actor = self._somebody()
+        if actor is not None:
+            self._world.say(f"{actor.name} is killed")
+            self._world.scheduler.kill(actor)
+
+    def _make_a_zombie(self) -> None:
+        """Somebody stops for long; a successor begins; then the first one goes on."""
+        actor = self._somebody()
+        if actor is None:
+            return
+        name = actor.name.partition("@")[0]
+        if sum(a.name.partition("@")[0] == name for a in self._world.scheduler.actors) > 2:
+            return
+        actor.suspended_until = self._world.scheduler.steps + self._rng.randint(20, 300)
+        self._world.say(f"{actor.name} is suspended until step {actor.suspended_until}")
+        self._give_birth(name)
+
+    def _restart_a_node(self) -> None:
+        self._world.restart(self._rng.randrange(len(self._world.nodes)))
+
+    def _node(self) -> int:
+        return self._rng.randrange(len(self._world.nodes))
+
+    def _keep_house(self) -> None:
+        self._world.say("housekeeping")
+        self._world.nodes[self._node()].housekeeping()
+
+    def _take_snapshot(self) -> None:
+        self._world.nodes[self._node()].take_snapshot()
+
+    def _rebuild(self) -> None:
+        self._world.say("rebuild")
+        self._world.nodes[self._node()].rebuild()
+
+    def _truncate(self) -> None:
+        """Data anywhere; input only where its results stand."""
+        world = self._world
+        if self._rng.random() < 0.5:
+            tp = TopicPartition(DATA, self._rng.randrange(TOPICS[DATA]))
+            limit = world.nodes[0].broker.offsets(tp).log_end_offset
+        else:
+            tp = TopicPartition(INPUT, self._rng.randrange(TOPICS[INPUT]))
+            committed = world.nodes[0].broker.offset_fetch(WORKERS, [tp])
+            limit = committed[tp].offset if tp in committed else 0
+        world.request(self._node(), "delete_records", tp, self._truncated_to(tp, limit))
+
+    def _truncated_to(self, tp: TopicPartition, limit: int) -> int:
+        start = self._world.nodes[0].broker.offsets(tp).log_start_offset
+        return max(start, self._rng.randint(0, limit))
+
+    def _fence_somebody(self) -> None:
+        ids = [name for name, role in self._names.items() if role in ("transactional", "worker")]
+        if ids:
+            try:
+                self._world.request(self._node(), "init_producer_id", self._rng.choice(ids))
+            except EosdbError:
+                return

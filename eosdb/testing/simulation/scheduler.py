@@ -1,0 +1,165 @@
+"""Many actors, one at a time, in an order that a seed decides.
+
+An actor is ordinary blocking code in a thread of its own. It runs until it sends a request or sleeps;
+then the scheduler chooses who goes on. Only one thread ever runs, so the same seed gives the same
+history. Time passes only when everybody sleeps.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from eosdb.clock import ManualClock
+
+_STUCK_S: Final = 120
+
+
+class ActorKilled(BaseException):
+    """Unwinds a killed actor's code; nothing it still tries has any effect."""
+
+
+class NodeCrashed(BaseException):
+    """The process that a request was running in has died in the middle of it."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(f"node {node} crashed")
+        self.node = node
+
+
+class Actor:
+    """One blocking program among several."""
+
+    def __init__(
+        self, scheduler: Scheduler, name: str, node: int, body: Callable[[], None]
+    ) -> None:
+        self.name = name
+        self.node = node
+        self.wake_ms = 0
+        """Before this time it sleeps."""
+        self.suspended_until = 0
+        """Before this step it gets no turn, whatever it waits for."""
+        self.error: BaseException | None = None
+        self.finished = False
+        self.killed = False
+        self._scheduler = scheduler
+        self._body = body
+        self._go = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def resume(self) -> None:
+        """Let it run until its next pause, or its end."""
+        self._go.release()
+        if not self._scheduler.turn.acquire(timeout=_STUCK_S):
+            raise RuntimeError(f"{self.name} neither pauses nor ends")
+
+    def pause(self) -> None:
+        """Called by the actor: give the turn back, and wait for the next one."""
+        if self.killed:
+            raise ActorKilled
+        self._scheduler.turn.release()
+        self._go.acquire()
+        if self.killed:
+            raise ActorKilled
+
+    def kill(self) -> None:
+        """End it where it stands; its cleanup reaches nobody."""
+        self.killed = True
+        if not self.finished:
+            self.resume()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self.killed:
+                self._body()
+        except ActorKilled:
+            pass
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.finished = True
+            self._scheduler.turn.release()
+
+
+class Scheduler:
+    """Whose turn it is."""
+
+    def __init__(self, rng: random.Random, clock: SimulatedClock) -> None:
+        self._rng = rng
+        self._clock = clock
+        self.turn = threading.Semaphore(0)
+        self.actors: list[Actor] = []
+        self.current: Actor | None = None
+        self.steps = 0
+        clock.scheduler = self
+
+    def spawn(self, name: str, node: int, body: Callable[[], None]) -> Actor:
+        actor = Actor(self, name, node, body)
+        self.actors.append(actor)
+        return actor
+
+    def step(self) -> Actor | None:
+        """Give one actor a turn; the clock moves on when all of them sleep. None: nobody is left."""
+        self.steps += 1
+        awake = self._awake()
+        if not awake:
+            able = [a for a in self.actors if a.suspended_until <= self.steps]
+            if not able:
+                able = self.actors
+                for actor in able:
+                    actor.suspended_until = 0
+            if not able:
+                return None
+            earliest = min(actor.wake_ms for actor in able)
+            self._clock.advance(max(0, earliest - self._clock.monotonic_ms()))
+            awake = self._awake()
+        actor = awake[self._rng.randrange(len(awake))]
+        self.current = actor
+        actor.resume()
+        self.current = None
+        if actor.finished:
+            self.actors.remove(actor)
+        return actor
+
+    def pause(self, ms: int = 0) -> None:
+        """Called by whoever is running: others may go first, for at least `ms`."""
+        actor = self.current
+        if actor is None:
+            self._clock.advance(ms)
+            return
+        actor.wake_ms = self._clock.monotonic_ms() + ms
+        actor.pause()
+
+    def kill(self, actor: Actor) -> None:
+        if actor in self.actors:
+            self.actors.remove(actor)
+        before, self.current = self.current, actor
+        actor.kill()
+        self.current = before
+
+    def kill_all(self) -> None:
+        for actor in list(self.actors):
+            self.kill(actor)
+
+    def _awake(self) -> list[Actor]:
+        now = self._clock.monotonic_ms()
+        return [a for a in self.actors if a.wake_ms <= now and a.suspended_until <= self.steps]
+
+
+class SimulatedClock(ManualClock):
+    """A clock on which sleeping means letting others go on."""
+
+    def __init__(self, start_ms: int) -> None:
+        super().__init__(start_ms)
+        self.scheduler: Scheduler | None = None
+
+    def sleep_ms(self, ms: int) -> None:
+        if self.scheduler is None:
+            super().sleep_ms(ms)
+        else:
+            self.scheduler.pause(max(ms, 0))
