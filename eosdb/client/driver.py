@@ -13,7 +13,7 @@ from eosdb.clock import Clock
 from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
 
 _IDLE_MS: Final = 50
-"""How long the background thread sleeps when nothing is due; `wake` ends it."""
+"""How long the background thread sleeps at most."""
 
 _log: Final = logging.getLogger("eosdb.client")
 
@@ -25,7 +25,8 @@ class Driver:
         self._sender = sender
         self._clock = clock
         self._lock = lock
-        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._idle_ms = _IDLE_MS
         self._thread: threading.Thread | None = None
 
     def step(self) -> int | None:
@@ -54,24 +55,21 @@ class Driver:
             if wait > 0:
                 self._clock.sleep_ms(wait if deadline is None else min(wait, deadline - now))
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, linger_ms: int) -> None:
         """Have a thread send what lingers, once; it ends with the producer."""
         if self._thread is not None:
             return
+        self._idle_ms = min(linger_ms, _IDLE_MS)
         self._thread = threading.Thread(
-            target=_run, args=(weakref.ref(self), self._wake), name=name, daemon=True
+            target=_run, args=(weakref.ref(self), self._stopped), name=name, daemon=True
         )
         self._thread.start()
-
-    def wake(self) -> None:
-        """Something new waits."""
-        self._wake.set()
 
     def stop(self) -> None:
         """End the thread; the caller must not hold the lock."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._wake.set()
+            self._stopped.set()
             if thread is not threading.current_thread():
                 thread.join()
 
@@ -85,18 +83,17 @@ class Driver:
             except Exception:  # The thread must go on; whoever waits for a future is told there.
                 _log.exception("a delivery callback failed")
                 wait = 0
-        return _IDLE_MS if wait is None else max(1, min(wait, _IDLE_MS))
+        return self._idle_ms if wait is None else max(1, min(wait, self._idle_ms))
 
 
-def _run(driver: weakref.ref[Driver], wake: threading.Event) -> None:
+def _run(driver: weakref.ref[Driver], stopped: threading.Event) -> None:
     """The thread: holds no reference while it sleeps, so that a forgotten producer can go."""
     while (found := driver()) is not None:
         wait = found.background_step()
         if wait is None:
             return
         del found
-        wake.wait(wait / 1000)
-        wake.clear()
+        stopped.wait(wait / 1000)
 
 
 def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:

@@ -72,6 +72,7 @@ class Producer:
         self._lock = threading.RLock()
         self._driver = Driver(self._sender, clock, self._lock)
         self._chooser = PartitionChooser(transport, clock, self._settings, self._accumulator)
+        self._linger_due_ms: int | None = None
         self._closed = False
 
     @property
@@ -102,7 +103,8 @@ class Producer:
     def begin_transaction(self) -> TransactionToken:
         """Begin a transaction; local, nothing is sent. Raises IllegalStateError.
 
-        The token names this transaction to `db.outcome`; under version 2 no other has the same.
+        The token names this transaction to `db.outcome`; under version 2 no other has the same, except
+        one that ended before without having sent anything.
         """
         with self._timed("txn-begin"):
             self._manager.require("begin_transaction", ClientState.READY)
@@ -319,14 +321,22 @@ class Producer:
             future = ProduceFuture(batch, len(batch.records) - 1)
             if on_delivery is not None:
                 batch.callbacks.append((future, on_delivery))
-            if settings.linger_ms:
-                self._driver.start(f"eosdb-sender-{settings.client_id or 'producer'}")
-                self._driver.wake()
             if self._accumulator.buffered_bytes >= _BUFFER_BYTES:
                 self._make_room()
-            elif not settings.linger_ms and settings.transactional_id is None:
+            elif settings.linger_ms:
+                self._linger(now)
+            elif settings.transactional_id is None:
                 self._sender.run_once(now)
             return future
+
+    def _linger(self, now_ms: int) -> None:
+        """Leave the record to the thread, unless what lingers is due now."""
+        linger_ms = self._settings.linger_ms
+        self._driver.start(f"eosdb-sender-{self._settings.client_id or 'producer'}", linger_ms)
+        if self._linger_due_ms is None:
+            self._linger_due_ms = now_ms + linger_ms
+        elif now_ms >= self._linger_due_ms:
+            self._linger_due_ms = now_ms + (self._sender.run_once(now_ms) or linger_ms)
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Send everything that waits; afterwards every future is done.

@@ -6,14 +6,27 @@ count on where the wire's int32 wraps to 0.
 
 from __future__ import annotations
 
+from typing import Final
+
 from eosdb.client.accumulator import ProducerBatch
 from eosdb.model import ProducerIdAndEpoch
+
+_KNOWN_FOR_MS: Final = 10_000
+"""For so long after an answer the partition surely still knows the producer; far below any sensible
+producer.id.expiration.ms."""
 
 
 class PartitionProgress:
     """One partition's sequences under one producer id and epoch."""
 
-    __slots__ = ("_proven", "acknowledged", "identity", "in_doubt", "next_serial", "unacknowledged")
+    __slots__ = (
+        "_known_ms",
+        "acknowledged",
+        "identity",
+        "in_doubt",
+        "next_serial",
+        "unacknowledged",
+    )
 
     def __init__(self) -> None:
         self.identity: ProducerIdAndEpoch | None = None
@@ -24,7 +37,8 @@ class PartitionProgress:
         """Batches that have a sequence and no answer that counts, in the order of their sequences."""
         self.in_doubt = False
         """A batch was given up that may yet turn out to be stored."""
-        self._proven = False
+        self._known_ms: int | None = None
+        """When the partition last showed that it knows the producer under this identity."""
 
     @property
     def is_unresolved(self) -> bool:
@@ -32,17 +46,18 @@ class PartitionProgress:
         first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
         return self.acknowledged < first
 
-    def admits_new(self, identity: ProducerIdAndEpoch, max_in_flight: int) -> bool:
+    def admits_new(self, identity: ProducerIdAndEpoch, max_in_flight: int, now_ms: int) -> bool:
         """Whether one more batch may get a sequence now.
 
-        The first of a pipeline goes alone. A partition that does not know the producer takes any
-        sequence for its first, so of two batches the second must not be able to arrive before it.
+        The first goes alone. A partition that does not know the producer takes any sequence for its
+        first, so of two batches the second must not be able to arrive before it.
         """
         if not self.unacknowledged:
             return not (self.is_unresolved and self.identity == identity)
         return (
             self.identity == identity
-            and self._proven
+            and self._known_ms is not None
+            and now_ms - self._known_ms < _KNOWN_FOR_MS
             and len(self.unacknowledged) < max_in_flight
             and not self.is_unresolved
         )
@@ -59,7 +74,8 @@ class PartitionProgress:
         """Count from 0 under another identity."""
         self.identity = identity
         self.next_serial = self.acknowledged = 0
-        self.in_doubt = self._proven = False
+        self.in_doubt = False
+        self._known_ms = None
 
     def rewrite(self, identity: ProducerIdAndEpoch) -> None:
         """Give every unacknowledged batch a new sequence under another identity, in order."""
@@ -72,19 +88,17 @@ class PartitionProgress:
         """Whether everything before the batch has been answered."""
         return bool(self.unacknowledged) and self.unacknowledged[0] is batch
 
-    def acknowledge(self, batch: ProducerBatch) -> None:
+    def acknowledge(self, batch: ProducerBatch, now_ms: int) -> None:
         """The batch is stored, and with it everything before it."""
         if batch.identity == self.identity:
             self.acknowledged = max(self.acknowledged, batch.next_serial)
-            self._proven = True
+            self._known_ms = now_ms
         self.drop(batch)
 
     def drop(self, batch: ProducerBatch) -> None:
         """Nobody waits for the batch any more."""
         if batch in self.unacknowledged:
             self.unacknowledged.remove(batch)
-        if not self.unacknowledged:
-            self._proven = False
 
     def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
         """The batch was split."""

@@ -193,7 +193,7 @@ class Sender:
                     continue
             elif batch.identity is None:
                 limit = self._settings.max_in_flight_requests_per_connection
-                if not progress.admits_new(identity, limit):
+                if not progress.admits_new(identity, limit, now_ms):
                     continue
                 progress.assign(batch, identity)
                 was_first = progress.is_first(batch)

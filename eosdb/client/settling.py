@@ -69,10 +69,10 @@ class Settling:
         """Take one partition's answer to one attempt, made under `identity`."""
         error = answer if isinstance(answer, EosdbError) else answer.error
         if isinstance(answer, ProduceResult) and error is None:
-            self._stored(batch, answer)
+            self._stored(batch, answer, now_ms)
             return
         if isinstance(error, DuplicateSequenceNumberError):
-            self._stored(batch, ProduceResult(duplicate=True))
+            self._stored(batch, ProduceResult(duplicate=True), now_ms)
             return
         assert error is not None
         if isinstance(answer, ProduceResult):
@@ -97,9 +97,9 @@ class Settling:
         else:
             self._refused(batch, error)
 
-    def _stored(self, batch: ProducerBatch, result: ProduceResult) -> None:
+    def _stored(self, batch: ProducerBatch, result: ProduceResult, now_ms: int) -> None:
         if batch.identity is not None:
-            self._manager.progress(batch.tp).acknowledge(batch)
+            self._manager.progress(batch.tp).acknowledge(batch, now_ms)
         if batch.done:
             return
         count = len(batch.records)

@@ -5,7 +5,8 @@ them, crashes the coordinator between its two steps, jumps the clock, and asks a
 whether exactly-once still holds.
 """
 
+from eosdb.testing.arena import Faults
 from eosdb.testing.simulation.run import ALL_ROLES, Result, Settings, run
-from eosdb.testing.simulation.world import Faults
+from eosdb.testing.simulation.shrink import command, shrink
 
-__all__ = ["ALL_ROLES", "Faults", "Result", "Settings", "run"]
+__all__ = ["ALL_ROLES", "Faults", "Result", "Settings", "command", "run", "shrink"]

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from eosdb.client.producer import Producer
 from eosdb.errors import EosdbError, InvalidRequestError
-from eosdb.model import OffsetAndMetadata, RecordMetadata, TopicPartition, TransactionToken
+from eosdb.model import OffsetAndMetadata, RecordMetadata, TopicPartition
 from eosdb.testing.simulation.checker import INPUT, OUTPUT, WORKERS
 from eosdb.testing.simulation.ledger import TransactionRecord
 from eosdb.testing.simulation.world import DATA, INPUTS, TOPICS, World
@@ -39,7 +39,7 @@ def idempotent_writer(world: World, me: Me) -> None:
     producer = world.producer(me.full_name, me.node)
     number = 0
     while True:
-        for _ in range(me.rng.randint(1, 5)):
+        for _ in range(me.rng.choice((1, 3, 6, 25))):
             tp = (
                 TopicPartition(INPUT, me.rng.randrange(INPUTS))
                 if me.rng.random() < 0.7
@@ -72,17 +72,16 @@ def transactional_writer(world: World, me: Me) -> None:
     number = 0
     while True:
         number += 1
-        record = world.ledger.begin(f"{me.full_name}|{number}")
-        token = producer.begin_transaction()
+        record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
         try:
-            for i in range(me.rng.randint(1, 5)):
+            for i in range(me.rng.choice((1, 2, 4, 16))):
                 tp = world.data_partition(me.rng)
                 value = f"{record.key}|{i}".encode()
                 record.sent[value] = tp
                 producer.send(tp.topic, value, partition=tp.partition)
-                if me.rng.random() < 0.3:
+                if me.rng.random() < 0.2:
                     producer.flush()
-                world.clock.sleep_ms(me.rng.randint(0, 30))
+                    world.clock.sleep_ms(me.rng.randint(0, 30))
             if me.rng.random() < 0.4:
                 record.group = f"offsets of {me.name}"
                 record.offsets = {TopicPartition(DATA, 0): me.life * 10_000 + number}
@@ -100,7 +99,7 @@ def transactional_writer(world: World, me: Me) -> None:
         except InvalidRequestError:
             raise
         except EosdbError:
-            if not _resolve(world, me, producer, record, token):
+            if not _resolve(world, me, producer, record):
                 return
         world.clock.sleep_ms(me.rng.randint(0, 100))
 
@@ -111,7 +110,7 @@ def worker(world: World, me: Me) -> None:
     producer = _initialized(world, me)
     if producer is None:
         return
-    consumer = world.consumer(me.full_name, me.node, WORKERS)
+    consumer = world.consumer(me.node, WORKERS)
     number = 0
     while True:
         try:
@@ -122,8 +121,7 @@ def worker(world: World, me: Me) -> None:
             world.clock.sleep_ms(100)
             continue
         number += 1
-        record = world.ledger.begin(f"{me.full_name}|{number}")
-        token = producer.begin_transaction()
+        record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
         try:
             for consumed in records:
                 value = f"{record.key}|{consumed.offset}".encode()
@@ -137,10 +135,10 @@ def worker(world: World, me: Me) -> None:
             world.ledger.answered(record, "committed")
             world.counts["processed"] += len(records)
         except EosdbError:
-            if not _resolve(world, me, producer, record, token):
+            if not _resolve(world, me, producer, record):
                 return
             consumer.close()
-            consumer = world.consumer(me.full_name, me.node, WORKERS)
+            consumer = world.consumer(me.node, WORKERS)
 
 
 def committed_reader(world: World, me: Me) -> None:
@@ -183,9 +181,7 @@ def _initialized(world: World, me: Me) -> Producer | None:
     return None
 
 
-def _resolve(
-    world: World, me: Me, producer: Producer, record: TransactionRecord, token: TransactionToken
-) -> bool:
+def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord) -> bool:
     """After an error: abort, or repeat what was asked for. False when the producer cannot go on, and
     the database says what became of the transaction."""
     for _ in range(3):
@@ -203,7 +199,7 @@ def _resolve(
         break
     world.counts["unknown to the producer"] += 1
     if world.config.transaction_version > 1:
-        outcome = world.nodes[me.node].outcome(token)
+        outcome = world.nodes[me.node].outcome(record.token)
         world.counts[f"resolved as {outcome}"] += 1
         if outcome != "open":
             world.ledger.answered(record, outcome)

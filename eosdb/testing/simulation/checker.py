@@ -284,7 +284,7 @@ class Checker:
             if record.answer == "committed":
                 lost = set(record.sent) - set(stored)
                 _require(not lost, f"{key} was committed, but {sorted(lost)} are not there")
-            elif record.answer in ("aborted", "never started"):
+            else:
                 _require(not stored, f"{key} was {record.answer}, but {stored} are visible")
 
     def _check_reads(self) -> None:

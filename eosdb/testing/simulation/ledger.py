@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eosdb.model import TopicPartition
+from eosdb.model import TopicPartition, TransactionToken
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class TransactionRecord:
     """One transaction as its producer sees it."""
 
     key: str
+    token: TransactionToken
     group: str | None = None
     sent: dict[bytes, TopicPartition] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -42,8 +43,8 @@ class Ledger:
         self.acknowledged[value] = (tp, offset)
         self.fresh_acknowledgements.append(value)
 
-    def begin(self, key: str) -> TransactionRecord:
-        self.transactions[key] = record = TransactionRecord(key)
+    def begin(self, key: str, token: TransactionToken) -> TransactionRecord:
+        self.transactions[key] = record = TransactionRecord(key, token)
         return record
 
     def answered(self, record: TransactionRecord, answer: str) -> None:

@@ -12,13 +12,15 @@ from typing import Final
 from eosdb.errors import EosdbError
 from eosdb.failpoints import watched
 from eosdb.model import TopicPartition
+from eosdb.testing.arena import Faults
+from eosdb.testing.scheduler import Actor, NodeCrashed
 from eosdb.testing.simulation.actors import ROLES, Me
 from eosdb.testing.simulation.checker import INPUT, WORKERS, Violation
-from eosdb.testing.simulation.scheduler import Actor, NodeCrashed
-from eosdb.testing.simulation.world import DATA, TOPICS, Faults, World
+from eosdb.testing.simulation.world import DATA, TOPICS, World
 
 ALL_ROLES: Final = tuple(ROLES)
 _AUDIT_EVERY: Final = 250
+NEVER: Final = "never started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class _Life:
 
     def __init__(self, world: World, settings: Settings) -> None:
         self._world = world
+        self._settings = settings
         self._rng = random.Random(world.rng.random())
         self._lives: Counter[str] = Counter()
         self._names: dict[str, str] = {}
@@ -105,10 +108,27 @@ class _Life:
         world.deliver_everything()
         world.clock.advance(60_000)
         world.nodes[0].housekeeping()
+        if self._settings.transaction_version > 1:
+            self._ask_for_outcomes()
         world.checker.finish()
         report = world.nodes[0].verify()
         if not report.ok:
             raise Violation(f"verify: {report.problems[0]}")
+
+    def _ask_for_outcomes(self) -> None:
+        """What became of every transaction, also of those whose producer never learned it.
+
+        A transaction that sent nothing leaves its token to the next one, so the last one counts.
+        """
+        world = self._world
+        last = {record.token: record for record in world.ledger.transactions.values()}
+        for token, record in last.items():
+            outcome = world.nodes[0].outcome(token)
+            world.say(f"{record.key} is {outcome}")
+            same = outcome == record.answer or (outcome, record.answer) == (NEVER, "aborted")
+            if record.answer and not same:
+                raise Violation(f"{record.key}: told {record.answer}, the outcome is {outcome}")
+            world.ledger.answered(record, outcome)
 
     def _bury(self, actor: Actor) -> None:
         if isinstance(actor.error, NodeCrashed):
@@ -139,8 +159,9 @@ class _Life:
 
     def _act(self) -> None:
         acts = (
-            self._let_time_pass, self._let_time_pass, self._kill_somebody, self._kill_somebody,
-            self._make_a_zombie, self._make_a_zombie, self._make_a_zombie, self._restart_a_node, self._keep_house, self._take_snapshot,
+            self._let_time_pass, self._let_time_pass, self._kill_somebody,
+            self._kill_somebody, self._make_a_zombie, self._make_a_zombie,
+            self._make_a_zombie, self._restart_a_node, self._keep_house, self._take_snapshot,
             self._truncate, self._rebuild, self._fence_somebody,
         )  # fmt: skip
         act = self._rng.choice(acts)

@@ -1,0 +1,127 @@
+"""`eosdb simulate`: exactly-once under every fault that a seed can think of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import click
+
+from eosdb.testing.simulation import ALL_ROLES, Faults, Result, Settings, command, run, shrink
+
+_TOLD = ("acknowledged", "committed", "aborted", "processed", "node crash", "make a zombie")
+
+
+def _roles(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    if value is None:
+        return ALL_ROLES
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    unknown = [name for name in names if name not in ALL_ROLES]
+    if unknown or not names:
+        raise click.BadParameter(f"expected some of {', '.join(ALL_ROLES)}, got {value!r}")
+    return names
+
+
+def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[str]) -> Faults:
+    faults = Faults()
+    known = {field.name for field in dataclasses.fields(Faults)}
+    for text in given:
+        name, _, number = text.partition("=")
+        if name not in known:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}")
+        try:
+            value = float(number)
+        except ValueError:
+            raise click.BadParameter(f"{text!r}: expected {name}=NUMBER") from None
+        whole = name.endswith("_ms")
+        if value < 0 or (not whole and value > 1):
+            raise click.BadParameter(f"{text!r}: expected {'ms' if whole else 'a share up to 1'}")
+        changed: dict[str, Any] = {name: int(value) if whole else value}
+        faults = dataclasses.replace(faults, **changed)
+    return faults
+
+
+@click.command()
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed."
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many seeds, from --seed on.",
+)
+@click.option(
+    "--steps", type=click.IntRange(1), default=2_000, show_default=True, help="Turns in each run."
+)
+@click.option("--actors", "roles", callback=_roles, help=f"Who is there: {', '.join(ALL_ROLES)}.")
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    callback=_faults,
+    metavar="NAME=NUMBER",
+    help="How bad the world is, such as lose_request=0.2; may be repeated.",
+)
+@click.option(
+    "--transaction-version", type=click.IntRange(1, 2), default=2, show_default=True,
+    help="1 shows the flaw that version 2 (KIP-890) closes.",
+)  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option("--history", "tell_all", is_flag=True, help="Print everything that happened.")
+@click.option("--shrink/--no-shrink", "smaller", default=True, help="Look for a shorter failure.")
+def simulate(
+    seed: int,
+    seeds: int,
+    steps: int,
+    roles: tuple[str, ...],
+    faults: Faults,
+    transaction_version: int,
+    jobs: int,
+    tell_all: bool,
+    smaller: bool,
+) -> None:
+    """Simulate producers, workers, readers and zombies on bad networks, and check every step.
+
+    One seed decides everything: the same command prints the same history. A violation prints the
+    shortest history that can be found and the command that repeats it, and exits with 1.
+
+    \b
+    Example:
+      eosdb simulate --seed 1 --seeds 100 --steps 2000
+    """
+    first = Settings(seed, steps, roles, faults, transaction_version)
+    wanted = [dataclasses.replace(first, seed=seed + i) for i in range(seeds)]
+    for result in _results(wanted, jobs):
+        told = ", ".join(f"{result.counts[name]} {name}" for name in _TOLD)
+        verdict = "ok" if result.violation is None else "VIOLATION"
+        click.echo(
+            f"seed {result.settings.seed}: {verdict} after {result.steps} steps "
+            f"({told}; history {result.digest})"
+        )
+        if result.violation is not None:
+            _tell_failure(shrink(result) if smaller else result)
+            raise SystemExit(1)
+        if tell_all:
+            click.echo("\n".join(result.history))
+    click.echo(f"{seeds} seeds x {steps} steps: no violation")
+
+
+def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
+    if jobs == 1:
+        yield from map(run, wanted)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(run, wanted, chunksize=4)
+
+
+def _tell_failure(result: Result) -> None:
+    click.echo("\n".join(result.history))
+    click.echo(f"violation: {result.violation}")
+    repeat = dataclasses.replace(result.settings, steps=result.steps)
+    click.echo(f"to repeat it: {command(repeat)}", err=True)

@@ -1,0 +1,244 @@
+"""The place where programs are tried: a file, processes that have it open, bad networks, and a clock.
+
+Nothing here knows what the programs do; fate acts through it, and whoever judges looks at the file.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar, cast
+
+from eosdb.client.transport import BrokerRequests, Exchange, Request
+from eosdb.clock import Clock
+from eosdb.config import BrokerConfig
+from eosdb.database import Database, connect
+from eosdb.errors import EosdbError
+from eosdb.failpoints import Failpoint
+from eosdb.testing.faulty_transport import FaultyTransport
+from eosdb.testing.scheduler import NodeCrashed, Scheduler, SimulatedClock
+
+T = TypeVar("T")
+
+START_MS: Final = 1_700_000_000_000
+_READING: Final = ("fetch", "list_offsets", "partitions_for", "offset_fetch", "topics", "offsets")
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How bad the world is."""
+
+    lose_request: float = 0.08
+    lose_response: float = 0.08
+    duplicate: float = 0.08
+    reorder: float = 0.2
+    longest_delay_ms: int = 60
+    silent: float = 0.3
+    very_late: float = 0.03
+    """How often a way takes so long that every time-out has passed."""
+    latest_ms: int = 10_000
+    admin: float = 0.015
+    """The share of steps in which an administrator, or fate, does something."""
+    crash_between_steps: float = 0.03
+    """How often the coordinator dies between deciding a transaction and completing it."""
+
+
+class Arena:
+    """Everything of one run. A context manager that removes its file."""
+
+    def __init__(
+        self,
+        seed: int,
+        faults: Faults,
+        topics: Mapping[str, int],
+        *,
+        nodes: int = 2,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.faults = faults
+        self.clock = SimulatedClock(START_MS)
+        self.scheduler = Scheduler(random.Random(self.rng.random()), self.clock)
+        self.counts: Counter[str] = Counter()
+        self.history: list[str] = []
+        self.transports: list[SimulatedTransport] = []
+        self.config = config or BrokerConfig()
+        self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=_memory())
+        self.path = str(Path(self._folder, "simulated.db"))
+        self.nodes: list[Database] = []
+        self._running_on: int | None = None
+        self._crash_rng = random.Random(self.rng.random())
+        try:
+            self.nodes += [self._open() for _ in range(nodes)]
+            for topic, partitions in topics.items():
+                self.nodes[0].admin.create_topic(topic, partitions)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End every actor and remove the file."""
+        self.scheduler.kill_all()
+        for node in self.nodes:
+            node.abandon()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def transport(self, node: int) -> SimulatedTransport:
+        """A network of its own for one client."""
+        made = SimulatedTransport(self, node, self.rng.getrandbits(32))
+        self.transports.append(made)
+        return made
+
+    def say(self, line: str) -> None:
+        """A line of the history."""
+        time = self.clock.monotonic_ms() - START_MS
+        self.history.append(f"step {self.scheduler.steps} at {time} ms: {line}")
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def broker(self, node: int) -> BrokerRequests:
+        """The broker of whatever process runs on the node when it is asked."""
+        return cast(BrokerRequests, NodeBroker(self, node))
+
+    def request(self, node: int, name: str, *args: Any, **options: Any) -> Any:
+        """Have a process carry out a request; it may die of it (NodeCrashed)."""
+        before, self._running_on = self._running_on, node
+        try:
+            answer = getattr(self.nodes[node].broker, name)(*args, **options)
+        except EosdbError as error:
+            self.counts[type(error).__name__] += 1
+            self.say(f"    node {node} {name}{_short(args)} refused: {type(error).__name__}")
+            raise
+        finally:
+            self._running_on = before
+        self.answered(name, args, answer)
+        for tp, result in answer.items() if name == "produce" else ():
+            if result.error is not None:
+                self.counts[type(result.error).__name__] += 1
+                self.say(f"    {tp} refused: {type(result.error).__name__}")
+            self.counts["duplicate"] += result.duplicate
+        if name not in _READING:
+            self.say(f"    node {node} {name}{_short(args)}")
+        return answer
+
+    def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
+        """Called for every answer of a broker; for whoever judges."""
+
+    # -- fate -----------------------------------------------------------------------------------
+
+    def reached(self, point: Failpoint) -> None:
+        """The coordinator may die between the two steps of a commit."""
+        if point is not Failpoint.END_TXN_DECIDED or self._running_on is None:
+            return
+        if self._crash_rng.random() < self.faults.crash_between_steps:
+            self.counts["crash between decision and markers"] += 1
+            raise NodeCrashed(self._running_on)
+
+    def restart(self, node: int) -> None:
+        """The process has died: its actors with it. Another one opens the file."""
+        self.say(f"node {node} crashes")
+        self.counts["node crash"] += 1
+        for actor in [a for a in self.scheduler.actors if a.node == node]:
+            self.scheduler.kill(actor)
+        self.nodes[node].abandon()
+        self.nodes[node] = self._open()
+
+    def deliver_due(self) -> None:
+        """What is on its way arrives, also when whoever sent it is dead."""
+        for transport in self.transports:
+            try:
+                transport.arrive()
+            except NodeCrashed as crash:
+                self.restart(crash.node)
+
+    def deliver_everything(self) -> None:
+        """However late it is, it arrives now."""
+        for transport in self.transports:
+            transport.deliver_all()
+
+    def _open(self) -> Database:
+        return connect(self.path, clock=self.clock, durability="off", config=self.config)
+
+
+class NodeBroker:
+    """The broker of whatever process runs on the node now."""
+
+    def __init__(self, arena: Arena, node: int) -> None:
+        self._arena = arena
+        self._node = node
+
+    @property
+    def clock(self) -> Clock:
+        return self._arena.clock
+
+    @property
+    def transaction_version(self) -> int:
+        return self._arena.config.transaction_version
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **options: self._arena.request(self._node, name, *args, **options)
+
+
+class SimulatedTransport(FaultyTransport):
+    """A bad network on which others go on while a request is sent."""
+
+    def __init__(self, arena: Arena, node: int, seed: int) -> None:
+        faults = arena.faults
+        self._arena = arena
+        super().__init__(
+            arena.broker(node),
+            seed,
+            lose_request=faults.lose_request,
+            lose_response=faults.lose_response,
+            duplicate=faults.duplicate,
+            reorder=faults.reorder,
+            delay_ms=(0, faults.longest_delay_ms),
+            silent=faults.silent,
+            clock=arena.clock,
+        )
+
+    def _way(self, held_up: bool) -> int:
+        faults = self._arena.faults
+        late = self._rng.random() < faults.very_late
+        return super()._way(held_up) + (self._rng.randint(0, faults.latest_ms) if late else 0)
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        self._arena.scheduler.pause()
+        return super().submit(name, request)
+
+    def arrive(self) -> None:
+        """What has come this far arrives, whether or not anybody waits for an answer."""
+        super().poll()
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def _short(args: tuple[Any, ...]) -> str:
+    return "(" + ", ".join(_plain(arg) for arg in args) + ")"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_plain(v)}" for k, v in value.items()) + "}"
+    if hasattr(value, "records"):
+        first = value.records[0].value.decode()
+        return (
+            f"{first} +{len(value.records) - 1} as {value.producer_id}/{value.producer_epoch} "
+            f"#{value.base_sequence}"
+        )
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(str, value))) + "}"
+    return str(value)

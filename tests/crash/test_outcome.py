@@ -1,0 +1,44 @@
+"""A commit is killed between the decision and the answer; `db.outcome` tells what became of it, each time.
+
+Method: real processes, 100 per `--seeds` (three by default), each killed at one of five instants.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import TopicPartition, TransactionToken
+from tests.crash.commit_worker import GROUP
+from tests.readers import committed_values
+from tests.tidy.tree import ROOT
+
+
+def test_after_every_kill_the_outcome_is_known_and_true(
+    db_path: Path, request: pytest.FixtureRequest
+) -> None:
+    kills = 100 * request.config.getoption("--seeds")
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t", partitions=2)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.commit_worker", str(db_path), str(kills)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    tokens = [TransactionToken("a", int(pid), int(epoch)) for _, pid, epoch in lines]
+    assert len(set(tokens)) == kills
+    with eosdb.connect(db_path) as db:
+        assert {db.outcome(token) for token in tokens} == {"committed"}, "each had been decided"
+        expected = [f"{token.producer_id}/{token.producer_epoch}".encode() for token in tokens]
+        for partition in range(2):
+            assert committed_values(db, TopicPartition("t", partition)) == expected
+        assert db.broker.offset_fetch(GROUP)[TopicPartition("t", 0)].offset == kills - 1
+        assert db.verify().ok

@@ -1,0 +1,67 @@
+"""Finds, for every mutant, the first seed whose simulation notices it, and writes `found_by.py`.
+
+python tests/simulation/hunt.py [--seeds N] [--steps N] [NAME…]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from eosdb.testing.simulation import Settings, run
+from tests.simulation.mutants import MUTANTS
+from tests.tidy.tree import ROOT
+
+
+def hunt(name: str, seeds: int, steps: int) -> tuple[int, int, str] | None:
+    """The first seed that finds it, the step, and what the sceptic said."""
+    _, patch = MUTANTS[name]
+    for seed in range(1, seeds + 1):
+        with patch():
+            result = run(Settings(seed=seed, steps=steps))
+        if result.violation is not None:
+            return seed, result.steps, result.violation
+    return None
+
+
+FOUND_BY = Path(__file__).with_name("found_by.json")
+PAGE = ROOT / "docs/simulation.md"
+BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->"
+
+
+def table(found: dict[str, tuple[int, int]]) -> str:
+    """The list for the page."""
+    lines = ["| deliberate bug | found by seed | at step |", "| --- | --- | --- |"]
+    lines += [f"| {MUTANTS[name][0]} | {seed} | {step} |" for name, (seed, step) in found.items()]
+    return "\n".join(lines) + "\n"
+
+
+def write(found: dict[str, tuple[int, int]]) -> None:
+    FOUND_BY.write_text(json.dumps(found, indent=1) + "\n")
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.split(BEGIN)[0], page.split(END)[1]
+    PAGE.write_text(before + BEGIN + table(found) + END + after, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(MUTANTS))
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    finds: dict[str, tuple[int, int]] = {}
+    for name in options.names:
+        found = hunt(name, options.seeds, options.steps)
+        if found is not None:
+            finds[name] = found[:2]
+        print(f"{name}: {found or 'NOT FOUND'}", flush=True)
+    if options.write and len(finds) == len(MUTANTS):
+        write(finds)
+    return 0 if len(finds) == len(options.names) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The simulation: many short worlds without a violation, the same history from the same seed, and proof
+that it would find a bug: every mutant is found again by the seed that found it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+
+from eosdb.cli.main import main
+from eosdb.testing.simulation import Faults, Settings, command, run, shrink
+from tests.simulation.hunt import FOUND_BY
+from tests.simulation.mutants import MUTANTS
+
+FINDS: dict[str, tuple[int, int]] = json.loads(FOUND_BY.read_text())
+SHORT = 500
+
+
+def test_no_promise_is_broken_in_fifty_short_worlds(request: pytest.FixtureRequest) -> None:
+    """`--seeds N` makes it N times as many, and each run four times as long."""
+    more = request.config.getoption("--seeds") > 3
+    seeds = 50 * (request.config.getoption("--seeds") if more else 1)
+    counts: Counter[str] = Counter()
+    for seed in range(1, seeds + 1):
+        result = run(Settings(seed, SHORT * 4 if more else SHORT))
+        assert result.violation is None, "\n".join((result.violation, command(result.settings)))
+        counts += result.counts
+    for event in (
+        "acknowledged", "committed", "aborted", "processed", "read_committed", "duplicate",
+        "OutOfOrderSequenceNumberError", "InvalidProducerEpochError", "ProducerFencedError",
+        "ConcurrentTransactionsError", "crash between decision and markers", "node crash",
+        "kill somebody", "make a zombie", "let time pass", "rebuild", "truncate",
+        "resolved as aborted",
+    ):  # fmt: skip
+        assert counts[event] > 0, f"no world had: {event}"
+
+
+def digest(hash_seed: str) -> str:
+    code = (
+        "from eosdb.testing.simulation import Settings, run; "
+        "result = run(Settings(11, 600)); print(result.digest, result.violation)"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_one_seed_decides_everything() -> None:
+    assert digest("0") == digest("1") == digest("4711")
+
+
+def test_every_mutant_is_known_to_be_found() -> None:
+    assert set(FINDS) == set(MUTANTS)
+    assert len(MUTANTS) >= 20
+    assert all(seed <= 200 for seed, _ in FINDS.values())
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_deliberate_bug_is_found(name: str) -> None:
+    what, patch = MUTANTS[name]
+    seed, steps = FINDS[name]
+    with patch():
+        result = run(Settings(seed, steps))
+    assert result.violation is not None, f"{what}: seed {seed} no longer finds it; see hunt.py"
+    assert run(Settings(seed, steps)).violation is None, "without the bug nothing is wrong"
+
+
+def test_a_failure_is_told_as_shortly_as_possible() -> None:
+    _, patch = MUTANTS["fetch_ignores_the_lso"]
+    with patch():
+        failed = run(Settings(1, 2_000))
+        shorter = shrink(failed, runs=40)
+        again = run(shorter.settings)
+    assert len(shorter.history) < len(failed.history)
+    assert again.violation == shorter.violation
+    assert again.history == shorter.history
+
+
+def test_the_command_repeats_what_it_names() -> None:
+    settings = Settings(3, 40, ("idempotent", "admin"), Faults(reorder=0.5), 1)
+    assert command(settings) == (
+        "eosdb simulate --seed 3 --steps 40 --actors idempotent,admin --transaction-version 1 "
+        "--fault reorder=0.5"
+    )
+    words = command(settings).split()[1:]
+    told = CliRunner().invoke(main, [*words, "--history"])
+    assert told.exit_code == 0, told.output
+    assert "\n".join(run(settings).history) in told.output
+    assert "1 seeds x 40 steps: no violation" in told.output
+
+
+def test_a_violation_is_a_failure_with_its_history() -> None:
+    _, patch = MUTANTS["answer_a_duplicate_as_new"]
+    with patch():
+        told = CliRunner().invoke(main, ["simulate", "--seeds", "9", "--no-shrink"])
+    assert told.exit_code == 1
+    assert "VIOLATION" in told.output
+    assert "is stored twice" in told.output
+    assert "to repeat it: eosdb simulate --seed" in told.output
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        (["--actors", "nobody"], "expected some of"),
+        (["--actors", ""], "expected some of"),
+        (["--fault", "flood=1"], "is none of"),
+        (["--fault", "reorder=often"], "expected reorder=NUMBER"),
+        (["--fault", "reorder=2"], "a share up to 1"),
+        (["--steps", "0"], "steps"),
+    ],
+)
+def test_what_cannot_be_simulated_is_a_usage_error(option: list[str], complaint: str) -> None:
+    told = CliRunner().invoke(main, ["simulate", *option])
+    assert told.exit_code == 2
+    assert complaint in told.output
+
+
+def test_version_1_shows_the_flaw_that_version_2_closes() -> None:
+    """A late request of one transaction reaches the next (Jepsen's report on Bufstream 0.1.0)."""
+    flawed = [
+        seed
+        for seed in range(1, 61)
+        if run(Settings(seed, 1_000, transaction_version=1)).violation is not None
+    ]
+    assert flawed
+    for seed in flawed:
+        assert run(Settings(seed, 1_000)).violation is None
