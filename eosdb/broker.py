@@ -8,6 +8,7 @@ synced: the Prepare that decides its transaction is, after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX, BrokerConfig
@@ -21,11 +22,11 @@ from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
     InvalidTopicExceptionError,
-    UnsupportedVersionError,
 )
 from eosdb.log import partitions as log_partitions
 from eosdb.log import producers, topics
 from eosdb.log_requests import LogRequests
+from eosdb.metrics import Metrics
 from eosdb.model import (
     Coordinator,
     FetchResult,
@@ -41,6 +42,7 @@ from eosdb.model import (
     TransactionListing,
 )
 from eosdb.produce import ProduceHandler
+from eosdb.request_metrics import RATES, count_produced, counts_requests
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import (
@@ -53,9 +55,11 @@ from eosdb.validation import (
     check_text,
     check_topic_partition,
     check_topic_partitions,
+    check_transaction_version,
 )
 
 
+@counts_requests
 class Broker:
     """Kafka's requests on one file. Threads may share it."""
 
@@ -71,6 +75,7 @@ class Broker:
         self._coordinator = coordinator
         self._clock = clock
         self._config = config
+        self.request_metrics: Final = Metrics(clock, RATES)
         self._authorizer = Authorizer(principal, config.super_users)
         self._produce = ProduceHandler(coordinator, clock, config, self._authorizer)
         self._log = LogRequests(store, coordinator, clock, config, self._authorizer)
@@ -144,7 +149,9 @@ class Broker:
         brings its partition into the transaction, and begins one if none is open (KIP-890).
         """
         version = self._version(transaction_version)
-        return self._produce.produce(batches, transactional_id, acks, version)
+        results = self._produce.produce(batches, transactional_id, acks, version)
+        count_produced(self.request_metrics, batches, results)
+        return results
 
     def append(
         self,
@@ -435,16 +442,7 @@ class Broker:
         return self._config.transaction_version
 
     def _version(self, asked: int | None) -> int:
-        """The client's transaction version. Raises UnsupportedVersionError above what is served."""
-        highest = self._config.transaction_version
-        if asked is None or asked == highest:
-            return highest
-        if check_int("transaction_version", asked, 1) > highest:
-            raise UnsupportedVersionError(
-                f"transaction_version: got {asked}, this database serves up to {highest} "
-                "(BrokerConfig.transaction_version)"
-            )
-        return asked
+        return check_transaction_version(asked, self._config.transaction_version)
 
     def _may_transact(self, tid: str) -> Callable[[Unit], None]:
         return lambda unit: self._authorizer.check(unit, "write", "transactional_id", tid)

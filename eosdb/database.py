@@ -264,6 +264,12 @@ class Database:
         columns, rows = facts.query(self._store, sql, parameters)
         return QueryResult(columns, rows)
 
+    def metrics(self) -> dict[str, float]:
+        """What this object has done since it was opened: requests and their time by name, records
+        and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; rates over the
+        last minute."""
+        return {**self.broker.request_metrics.snapshot(), **self._store.counts()}
+
     def info(self) -> dict[str, object]:
         """Facts about the file: sizes, counts, versions, and who keeps the WAL from shrinking."""
         return {"path": self.path, **facts.info(self._store)}

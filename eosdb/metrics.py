@@ -36,6 +36,12 @@ class Metrics:
         with self._lock:
             self._totals[name] += amount
 
+    def count_both(self, name: str, amount: int, other: str, other_amount: int) -> None:
+        """Two counters at once."""
+        with self._lock:
+            self._totals[name] += amount
+            self._totals[other] += other_amount
+
     def observe(self, name: str, value: float) -> None:
         """Take one value into `name`-avg and `name`-max."""
         with self._lock:

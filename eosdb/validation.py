@@ -20,6 +20,7 @@ from eosdb.errors import (
     InvalidTimestampError,
     InvalidTopicExceptionError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from eosdb.model import Header, RecordBatch, TopicPartition
 
@@ -174,3 +175,18 @@ def _is_int(value: object, low: int, high: int) -> bool:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def check_transaction_version(asked: int | None, highest: int) -> int:
+    """A client's transaction version, the highest served when it names none.
+
+    Raises InvalidRequestError, and UnsupportedVersionError above what is served.
+    """
+    if asked is None or asked == highest:
+        return highest
+    if check_int("transaction_version", asked, 1) > highest:
+        raise UnsupportedVersionError(
+            f"transaction_version: got {asked}, this database serves up to {highest} "
+            "(BrokerConfig.transaction_version)"
+        )
+    return asked

@@ -26,6 +26,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
+from eosdb.metrics import Metrics
 from eosdb.model import (
     EARLIEST,
     LATEST,
@@ -42,16 +43,18 @@ OnChange = Callable[[list[TopicPartition]], object]
 _POLL_STEP_MS: Final = 5
 _UNSTABLE_WAIT_MS: Final = 60_000
 _FETCH_RECORDS: Final = 2_000
+_RATES: Final = ("records-consumed", "fetch")
 
 
 class _Cursor:
     """Where the consumer stands in one partition."""
 
-    __slots__ = ("buffer", "fetch_offset", "paused", "position")
+    __slots__ = ("buffer", "fetch_offset", "fetched_end", "paused", "position")
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.fetch_offset = 0
+        self.fetched_end = 0
         self.buffer: deque[LogRecord] = deque()
         self.paused = False
 
@@ -76,7 +79,8 @@ class Consumer:
             raise ConfigError(f"a consumer has no such setting: {error}") from None
         if group_id is not None and (not isinstance(group_id, str) or not group_id):
             raise ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
-        self._broker = ReadRequests(transport, clock)
+        self._metrics = Metrics(clock, _RATES)
+        self._broker = ReadRequests(transport, clock, self._metrics)
         self._clock = clock
         self._group_id = group_id
         self._cursors: dict[TopicPartition, _Cursor] = {}
@@ -158,6 +162,7 @@ class Consumer:
             if isinstance(self._subscription, re.Pattern):
                 self._refresh()
             records = self._take(limit)
+            self._metrics.count("records-consumed", len(records))
             if records or self._clock.monotonic_ms() >= deadline:
                 return records
             self._clock.sleep_ms(_POLL_STEP_MS)
@@ -253,6 +258,14 @@ class Consumer:
         """Offsets between each position and the end this consumer may read to."""
         return {tp: max(self._end(tp) - self.position(tp), 0) for tp in sorted(self._cursors)}
 
+    def metrics(self) -> dict[str, float]:
+        """Counters, averages and rates under Kafka's names, from this consumer's beginning on.
+
+        `records-lag-max` is that of the furthest partition, from when it was last fetched.
+        """
+        lags = [c.fetched_end - (c.position or 0) for c in self._cursors.values()]
+        return {**self._metrics.snapshot(), "records-lag-max": max([0, *lags])}
+
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, for `send_offsets_to_transaction`."""
         return ConsumerGroupMetadata(
@@ -319,6 +332,8 @@ class Consumer:
                     raise
                 cursor.seek(self._reset_offset(tp))
                 continue
+            committed = self._settings.isolation_level == "read_committed"
+            cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
             if fetched.next_offset == cursor.fetch_offset:
                 return False
             cursor.fetch_offset = fetched.next_offset

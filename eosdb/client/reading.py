@@ -7,6 +7,8 @@ from typing import Final, TypeVar
 
 from eosdb.client.transport import Request, Transport, call
 from eosdb.clock import Clock
+from eosdb.errors import EosdbError
+from eosdb.metrics import Metrics
 from eosdb.model import FetchResult, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
@@ -20,9 +22,10 @@ DEFAULT_API_TIMEOUT_MS: Final = 60_000
 class ReadRequests:
     """The broker as a consumer sees it through its transport."""
 
-    def __init__(self, transport: Transport, clock: Clock) -> None:
+    def __init__(self, transport: Transport, clock: Clock, metrics: Metrics) -> None:
         self._transport = transport
         self._clock = clock
+        self._metrics = metrics
 
     def fetch(
         self,
@@ -32,12 +35,14 @@ class ReadRequests:
         isolation_level: str,
         max_records: int,
     ) -> FetchResult:
-        return self._call(
+        fetched = self._call(
             "fetch",
             lambda broker: broker.fetch(
                 topic_partition, offset, isolation_level=isolation_level, max_records=max_records
             ),
         )
+        self._metrics.observe("records-per-request", len(fetched.records))
+        return fetched
 
     def list_offsets(
         self,
@@ -73,12 +78,21 @@ class ReadRequests:
         return self._call("partitions_for", lambda broker: broker.partitions_for(topic))
 
     def _call(self, name: str, request: Request[T]) -> T:
-        return call(
-            self._transport,
-            self._clock,
-            name,
-            request,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            retry_backoff_ms=RETRY_BACKOFF_MS,
-            timeout_ms=DEFAULT_API_TIMEOUT_MS,
-        )
+        start = self._metrics.now_ns()
+        try:
+            return call(
+                self._transport,
+                self._clock,
+                name,
+                request,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                retry_backoff_ms=RETRY_BACKOFF_MS,
+                timeout_ms=DEFAULT_API_TIMEOUT_MS,
+            )
+        except EosdbError as error:
+            self._metrics.error(error)
+            raise
+        finally:
+            self._metrics.count(name.replace("_", "-"))
+            elapsed_ms = (self._metrics.now_ns() - start) / 1_000_000
+            self._metrics.observe(f"{name.replace('_', '-')}-latency", elapsed_ms)

@@ -68,6 +68,7 @@ class Store:
         self._wal_bytes = 0
         self.has_written = False
         """Whether a unit of this object has changed anything."""
+        self._commits = self._synced_commits = self._requests = 0
         self._before_close: list[Callable[[], None]] = []
         if not read_only:
             with translated(path):
@@ -148,6 +149,14 @@ class Store:
 
         self.write(nothing, sync=False)
 
+    def counts(self) -> dict[str, float]:
+        """Units committed, those that were fsynced, and how many requests shared one."""
+        return {
+            "commit-total": self._commits,
+            "fsync-total": self._synced_commits,
+            "requests-per-commit-avg": self._requests / max(self._commits, 1),
+        }
+
     def data_version(self) -> int:
         """A number that changes when anybody commits to the file."""
         with self.read() as connection:
@@ -224,6 +233,9 @@ class Store:
             if self._writer.in_transaction:
                 execute("ROLLBACK")
             raise
+        self._commits += 1
+        self._synced_commits += synchronous == "FULL"
+        self._requests += len(batch)
         reach(Failpoint.UNIT_COMMITTED)
         changes = self._writer.total_changes - before
         if changes:

@@ -1,0 +1,63 @@
+"""Counts the broker's requests: how many of each kind, how long they took, what was refused."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from eosdb.errors import EosdbError
+from eosdb.metrics import Metrics
+from eosdb.model import ProduceResult, RecordBatch, TopicPartition
+
+C = TypeVar("C", bound=type)
+
+REQUESTS: Final = (
+    "init_producer_id", "add_partitions_to_txn", "produce", "add_offsets_to_txn", "txn_offset_commit",
+    "end_txn", "write_txn_markers", "fetch", "list_offsets", "offset_commit", "offset_fetch",
+    "offset_delete", "delete_group", "find_coordinator", "describe_producers",
+    "describe_transactions", "list_transactions", "delete_records",
+)  # fmt: skip
+RATES: Final = ("messages-in", "bytes-in", *(f"requests:{name}" for name in REQUESTS))
+
+
+def counts_requests(cls: C) -> C:
+    """Class decorator: every request of the broker is counted in its `request_metrics`."""
+    for name in REQUESTS:
+        setattr(cls, name, _counted(name, getattr(cls, name)))
+    return cls
+
+
+def _counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    requests, time = f"requests:{name}", f"request-time-ns:{name}"
+
+    @functools.wraps(method)
+    def request(self: Any, *args: Any, **options: Any) -> Any:
+        metrics: Metrics = self.request_metrics
+        start = metrics.now_ns()
+        try:
+            return method(self, *args, **options)
+        except EosdbError as error:
+            metrics.error(error)
+            raise
+        finally:
+            metrics.count_both(requests, 1, time, metrics.now_ns() - start)
+
+    return request
+
+
+def count_produced(
+    metrics: Metrics,
+    batches: Mapping[TopicPartition, RecordBatch],
+    results: Mapping[TopicPartition, ProduceResult],
+) -> None:
+    """What a produce request brought: records, repeats, refusals."""
+    for tp, result in results.items():
+        if result.error is not None:
+            metrics.error(result.error)
+        elif result.duplicate:
+            metrics.count("duplicate-batches")
+        else:
+            records = batches[tp].records
+            size = sum(len(record[0] or b"") + len(record[1] or b"") for record in records)
+            metrics.count_both("messages-in", len(records), "bytes-in", size)
