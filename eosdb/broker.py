@@ -42,7 +42,7 @@ from eosdb.model import (
     TransactionListing,
 )
 from eosdb.produce import ProduceHandler
-from eosdb.request_metrics import RATES, count_produced, counts_requests
+from eosdb.request_metrics import RATES, counts_requests
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import (
@@ -77,7 +77,9 @@ class Broker:
         self._config = config
         self.request_metrics: Final = Metrics(clock, RATES)
         self._authorizer = Authorizer(principal, config.super_users)
-        self._produce = ProduceHandler(coordinator, clock, config, self._authorizer)
+        self._produce = ProduceHandler(
+            coordinator, clock, config, self._authorizer, self.request_metrics
+        )
         self._log = LogRequests(store, coordinator, clock, config, self._authorizer)
         self._groups = GroupRequests(store, coordinator, clock, config, self._authorizer)
 
@@ -149,9 +151,7 @@ class Broker:
         brings its partition into the transaction, and begins one if none is open (KIP-890).
         """
         version = self._version(transaction_version)
-        results = self._produce.produce(batches, transactional_id, acks, version)
-        count_produced(self.request_metrics, batches, results)
-        return results
+        return self._produce.produce(batches, transactional_id, acks, version)
 
     def append(
         self,

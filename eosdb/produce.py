@@ -24,7 +24,9 @@ from eosdb.errors import (
 from eosdb.log import append as log_append
 from eosdb.log import partitions, topics
 from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.metrics import Metrics
 from eosdb.model import ProduceResult, ProducerIdAndEpoch, RecordBatch, TopicPartition
+from eosdb.request_metrics import count_produced
 from eosdb.store.unit import Unit
 from eosdb.validation import check_mapping, check_text, check_topic_partition
 
@@ -40,11 +42,13 @@ class ProduceHandler:
         clock: Clock,
         config: BrokerConfig,
         authorizer: Authorizer,
+        metrics: Metrics,
     ) -> None:
         self._coordinator = coordinator
         self._clock = clock
         self._config = config
         self._authorizer = authorizer
+        self._metrics = metrics
 
     def produce(
         self,
@@ -68,6 +72,7 @@ class ProduceHandler:
             results |= self._append_all(prepared, transactional_id, now, version)
         except ApiError as error:
             results |= {tp: ProduceResult(error=error) for tp in prepared}
+        count_produced(self._metrics, prepared, results)
         return results
 
     def _check_request(

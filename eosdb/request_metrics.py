@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from eosdb.errors import EosdbError
+from eosdb.log.batch import PreparedBatch
 from eosdb.metrics import Metrics
-from eosdb.model import ProduceResult, RecordBatch, TopicPartition
+from eosdb.model import ProduceResult, TopicPartition
 
 C = TypeVar("C", bound=type)
 
@@ -48,7 +49,7 @@ def _counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def count_produced(
     metrics: Metrics,
-    batches: Mapping[TopicPartition, RecordBatch],
+    batches: Mapping[TopicPartition, PreparedBatch],
     results: Mapping[TopicPartition, ProduceResult],
 ) -> None:
     """What a produce request brought: records, repeats, refusals."""
@@ -58,6 +59,5 @@ def count_produced(
         elif result.duplicate:
             metrics.count("duplicate-batches")
         else:
-            records = batches[tp].records
-            size = sum(len(record[0] or b"") + len(record[1] or b"") for record in records)
-            metrics.count_both("messages-in", len(records), "bytes-in", size)
+            batch = batches[tp]
+            metrics.count_both("messages-in", batch.count, "bytes-in", batch.size)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from eosdb.clock import Clock
 from eosdb.errors import EosdbError
 from eosdb.model import (
     ProduceResult,
@@ -179,14 +180,14 @@ class RecordAccumulator:
         self.buffered_bytes = 0
 
     def append(
-        self, tp: TopicPartition, record: Record, size: int, now_ms: int, drive: Drive
+        self, tp: TopicPartition, record: Record, size: int, clock: Clock, drive: Drive
     ) -> ProducerBatch:
         """Put the record into the partition's newest batch, or into a new one when that is full."""
         queue = self._waiting.get(tp)
         if queue is None:
             queue = self._waiting[tp] = deque()
         if not queue or queue[-1].size + size > self._batch_size or queue[-1].attempts:
-            queue.append(ProducerBatch(tp, now_ms, drive))
+            queue.append(ProducerBatch(tp, clock.monotonic_ms(), drive))
         batch = queue[-1]
         batch.records.append(record)
         batch.size += size

@@ -316,17 +316,16 @@ class Producer:
             if timestamp is None:
                 timestamp = self._clock.time_ms()
             record = Record(key_bytes, value_bytes, headers, timestamp)
-            now = self._clock.monotonic_ms()
-            batch = self._accumulator.append(tp, record, size, now, self._drive)
+            batch = self._accumulator.append(tp, record, size, self._clock, self._drive)
             future = ProduceFuture(batch, len(batch.records) - 1)
             if on_delivery is not None:
                 batch.callbacks.append((future, on_delivery))
             if self._accumulator.buffered_bytes >= _BUFFER_BYTES:
                 self._make_room()
             elif settings.linger_ms:
-                self._linger(now)
+                self._linger(self._clock.monotonic_ms())
             elif settings.transactional_id is None:
-                self._sender.run_once(now)
+                self._driver.step()
             return future
 
     def _linger(self, now_ms: int) -> None:
