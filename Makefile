@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs simulate clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -17,6 +17,9 @@ lint: $(SETUP)
 
 bench: $(SETUP)
 	$(PYTHON) benchmarks/run.py
+
+simulate: $(SETUP)
+	$(PYTHON) -m eosdb.cli simulate --seeds 1000 --steps 2000 --jobs 2
 
 docs: $(SETUP)
 	$(PYTHON) docs/make_cli.py
