@@ -7,11 +7,16 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from eosdb.errors import InvalidRecordError
 from eosdb.model import Header
 from eosdb.validation import check_batch, check_headers, check_payload, check_timestamp
+
+STORED_SIZE: Final = (
+    "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"
+)
+"""SQL: the bytes that one row of records counts for, as `PreparedBatch.stored_size` does for a batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from typing import Final
 from eosdb.config import TopicConfig
 from eosdb.events import LogCleaned
 from eosdb.failpoints import Failpoint, reach
+from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import Partition
 from eosdb.store.unit import Unit
 
-_CANDIDATES: Final = """
+_CANDIDATES: Final = f"""
 CREATE TEMP TABLE candidates AS
 SELECT
     r."offset", r.key, r.value IS NULL AND r.control IS NULL AS tombstone, r.control,
-    length(COALESCE(r.key, '')) + length(COALESCE(r.value, '')) + length(COALESCE(r.headers, ''))
-        AS size,
+    {STORED_SIZE} AS size,
     r.is_transactional AND r.control IS NULL AND COALESCE(
         (
             SELECT a.first_offset <= r."offset" FROM transaction_index a

@@ -125,11 +125,6 @@ def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
     return Partition(*row)
 
 
-def read_all(connection: sqlite3.Connection) -> list[Partition]:
-    """Every partition, by topic and number."""
-    return [Partition(*row) for row in connection.execute(f"{_SELECT} ORDER BY topic, partition")]
-
-
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
     """The topic's partitions, by number."""
     rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))

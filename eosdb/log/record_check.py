@@ -10,13 +10,14 @@ import sqlite3
 from typing import Final
 
 from eosdb.events import BatchAppended, Event, MarkerWritten
+from eosdb.log.batch import STORED_SIZE
 from eosdb.log.producer_state import SEQUENCE_COUNT
 
 _RANGE: Final = f"""
 SELECT count(*), min(position), max(position),
     min(sequence_round * {SEQUENCE_COUNT} + sequence), max(sequence_round * {SEQUENCE_COUNT} + sequence),
     min(control), max(timestamp),
-    sum(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))
+    sum({STORED_SIZE})
 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ?
 """
 

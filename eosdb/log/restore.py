@@ -11,6 +11,7 @@ import sqlite3
 
 from eosdb.errors import InvalidRequestError
 from eosdb.events import LogCleaned, LogStartOffsetMoved
+from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import by_id
 from eosdb.store.replay import rebuild
 from eosdb.store.unit import Apply, Unit
@@ -105,8 +106,7 @@ def _admit_losses(
 
 def _size(unit: Unit, partition_id: int) -> int:
     (size,) = unit.execute(
-        "SELECT COALESCE(sum(length(COALESCE(key, '')) + length(COALESCE(value, '')) "
-        "+ length(COALESCE(headers, ''))), 0) FROM records WHERE partition_id = ?",
+        f"SELECT COALESCE(sum({STORED_SIZE}), 0) FROM records WHERE partition_id = ?",
         (partition_id,),
     ).fetchone()
     return int(size)

@@ -13,14 +13,11 @@ from typing import Final
 from eosdb.config import TopicConfig
 from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events import LogStartOffsetMoved
+from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import Partition
 from eosdb.store.unit import Unit
 
 ROWS_PER_UNIT: Final = 20_000
-
-_SIZE: Final = (
-    "length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, ''))"
-)
 
 
 def delete_records(
@@ -52,7 +49,7 @@ def move_log_start(
     unit: Unit, partition: Partition, log_start_offset: int, reason: str, now_ms: int
 ) -> None:
     (size,) = unit.execute(
-        f"SELECT COALESCE(sum({_SIZE}), 0) FROM records "
+        f"SELECT COALESCE(sum({STORED_SIZE}), 0) FROM records "
         'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ?',
         (partition.partition_id, partition.log_start_offset, log_start_offset),
     ).fetchone()
@@ -100,7 +97,7 @@ def _by_size(unit: Unit, partition: Partition, retention_bytes: int) -> int:
     if retention_bytes < 0 or excess <= 0:
         return partition.log_start_offset
     for offset, size in unit.execute(
-        f'SELECT "offset", {_SIZE} FROM records WHERE partition_id = ? AND "offset" >= ? '
+        f'SELECT "offset", {STORED_SIZE} FROM records WHERE partition_id = ? AND "offset" >= ? '
         'ORDER BY "offset"',
         (partition.partition_id, partition.log_start_offset),
     ):

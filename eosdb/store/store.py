@@ -157,12 +157,6 @@ class Store:
             "requests-per-commit-avg": self._requests / max(self._commits, 1),
         }
 
-    def data_version(self) -> int:
-        """A number that changes when anybody commits to the file."""
-        with self.read() as connection:
-            (value,) = connection.execute("PRAGMA data_version").fetchone()
-        return int(value)
-
     def check_open(self) -> None:
         """Raises DatabaseClosedError, and IllegalStateError in a forked child."""
         if self._closed:
