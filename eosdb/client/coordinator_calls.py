@@ -111,6 +111,12 @@ class CoordinatorCalls:
                 )
             self._settle(call, now_ms)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether `run` has an answer to take."""
+        exchange = self._queue[0].exchange if self._queue else None
+        return exchange is not None and exchange.done
+
     def due_ms(self) -> int | None:
         """When `run` has something to do, unless an answer comes first."""
         if not self._queue:

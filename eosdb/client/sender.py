@@ -81,7 +81,7 @@ class Sender:
         self._is_running = True
         self._now_ms = now_ms
         try:
-            delivery = self._transport.poll()
+            self._transport.poll()
             self._receive(now_ms)
             self._settling.expire(now_ms)
             self.coordinator.run(now_ms)
@@ -89,7 +89,7 @@ class Sender:
             while attempts := self._drain(now_ms):
                 self._send(attempts, now_ms)
                 self.coordinator.run(now_ms)
-            due = self._next_due(now_ms, delivery)
+            due = self._next_due(now_ms)
             self._settling.call_back()
             return due
         finally:
@@ -216,6 +216,7 @@ class Sender:
             manager.may_have_begun = True
         version, acks = manager.version, self._acks
         timeout_ms = self._settings.request_timeout_ms
+        start_ns = self._metrics.now_ns()
         exchange = self._transport.submit(
             "produce",
             lambda broker: broker.produce(
@@ -227,7 +228,7 @@ class Sender:
             ),
         )
         self._metrics.count("request")
-        request = ProduceRequest(exchange, attempts, now_ms, self._metrics.now_ns())
+        request = ProduceRequest(exchange, attempts, now_ms, start_ns)
         if exchange.done:
             self._settle(request, now_ms)
         elif self._fire_and_forget:
@@ -302,7 +303,7 @@ class Sender:
 
     # -- when to come again ---------------------------------------------------------------------
 
-    def _next_due(self, now_ms: int, delivery_ms: int | None) -> int | None:
+    def _next_due(self, now_ms: int) -> int | None:
         settings = self._settings
         due = [request.sent_ms + settings.request_timeout_ms for request in self._on_the_way]
         coordinator = self.coordinator.due_ms()
@@ -319,7 +320,10 @@ class Sender:
             return None
         wait = max(0, min(due) - now_ms)
         if self._on_the_way or coordinator is not None:
-            delivery = self._transport.poll() if delivery_ms is None else delivery_ms
+            delivery = self._transport.poll()
+            # What has arrived since this run looked is for the next one.
+            if self.coordinator.is_answered or any(r.exchange.done for r in self._on_the_way):
+                return 0
             if delivery is not None:
                 wait = min(wait, delivery)
         return wait

@@ -85,6 +85,29 @@ def test_with_five_in_flight_order_holds_and_without_idempotence_it_does_not(
     assert first_seen != sorted(first_seen, key=int), "some have overtaken others"
 
 
+class TickingClock(ManualClock):
+    """Time passes by itself, as it does outside of tests: a little with every look."""
+
+    def monotonic_ms(self) -> int:
+        self.advance(1)
+        return super().monotonic_ms()
+
+
+def test_an_answer_is_taken_when_it_comes_and_not_at_the_next_timeout(db_path: Path) -> None:
+    """Answers also arrive while another request is being sent."""
+    clock = TickingClock()
+    with eosdb.connect(db_path, clock=clock, durability="off") as db:
+        db.admin.create_topic("t")
+        for seed in range(20):
+            network = FaultyTransport(db.broker, seed, lose_request=0.3, reorder=0.3)
+            producer = db.producer(transport=network, batch_size=30, retry_backoff_ms=1)
+            before = clock.monotonic_ms()
+            for number in range(40):
+                producer.send("t", str(number))
+            producer.flush()
+            assert clock.monotonic_ms() - before < 20_000, "nobody waited for request_timeout_ms"
+
+
 def test_transactions_on_a_bad_network_are_whole(db: eosdb.Database) -> None:
     db.admin.create_topic("t", partitions=PARTITIONS)
     network = FaultyTransport(
