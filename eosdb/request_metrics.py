@@ -19,7 +19,7 @@ REQUESTS: Final = (
     "offset_delete", "delete_group", "find_coordinator", "describe_producers",
     "describe_transactions", "list_transactions", "delete_records",
 )  # fmt: skip
-RATES: Final = ("messages-in", "bytes-in", *(f"requests:{name}" for name in REQUESTS))
+RATES: Final = ("messages-in", "bytes-in")
 
 
 def counts_requests(cls: C) -> C:

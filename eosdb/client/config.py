@@ -120,6 +120,9 @@ class ConsumerConfig(TypedDict, total=False):
     max_poll_records: int
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    default_api_timeout_ms: int
     partition_assignment_strategy: str
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
@@ -138,6 +141,9 @@ class ConsumerSettings:
     max_poll_records: int = 500
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    default_api_timeout_ms: int = 60_000
     partition_assignment_strategy: str = "range"
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
@@ -158,6 +164,9 @@ class ConsumerSettings:
         _whole("auto_commit_interval_ms", self.auto_commit_interval_ms, 0)
         _whole("session_timeout_ms", self.session_timeout_ms, 1)
         _whole("heartbeat_interval_ms", self.heartbeat_interval_ms, 1)
+        _whole("request_timeout_ms", self.request_timeout_ms, 0)
+        _whole("retry_backoff_ms", self.retry_backoff_ms, 0)
+        _whole("default_api_timeout_ms", self.default_api_timeout_ms, 0)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below "

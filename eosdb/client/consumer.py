@@ -80,7 +80,7 @@ class Consumer:
         if group_id is not None and (not isinstance(group_id, str) or not group_id):
             raise ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
         self._metrics = Metrics(clock, _RATES)
-        self._broker = ReadRequests(transport, clock, self._metrics)
+        self._broker = ReadRequests(transport, clock, self._settings, self._metrics)
         self._clock = clock
         self._group_id = group_id
         self._cursors: dict[TopicPartition, _Cursor] = {}

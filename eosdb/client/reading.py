@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from eosdb.client.config import ConsumerSettings
 from eosdb.client.transport import Request, Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
@@ -13,18 +14,16 @@ from eosdb.model import FetchResult, OffsetAndMetadata, OffsetAndTimestamp, Topi
 
 T = TypeVar("T")
 
-REQUEST_TIMEOUT_MS: Final = 30_000
-RETRY_BACKOFF_MS: Final = 100
-DEFAULT_API_TIMEOUT_MS: Final = 60_000
-"""Kafka's defaults of request.timeout.ms, retry.backoff.ms and default.api.timeout.ms."""
-
 
 class ReadRequests:
     """The broker as a consumer sees it through its transport."""
 
-    def __init__(self, transport: Transport, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, transport: Transport, clock: Clock, settings: ConsumerSettings, metrics: Metrics
+    ) -> None:
         self._transport = transport
         self._clock = clock
+        self._settings = settings
         self._metrics = metrics
 
     def fetch(
@@ -85,9 +84,9 @@ class ReadRequests:
                 self._clock,
                 name,
                 request,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                retry_backoff_ms=RETRY_BACKOFF_MS,
-                timeout_ms=DEFAULT_API_TIMEOUT_MS,
+                request_timeout_ms=self._settings.request_timeout_ms,
+                retry_backoff_ms=self._settings.retry_backoff_ms,
+                timeout_ms=self._settings.default_api_timeout_ms,
             )
         except EosdbError as error:
             self._metrics.error(error)

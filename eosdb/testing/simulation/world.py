@@ -54,7 +54,15 @@ class World(Arena):
 
     def consumer(self, node: int, group_id: str) -> Consumer:
         """A group's consumer over a bad network."""
-        return Consumer(self.transport(node), self.clock, group_id, auto_offset_reset="earliest")
+        return Consumer(
+            self.transport(node),
+            self.clock,
+            group_id,
+            auto_offset_reset="earliest",
+            request_timeout_ms=400,
+            retry_backoff_ms=20,
+            default_api_timeout_ms=3_000,
+        )
 
     def reader(self, node: int, isolation_level: str) -> Consumer:
         """A consumer in the same process as the broker: what it is given is what the log says."""
