@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from eosdb.clock import Clock, monotonic_ns
@@ -36,6 +37,14 @@ class Metrics:
         with self._lock:
             self._totals[name] += amount
 
+    def record(self, counts: Mapping[str, int], values: Mapping[str, float]) -> None:
+        """Several counters and observed values at once."""
+        with self._lock:
+            for name, amount in counts.items():
+                self._totals[name] += amount
+            for name, value in values.items():
+                self._observe(name, value)
+
     def count_both(self, name: str, amount: int, other: str, other_amount: int) -> None:
         """Two counters at once."""
         with self._lock:
@@ -45,10 +54,17 @@ class Metrics:
     def observe(self, name: str, value: float) -> None:
         """Take one value into `name`-avg and `name`-max."""
         with self._lock:
-            known = self._sums.setdefault(name, [0, 0.0, value])
-            known[0] += 1
-            known[1] += value
-            known[2] = max(known[2], value)
+            self._observe(name, value)
+
+    def _observe(self, name: str, value: float) -> None:
+        known = self._sums.get(name)
+        if known is None:
+            self._sums[name] = [1, value, value]
+            return
+        known[0] += 1
+        known[1] += value
+        if value > known[2]:
+            known[2] = value
 
     def error(self, error: EosdbError) -> None:
         """Count an error under its name."""

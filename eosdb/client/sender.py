@@ -211,7 +211,8 @@ class Sender:
             batch.attempts += 1
             batch.is_sent = True
             batches[batch.tp] = batch.request(transactional_id is not None)
-            self._metrics.count("record-retry", len(batch.records) if batch.attempts > 1 else 0)
+            if batch.attempts > 1:
+                self._metrics.count("record-retry", len(batch.records))
         if transactional_id is not None:
             manager.may_have_begun = True
         version, acks = manager.version, self._acks

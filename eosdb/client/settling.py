@@ -103,13 +103,15 @@ class Settling:
         if batch.done:
             return
         count = len(batch.records)
-        self._metrics.count("record-send", count)
-        self._metrics.count("byte", batch.size)
-        self._metrics.count("batch")
-        self._metrics.observe("batch-size", batch.size)
-        self._metrics.observe("records-per-batch", count)
-        if result.duplicate:
-            self._metrics.count("duplicate-batches")
+        self._metrics.record(
+            {
+                "record-send": count,
+                "byte": batch.size,
+                "batch": 1,
+                "duplicate-batches": result.duplicate,
+            },
+            {"batch-size": batch.size, "records-per-batch": count},
+        )
         batch.result = result
         self._finished.append(batch)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.errors import UnknownTopicOrPartitionError
@@ -31,9 +30,8 @@ _INSERT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """One row of `partitions`."""
+class Partition(NamedTuple):
+    """One row of `partitions`. A named tuple, because every append makes two of them."""
 
     partition_id: int
     topic_id: int
@@ -73,7 +71,7 @@ class Partition:
         if first >= 0:
             first = max(first, self.log_start_offset)
         stable = first if first >= 0 else self.log_end_offset
-        return replace(self, first_unstable_offset=first, last_stable_offset=stable)
+        return self._replace(first_unstable_offset=first, last_stable_offset=stable)
 
 
 def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from eosdb.events import (
@@ -111,8 +110,7 @@ def _grow(
         )
         indexed, pending = partition.max_timestamp, 0
     newer = max_timestamp > partition.max_timestamp
-    return replace(
-        partition,
+    return partition._replace(
         log_end_offset=log_end_offset,
         size_bytes=partition.size_bytes + size,
         max_timestamp=max_timestamp if newer else partition.max_timestamp,
@@ -124,8 +122,7 @@ def _grow(
 
 def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int) -> None:
     partition = partitions.by_id(unit, event.partition_id)
-    moved = replace(
-        partition,
+    moved = partition._replace(
         log_start_offset=event.log_start_offset,
         size_bytes=partition.size_bytes - event.size,
     )
@@ -139,8 +136,7 @@ def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int
 
 def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
     partition = partitions.by_id(unit, event.partition_id)
-    cleaned = replace(
-        partition,
+    cleaned = partition._replace(
         clean_offset=max(partition.clean_offset, event.clean_offset),
         size_bytes=partition.size_bytes - event.size,
     )
@@ -199,7 +195,7 @@ def snapshot_taken(unit: Unit, event: SnapshotTaken, position: int) -> None:
                 (partition_id, offset),
             )
     partition = partitions.by_id(unit, partition_id)
-    partitions.save(unit, replace(partition, snapshot_offset=event.offset))
+    partitions.save(unit, partition._replace(snapshot_offset=event.offset))
 
 
 def topic_created(unit: Unit, event: TopicCreated, position: int) -> None:

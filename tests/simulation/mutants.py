@@ -182,8 +182,8 @@ def torn_markers() -> Any:
 @mutant("the last stable offset does not wait for open transactions")
 def advance_the_lso_early() -> Any:
     def stability(self: Partition, first_unstable: int) -> Partition:
-        return dataclasses.replace(
-            self, first_unstable_offset=first_unstable, last_stable_offset=self.log_end_offset
+        return self._replace(
+            first_unstable_offset=first_unstable, last_stable_offset=self.log_end_offset
         )
 
     return mock.patch.object(Partition, "with_stability", stability)
