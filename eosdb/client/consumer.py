@@ -7,13 +7,12 @@ consumer groups rebalance, `subscribe` gives this consumer every partition of it
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Final, Unpack
 
 from eosdb.client.config import ConsumerConfig, ConsumerSettings
-from eosdb.client.filter import visible
+from eosdb.client.fetcher import Cursor, Fetcher
 from eosdb.client.reading import ReadRequests
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
@@ -22,17 +21,14 @@ from eosdb.errors import (
     IllegalStateError,
     InvalidGroupIdError,
     InvalidRequestError,
-    OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
 from eosdb.metrics import Metrics
 from eosdb.model import (
     EARLIEST,
-    LATEST,
     ConsumerGroupMetadata,
     ConsumerRecord,
-    LogRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
@@ -42,25 +38,7 @@ OnChange = Callable[[list[TopicPartition]], object]
 
 _POLL_STEP_MS: Final = 5
 _UNSTABLE_WAIT_MS: Final = 60_000
-_FETCH_RECORDS: Final = 2_000
 _RATES: Final = ("records-consumed", "fetch")
-
-
-class _Cursor:
-    """Where the consumer stands in one partition."""
-
-    __slots__ = ("buffer", "fetch_offset", "fetched_end", "paused", "position")
-
-    def __init__(self) -> None:
-        self.position: int | None = None
-        self.fetch_offset = 0
-        self.fetched_end = 0
-        self.buffer: deque[LogRecord] = deque()
-        self.paused = False
-
-    def seek(self, offset: int) -> None:
-        self.position = self.fetch_offset = offset
-        self.buffer.clear()
 
 
 class Consumer:
@@ -83,12 +61,12 @@ class Consumer:
         self._broker = ReadRequests(transport, clock, self._settings, self._metrics)
         self._clock = clock
         self._group_id = group_id
-        self._cursors: dict[TopicPartition, _Cursor] = {}
         self._subscription: tuple[str, ...] | re.Pattern[str] | None = None
         self._on_assign: OnChange | None = None
         self._on_revoke: OnChange | None = None
         self._next_auto_commit_ms = clock.monotonic_ms() + self._settings.auto_commit_interval_ms
-        self._turn = 0
+        self._fetcher = Fetcher(self._broker, self._settings, self._committed_offset)
+        self._cursors = self._fetcher.cursors
         self._closed = False
 
     # -- what to read ---------------------------------------------------------------------------
@@ -161,7 +139,7 @@ class Consumer:
         while True:
             if isinstance(self._subscription, re.Pattern):
                 self._refresh()
-            records = self._take(limit)
+            records = self._fetcher.take(limit)
             self._metrics.count("records-consumed", len(records))
             if records or self._clock.monotonic_ms() >= deadline:
                 return records
@@ -176,7 +154,7 @@ class Consumer:
         """The offset of the next record to hand out."""
         cursor = self._cursor(partition)
         if cursor.position is None:
-            self._locate(partition, cursor)
+            self._fetcher.locate(partition, cursor)
         assert cursor.position is not None
         return cursor.position
 
@@ -198,7 +176,7 @@ class Consumer:
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go to the end (the LSO under read_committed); of all partitions when none is named."""
         for tp in list(partitions) or list(self._cursors):
-            self._cursor(tp).seek(self._end(tp))
+            self._cursor(tp).seek(self._fetcher.end(tp))
 
     # -- offsets --------------------------------------------------------------------------------
 
@@ -238,7 +216,7 @@ class Consumer:
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where reading ends: the last stable offset under read_committed, else the log end."""
-        return {tp: self._end(tp) for tp in partitions}
+        return {tp: self._fetcher.end(tp) for tp in partitions}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -256,7 +234,9 @@ class Consumer:
 
     def lag(self) -> dict[TopicPartition, int]:
         """Offsets between each position and the end this consumer may read to."""
-        return {tp: max(self._end(tp) - self.position(tp), 0) for tp in sorted(self._cursors)}
+        return {
+            tp: max(self._fetcher.end(tp) - self.position(tp), 0) for tp in sorted(self._cursors)
+        }
 
     def metrics(self) -> dict[str, float]:
         """Counters, averages and rates under Kafka's names, from this consumer's beginning on.
@@ -294,92 +274,8 @@ class Consumer:
 
     # -- small steps ----------------------------------------------------------------------------
 
-    def _take(self, limit: int) -> list[ConsumerRecord]:
-        """Records of all partitions, beginning with another one at each call."""
-        tps = [tp for tp, cursor in self._cursors.items() if not cursor.paused]
-        taken: list[ConsumerRecord] = []
-        self._turn += 1
-        for i in range(len(tps)):
-            tp = tps[(self._turn + i) % len(tps)]
-            if len(taken) < limit:
-                taken += self._take_from(tp, self._cursors[tp], limit - len(taken))
-        return taken
-
-    def _take_from(self, tp: TopicPartition, cursor: _Cursor, limit: int) -> list[ConsumerRecord]:
-        taken: list[ConsumerRecord] = []
-        if cursor.position is None:
-            self._locate(tp, cursor)
-        while len(taken) < limit:
-            if not cursor.buffer and not self._fill(tp, cursor, limit):
-                break
-            count = min(limit - len(taken), len(cursor.buffer))
-            taken += [self._handed_out(tp, cursor.buffer.popleft()) for _ in range(count)]
-            cursor.position = cursor.buffer[0].offset if cursor.buffer else cursor.fetch_offset
-        return taken
-
-    def _fill(self, tp: TopicPartition, cursor: _Cursor, limit: int) -> bool:
-        """Fetch until there is something to hand out; False at the end."""
-        while not cursor.buffer:
-            try:
-                fetched = self._broker.fetch(
-                    tp,
-                    cursor.fetch_offset,
-                    isolation_level=self._settings.isolation_level,
-                    max_records=max(limit, _FETCH_RECORDS),
-                )
-            except OffsetOutOfRangeError:
-                if self._settings.auto_offset_reset == "none":
-                    raise
-                cursor.seek(self._reset_offset(tp))
-                continue
-            committed = self._settings.isolation_level == "read_committed"
-            cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
-            if fetched.next_offset == cursor.fetch_offset:
-                return False
-            cursor.fetch_offset = fetched.next_offset
-            cursor.buffer.extend(visible(fetched.records, fetched.aborted_transactions))
-            if not cursor.buffer:
-                cursor.position = cursor.fetch_offset
-        return True
-
-    def _handed_out(self, tp: TopicPartition, record: LogRecord) -> ConsumerRecord:
-        key: object = record.key
-        value: object = record.value
-        if self._settings.key_deserializer is not None and record.key is not None:
-            key = self._settings.key_deserializer(record.key)
-        if self._settings.value_deserializer is not None and record.value is not None:
-            value = self._settings.value_deserializer(record.value)
-        return ConsumerRecord(
-            tp.topic,
-            tp.partition,
-            record.offset,
-            record.timestamp,
-            record.timestamp_type,
-            key,
-            value,
-            record.headers,
-        )
-
-    def _locate(self, tp: TopicPartition, cursor: _Cursor) -> None:
-        """Where to begin: the group's committed offset, else what auto_offset_reset says."""
-        committed = self.committed([tp]).get(tp) if self._group_id is not None else None
-        cursor.seek(committed.offset if committed is not None else self._reset_offset(tp))
-
-    def _reset_offset(self, tp: TopicPartition) -> int:
-        match self._settings.auto_offset_reset:
-            case "earliest":
-                return self._broker.list_offsets(tp, EARLIEST).offset
-            case "latest":
-                return self._end(tp)
-            case _:
-                raise OffsetOutOfRangeError(
-                    f"{tp}: there is no committed offset and auto_offset_reset is 'none'; seek first"
-                )
-
-    def _end(self, tp: TopicPartition) -> int:
-        return self._broker.list_offsets(
-            tp, LATEST, isolation_level=self._settings.isolation_level
-        ).offset
+    def _committed_offset(self, tp: TopicPartition) -> OffsetAndMetadata | None:
+        return None if self._group_id is None else self.committed([tp]).get(tp)
 
     def _refresh(self) -> None:
         """Take up the partitions the subscription means now."""
@@ -404,7 +300,7 @@ class Consumer:
         for tp in revoked:
             del self._cursors[tp]
         for tp in assigned:
-            self._cursors[tp] = _Cursor()
+            self._cursors[tp] = Cursor()
         if assigned and self._on_assign is not None:
             self._on_assign(assigned)
 
@@ -418,7 +314,7 @@ class Consumer:
             self.commit()
             self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
 
-    def _cursor(self, partition: TopicPartition) -> _Cursor:
+    def _cursor(self, partition: TopicPartition) -> Cursor:
         self._check_open()
         try:
             return self._cursors[partition]

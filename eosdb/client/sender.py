@@ -17,7 +17,12 @@ from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
 from eosdb.client.settling import Settling
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import Exchange, Transport
-from eosdb.errors import EosdbError, RequestTimedOutError, TransactionAbortableError
+from eosdb.errors import (
+    EosdbError,
+    NetworkExceptionError,
+    RequestTimedOutError,
+    TransactionAbortableError,
+)
 from eosdb.metrics import Metrics
 from eosdb.model import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
@@ -74,26 +79,29 @@ class Sender:
     def run_once(self, now_ms: int) -> int | None:
         """Do what is due at `now_ms`. Returns the ms until more is due; None when nothing is left.
 
-        What a callback asks for while this runs is done by the run that calls it.
+        Delivery callbacks are called when every state is settled; what they send leaves with the same
+        run.
         """
         if self._is_running:
             return 0
         self._is_running = True
         self._now_ms = now_ms
         try:
-            self._transport.poll()
-            self._receive(now_ms)
-            self._settling.expire(now_ms)
-            self.coordinator.run(now_ms)
-            self._settling.resolve(self._take_identity)
-            while attempts := self._drain(now_ms):
-                self._send(attempts, now_ms)
-                self.coordinator.run(now_ms)
-            due = self._next_due(now_ms)
-            self._settling.call_back()
-            return due
+            due = self._work(now_ms)
+            return self._work(now_ms) if self._settling.call_back() else due
         finally:
             self._is_running = False
+
+    def _work(self, now_ms: int) -> int | None:
+        self._transport.poll()
+        self._receive(now_ms)
+        self._settling.expire(now_ms)
+        self.coordinator.run(now_ms)
+        self._settling.resolve(self._take_identity)
+        while attempts := self._drain(now_ms):
+            self._send(attempts, now_ms)
+            self.coordinator.run(now_ms)
+        return self._next_due(now_ms)
 
     @property
     def is_running(self) -> bool:
@@ -107,9 +115,11 @@ class Sender:
         )
 
     def drop_waiting(self, why: EosdbError) -> None:
-        """Give up the batches that are not on their way."""
+        """Give up the batches that are not on their way, and tell whoever waits for them."""
         for batch in list(self._accumulator.waiting()):
             self._settling.give_up(batch, why)
+        if not self._is_running:
+            self._settling.call_back()
 
     def drop_all(self, why: EosdbError) -> None:
         """Give up every batch; answers that come later are for nobody."""
@@ -148,11 +158,17 @@ class Sender:
         self._metrics.observe(
             "request-latency", (self._metrics.now_ns() - request.sent_ns) / 1_000_000
         )
-        for batch, identity, was_first in request.attempts:
-            batch.is_sent = False
-            batch.in_doubt |= is_lost(error)
-            answer = request.exchange.answer[batch.tp] if error is None else error
-            self._settling.settle(batch, identity, was_first, answer, now_ms)
+        for attempt in request.attempts:
+            answer = request.exchange.answer[attempt.batch.tp] if error is None else error
+            self._take_answer(attempt, answer, now_ms)
+
+    def _take_answer(
+        self, attempt: SentBatch, answer: ProduceResult | EosdbError, now_ms: int
+    ) -> None:
+        batch, identity, was_first = attempt
+        batch.is_sent = False
+        batch.in_doubt |= isinstance(answer, EosdbError) and is_lost(answer)
+        self._settling.settle(batch, identity, was_first, answer, now_ms)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -218,24 +234,30 @@ class Sender:
         version, acks = manager.version, self._acks
         timeout_ms = self._settings.request_timeout_ms
         start_ns = self._metrics.now_ns()
-        exchange = self._transport.submit(
-            "produce",
-            lambda broker: broker.produce(
-                batches,
-                transactional_id=transactional_id,
-                acks=acks,
-                timeout_ms=timeout_ms,
-                transaction_version=None if transactional_id is None else version,
-            ),
-        )
+        try:
+            exchange = self._transport.submit(
+                "produce",
+                lambda broker: broker.produce(
+                    batches,
+                    transactional_id=transactional_id,
+                    acks=acks,
+                    timeout_ms=timeout_ms,
+                    transaction_version=None if transactional_id is None else version,
+                ),
+            )
+        except BaseException:
+            # Interrupted by the user, or a bug: whether it arrived is as unknown as after a lost answer.
+            lost = NetworkExceptionError("produce: interrupted before there was an answer")
+            for attempt in attempts:
+                self._take_answer(attempt, lost, now_ms)
+            raise
         self._metrics.count("request")
         request = ProduceRequest(exchange, attempts, now_ms, start_ns)
         if exchange.done:
             self._settle(request, now_ms)
         elif self._fire_and_forget:
-            for batch, identity, was_first in attempts:
-                batch.is_sent = False
-                self._settling.settle(batch, identity, was_first, ProduceResult(), now_ms)
+            for attempt in attempts:
+                self._take_answer(attempt, ProduceResult(), now_ms)
         else:
             self._on_the_way.append(request)
 

@@ -49,12 +49,18 @@ class Settling:
         """Whether the partition waits for a new epoch."""
         return tp in self._to_bump
 
-    def call_back(self) -> None:
-        """Tell whoever waits for batches that are finished; only when every state is settled."""
+    def call_back(self) -> bool:
+        """Tell whoever waits for batches that are finished; only when every state is settled.
+
+        Returns whether anybody was told.
+        """
+        told = False
         while self._finished:
             batch = self._finished[0]
+            told |= bool(batch.callbacks)
             batch.call_back()
             self._finished.popleft()
+        return told
 
     # -- an answer ------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
 TPS = [TopicPartition("t", i) for i in range(3)]
 
@@ -250,3 +251,57 @@ def test_calls_out_of_order(db: eosdb.Database) -> None:
     consumer.close()
     with pytest.raises(eosdb.IllegalStateError, match="closed"):
         consumer.poll()
+
+
+class FailsOnce(DirectTransport):
+    """The n-th fetch gets no answer."""
+
+    def __init__(self, db: eosdb.Database, at: int) -> None:
+        super().__init__(db.broker)
+        self.left = at
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        if name == "fetch":
+            self.left -= 1
+            if self.left == 0:
+                failed = Exchange[T](name)
+                failed.fail(eosdb.errors.StorageError("the disk"))
+                return failed
+        return super().submit(name, request)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_a_poll_that_fails_loses_nothing(db: eosdb.Database, at: int) -> None:
+    """The error comes after what was taken before it, and that is handed out."""
+    db.admin.create_topic("two", partitions=2)
+    for partition in range(2):
+        for i in range(3):
+            db.producer().send("two", f"{partition}.{i}", partition=partition)
+    consumer = db.consumer(transport=FailsOnce(db, at), auto_offset_reset="earliest")
+    consumer.assign([TopicPartition("two", 0), TopicPartition("two", 1)])
+    got, failures = [], 0
+    for _ in range(6):
+        try:
+            got += [record.value for record in consumer.poll()]
+        except eosdb.errors.StorageError:
+            failures += 1
+    assert sorted(filter(None, got)) == [b"0.0", b"0.1", b"0.2", b"1.0", b"1.1", b"1.2"]
+    assert failures <= 1
+
+
+def test_a_record_that_cannot_be_deserialized_is_met_again_and_the_others_are_not_lost(
+    db: eosdb.Database,
+) -> None:
+    db.admin.create_topic("numbers")
+    for value in ("1", "2", "three", "4"):
+        db.producer().send("numbers", value)
+    tp = TopicPartition("numbers", 0)
+    consumer = db.consumer(auto_offset_reset="earliest", value_deserializer=int)
+    consumer.assign([tp])
+    assert [record.value for record in consumer.poll()] == [1, 2]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="three"):
+            consumer.poll()
+    assert consumer.position(tp) == 2
+    consumer.seek(tp, 3)
+    assert [record.value for record in consumer.poll()] == [4]

@@ -9,6 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -348,3 +349,56 @@ def test_whichever_request_notices_it_a_fenced_producer_is_told_so(db: eosdb.Dat
             transactional(db)
             act(old)
         assert old.state == "FATAL_ERROR"
+
+
+class Interrupts(DirectTransport):
+    """Carries the request out, and is interrupted before the answer is there."""
+
+    def __init__(self, db: eosdb.Database) -> None:
+        super().__init__(db.broker)
+        self.armed = True
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        exchange = super().submit(name, request)
+        if self.armed and name == "produce":
+            self.armed = False
+            raise KeyboardInterrupt
+        return exchange
+
+
+def test_an_interrupted_send_is_repeated_and_not_doubled(db: eosdb.Database) -> None:
+    producer = db.producer(transport=Interrupts(db))
+    with pytest.raises(KeyboardInterrupt):
+        producer.send("t", "one")
+    assert producer.send("t", "two").result().offset == 1
+    assert committed_values(db, TP) == [b"one", b"two"]
+
+
+def test_what_a_callback_sends_is_sent(db: eosdb.Database) -> None:
+    producer = db.producer()
+
+    def again(error: object, metadata: object) -> None:
+        producer.send("t", "reaction")
+
+    producer.send("t", "action", on_delivery=again)
+    assert committed_values(db, TP) == [b"action", b"reaction"]
+
+
+def test_a_callback_must_not_wait_for_itself(db: eosdb.Database) -> None:
+    producer = db.producer()
+    with pytest.raises(eosdb.IllegalStateError, match="callback"):
+        producer.send(
+            "t", "v", on_delivery=lambda error, metadata: producer.send("t", "w").result()
+        )
+    producer.flush()
+    assert committed_values(db, TP) == [b"v", b"w"]
+
+
+@pytest.mark.parametrize("end", ["abort", "close"])
+def test_whoever_waits_for_a_record_that_is_not_sent_is_told(db: eosdb.Database, end: str) -> None:
+    told: list[object] = []
+    producer = transactional(db)
+    producer.begin_transaction()
+    producer.send("t", "v", on_delivery=lambda error, metadata: told.append(type(error)))
+    producer.abort_transaction() if end == "abort" else producer.close()
+    assert told == [eosdb.TransactionAbortableError]

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from eosdb.client import consumer as consumer_module
-from eosdb.client import progress, settling
+from eosdb.client import fetcher, progress, settling
 from eosdb.client.answers import is_lost
 from eosdb.coordinator import (
     coordinator,
@@ -235,7 +234,7 @@ def consumer_filters_too_long() -> Any:
             and not (record.is_transactional and record.producer_id in gone)
         ]
 
-    return mock.patch.object(consumer_module, "visible", visible)
+    return mock.patch.object(fetcher, "visible", visible)
 
 
 # -- the coordinator's decisions -----------------------------------------------------------------
