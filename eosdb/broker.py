@@ -15,7 +15,7 @@ from eosdb.config import INT32_MAX, BrokerConfig
 from eosdb.coordinator import group_offsets, listing
 from eosdb.coordinator.authorizer import CLUSTER, Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.coordinator.group_requests import GroupRequests
+from eosdb.coordinator.group_requests import Committer
 from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transaction import expected_or_none
 from eosdb.errors import (
@@ -23,6 +23,7 @@ from eosdb.errors import (
     InvalidRequestError,
     InvalidTopicExceptionError,
 )
+from eosdb.group_broker import GroupBroker
 from eosdb.log import partitions as log_partitions
 from eosdb.log import producers, topics
 from eosdb.log_requests import LogRequests
@@ -60,7 +61,7 @@ from eosdb.validation import (
 
 
 @counts_requests
-class Broker:
+class Broker(GroupBroker):
     """Kafka's requests on one file. Threads may share it."""
 
     def __init__(
@@ -81,7 +82,7 @@ class Broker:
             coordinator, clock, config, self._authorizer, self.request_metrics
         )
         self._log = LogRequests(store, coordinator, clock, config, self._authorizer)
-        self._groups = GroupRequests(store, coordinator, clock, config, self._authorizer)
+        super().__init__(store, coordinator, clock, config, self._authorizer)
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -228,7 +229,7 @@ class Broker:
             producer_id,
             producer_epoch,
             commits,
-            generation_id,
+            self._may_commit(group_id, Committer(generation_id, member_id, group_instance_id)),
             self._version(transaction_version),
             authorize,
         )
@@ -342,45 +343,6 @@ class Broker:
             raise topics.unknown(topic)
         self._coordinator.write(lambda unit: self._produce.ensure_topic(unit, topic))
         return self.partitions_for(topic)
-
-    # -- group offsets --------------------------------------------------------------------------
-
-    def offset_commit(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        *,
-        generation_id: int = -1,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-    ) -> None:
-        """Commit offsets of the group, all of them or none.
-
-        Raises UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
-        GroupIdNotFoundError and the authorization errors.
-        """
-        self._groups.commit(group_id, offsets, generation_id)
-
-    def offset_fetch(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = False,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are absent.
-
-        Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them.
-        """
-        return self._groups.fetch(group_id, partitions, require_stable=require_stable)
-
-    def offset_delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets of the group, pending ones too. Raises GroupIdNotFoundError."""
-        self._groups.delete(group_id, partitions)
-
-    def delete_group(self, group_id: str) -> None:
-        """Forget the group and all its offsets. Raises GroupIdNotFoundError."""
-        self._groups.delete(group_id, None)
 
     # -- administration -------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class BrokerConfig:
     max_message_bytes: int = 1_048_588
     offset_metadata_max_bytes: int = 4096
     offsets_retention_minutes: int = 10_080
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
     auto_create_topics_enable: bool = False
     num_partitions: int = 1
     log_retention_ms: int = 604_800_000
@@ -81,6 +83,8 @@ _BROKER_RANGES: Final = (
     ("max_message_bytes", 0, INT32_MAX),
     ("offset_metadata_max_bytes", 0, INT32_MAX),
     ("offsets_retention_minutes", 1, INT32_MAX),
+    ("group_min_session_timeout_ms", 1, INT32_MAX),
+    ("group_max_session_timeout_ms", 1, INT32_MAX),
     ("num_partitions", 1, 10_000),
     ("log_retention_ms", -1, INT64_MAX),
     ("log_retention_bytes", -1, INT64_MAX),

@@ -229,6 +229,33 @@ class OffsetCommit(NamedTuple):
         )
 
 
+class GroupMember(NamedTuple):
+    """One member of a group; bytes are base64."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, str], ...]
+    assignment: str
+    has_joined: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChanged(Event):
+    """The whole new state of a consumer group and its members."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str | None
+    generation_id: int
+    leader: str | None
+    members: tuple[GroupMember, ...]
+    deadline_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsCommitted(Event):
     group_id: str
@@ -282,7 +309,7 @@ KINDS: Final[dict[str, type[Event]]] = {
         TopicCreated, PartitionsAdded, TopicConfigAltered, TopicDeleted, BatchAppended, MarkerWritten,
         LogStartOffsetMoved, LogCleaned, ProducersExpired, SnapshotTaken, ProducerIdBlockAllocated,
         CoordinatorElected, TransactionStateChanged, TransactionalIdExpired, OffsetsCommitted,
-        TxnOffsetsCommitted, OffsetsDeleted, AclAdded, AclRemoved,
+        TxnOffsetsCommitted, OffsetsDeleted, AclAdded, AclRemoved, GroupChanged,
     )
 }  # fmt: skip
 
@@ -351,6 +378,9 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "partitions": _partitions,
     "offsets": lambda value: tuple(OffsetCommit(**item) for item in value),
     "groups": tuple,
+    "members": lambda value: tuple(
+        GroupMember(**{**item, "protocols": tuple(map(tuple, item["protocols"]))}) for item in value
+    ),
     "producer_ids": tuple,
     "horizons": tuple,
     "expired_horizons": tuple,

@@ -44,6 +44,7 @@ class Housekeeper:
             expired_transactional_ids=due.transactional_ids,
             expired_producers=due.producers,
             expired_offsets=due.offsets,
+            changed_groups=due.groups,
             deleted_records=moved,
             compacted_records=self._compact(),
             snapshots=self._store.write(

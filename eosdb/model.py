@@ -192,6 +192,73 @@ class TransactionState(Enum):
 _STATES_BY_LABEL: Final = {state.label: state for state in TransactionState}
 
 
+class GroupState(Enum):
+    """The states of Kafka's classic consumer groups."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupMember:
+    """A member as the leader sees it: what it told with the protocol that was chosen."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResult:
+    """The answer to a join. While `is_complete` is False others have yet to join: ask again.
+
+    `members` are told to the leader only.
+    """
+
+    member_id: str
+    is_complete: bool
+    generation_id: int
+    protocol_type: str
+    protocol_name: str | None
+    leader: str | None
+    members: tuple[JoinGroupMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupResult:
+    """The answer to a sync. While `is_complete` is False the leader has yet to sync: ask again."""
+
+    is_complete: bool
+    protocol_type: str
+    protocol_name: str | None
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemberDescription:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members; `state` is the state's name."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str | None
+    generation_id: int
+    leader: str | None
+    members: tuple[GroupMemberDescription, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
     transactional_id: str
@@ -282,6 +349,8 @@ class HousekeepingReport:
     expired_transactional_ids: int = 0
     expired_producers: int = 0
     expired_offsets: int = 0
+    changed_groups: int = 0
+    """Groups that lost members, or whose rebalance had been waited for long enough."""
     deleted_records: int = 0
     compacted_records: int = 0
     snapshots: int = 0

@@ -17,7 +17,8 @@ REQUESTS: Final = (
     "init_producer_id", "add_partitions_to_txn", "produce", "add_offsets_to_txn", "txn_offset_commit",
     "end_txn", "write_txn_markers", "fetch", "list_offsets", "offset_commit", "offset_fetch",
     "offset_delete", "delete_group", "find_coordinator", "describe_producers",
-    "describe_transactions", "list_transactions", "delete_records",
+    "describe_transactions", "list_transactions", "delete_records", "join_group", "sync_group",
+    "heartbeat", "leave_group",
 )  # fmt: skip
 RATES: Final = ("messages-in", "bytes-in")
 

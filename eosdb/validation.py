@@ -82,6 +82,13 @@ def check_int(
     raise error(f"{name}: got {_shown(value)}, expected a whole number from {low} to {high}")
 
 
+def check_bytes(name: str, value: object) -> bytes:
+    """Raises InvalidRequestError."""
+    if isinstance(value, bytes):
+        return value
+    raise InvalidRequestError(f"{name}: got {_shown(value)}, expected bytes")
+
+
 def check_text(name: str, value: object, error: type[ApiError] = InvalidRequestError) -> str:
     """Text that has a UTF-8 form, else `error`."""
     if isinstance(value, str):

@@ -15,13 +15,12 @@ from typing import TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import group_offsets, transaction, transaction_end, transactions
+from eosdb.coordinator import group_offsets, groups, transaction, transaction_end, transactions
 from eosdb.coordinator.due import MINUTE_MS, next_due
 from eosdb.coordinator.producer_ids import ProducerIdManager
 from eosdb.coordinator.transaction import FenceOngoing, TransactionMetadata
 from eosdb.errors import (
     ConcurrentTransactionsError,
-    IllegalGenerationError,
     TransactionCoordinatorFencedError,
 )
 from eosdb.events import OffsetCommit, TxnOffsetsCommitted
@@ -48,6 +47,7 @@ class Expired:
     transactional_ids: int = 0
     producers: int = 0
     offsets: int = 0
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +101,20 @@ class TransactionCoordinator:
         now = self._clock.time_ms()
         config = self._config
 
-        def round_of_expiry(unit: Unit) -> tuple[int, int, int]:
+        def round_of_expiry(unit: Unit) -> tuple[int, int, int, int]:
             unit.memo.pop("housekeeping due", None)
             return (
                 transactions.expire(unit, now, config.transactional_id_expiration_ms),
                 producers.expire(unit, now, config.producer_id_expiration_ms),
                 group_offsets.expire(unit, now, config.offsets_retention_minutes * MINUTE_MS),
+                groups.expire_members(unit, now),
             )
 
         while any(counts := self._store.write(round_of_expiry, sync=False)):
             done.transactional_ids += counts[0]
             done.producers += counts[1]
             done.offsets += counts[2]
+            done.groups += counts[3]
         return done
 
     def recover(self) -> int:
@@ -147,7 +149,7 @@ class TransactionCoordinator:
 
         Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
         """
-        self._take_office()
+        self.take_office()
         fresh: int | None = None
         while True:
 
@@ -191,7 +193,7 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
     ) -> None:
         """AddPartitionsToTxn and AddOffsetsToTxn: all or nothing."""
-        self._take_office()
+        self.take_office()
 
         def add(unit: Unit) -> None:
             authorize(unit)
@@ -215,19 +217,19 @@ class TransactionCoordinator:
         producer_id: int,
         producer_epoch: int,
         offsets: tuple[OffsetCommit, ...],
-        generation_id: int,
+        check_group: Callable[[Unit], None],
         version: int,
         authorize: Callable[[Unit], None],
     ) -> None:
         """TxnOffsetCommit: the offsets are pending until the transaction ends."""
-        self._take_office()
+        self.take_office()
 
         def commit(unit: Unit) -> None:
             authorize(unit)
             now = self._clock.time_ms()
             identity = ProducerIdAndEpoch(producer_id, producer_epoch)
             transactions.join(unit, transactional_id, identity, version, now, group=group_id)
-            group_offsets.check_generation(unit, group_id, generation_id, IllegalGenerationError)
+            check_group(unit)
             group_offsets.check_stored(unit, offsets, self._config)
             unit.record(
                 TxnOffsetsCommitted(
@@ -252,7 +254,7 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
     ) -> ProducerIdAndEpoch:
         """EndTxn: decide durably, then write every marker and complete. Returns what to use next."""
-        self._take_office()
+        self.take_office()
         fresh: int | None = None
         while True:
 
@@ -370,7 +372,7 @@ class TransactionCoordinator:
         """Fence and abort every open transaction whose time is over. Returns how many."""
         aborted = 0
         while due := self._store.write(self._first_timed_out, sync=False):
-            self._take_office()
+            self.take_office()
 
             def decide(unit: Unit, transactional_id: str = due) -> _Decision | None:
                 current = transactions.load(unit, transactional_id)
@@ -400,7 +402,7 @@ class TransactionCoordinator:
 
     # -- the office -----------------------------------------------------------------------------
 
-    def _take_office(self) -> None:
+    def take_office(self) -> None:
         """Take over coordination with the first request that needs it."""
         if not self._elected:
             self._elect()
@@ -413,6 +415,7 @@ class TransactionCoordinator:
         """A new epoch, and under it the completion of everything decided. Returns how many."""
         now, completed = self._clock.time_ms(), 0
         epoch = transactions.elect(unit, now)
+        groups.begin_sessions(unit, now)
         for transactional_id in sorted(transactions.decided_ids(unit) - self._refused):
             try:
                 with unit.savepoint():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import group_offsets, transactions
+from eosdb.coordinator import group_offsets, groups, transactions
 from eosdb.log import producers
 from eosdb.store.unit import Unit
 
@@ -16,12 +16,14 @@ def next_due(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
     """The time (ms) before which nothing is due."""
     limits = (
         (transactions.NEXT_TIMEOUT, 1),
+        (groups.NEXT_SESSION_END, 1),
+        (groups.NEXT_DEADLINE, 1),
         (transactions.OLDEST_IDLE, config.transactional_id_expiration_ms),
         (producers.OLDEST_IDLE, config.producer_id_expiration_ms),
         (group_offsets.OLDEST, config.offsets_retention_minutes * MINUTE_MS),
     )
     # What begins to exist later is due no sooner than the shortest limit from now.
-    due = now_ms + min(limit for _, limit in limits[1:])
+    due = now_ms + min(limit for _, limit in limits if limit > 1)
     for query, limit in limits:
         row = unit.execute(query).fetchone()
         if row is not None:

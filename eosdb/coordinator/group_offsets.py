@@ -13,11 +13,9 @@ from typing import Final
 
 from eosdb.config import BrokerConfig
 from eosdb.errors import (
-    ApiError,
     GroupIdNotFoundError,
     InvalidRequestError,
     OffsetMetadataTooLargeError,
-    UnknownMemberIdError,
     UnstableOffsetCommitError,
 )
 from eosdb.events import OffsetCommit, OffsetsDeleted
@@ -78,32 +76,12 @@ def check_stored(unit: Unit, offsets: Sequence[OffsetCommit], config: BrokerConf
             )
 
 
-def check_generation(
-    unit: Unit, group_id: str, generation_id: int, unknown_group: type[ApiError]
-) -> None:
-    """Kafka's answer for a group without members: generation -1 is accepted whoever asks.
-
-    Raises UnknownMemberIdError if the group exists, else `unknown_group`.
-    """
-    check_int("generation_id", generation_id, -1)
-    if generation_id < 0:
-        return
-    if exists(unit, group_id):
-        raise UnknownMemberIdError(
-            f"group {group_id!r} has no members, got a commit of generation {generation_id}; commit "
-            "with generation -1 or join the group"
-        )
-    raise unknown_group(
-        f"there is no group {group_id!r}, got a commit of generation {generation_id}"
-    )
-
-
 def exists(connection: Unit | sqlite3.Connection, group_id: str) -> bool:
     return any(
         connection.execute(
             f"SELECT 1 FROM {table} WHERE group_id = ? LIMIT 1", (group_id,)
         ).fetchone()
-        for table in ("group_offsets", "pending_group_offsets")
+        for table in ("group_offsets", "pending_group_offsets", "groups")
     )
 
 

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import group_offsets
+from eosdb.coordinator import group_offsets, groups
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.errors import GroupIdNotFoundError
+from eosdb.coordinator.group import Group, check_commit
+from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
 from eosdb.events import OffsetsCommitted
 from eosdb.model import OffsetAndMetadata, TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
-from eosdb.validation import check_group_id, check_topic_partitions
+from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
+
+
+class Committer(NamedTuple):
+    """Who commits offsets: nobody in particular, or a member of a generation (KIP-447)."""
+
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    def checked(self) -> Committer:
+        """Raises InvalidRequestError."""
+        check_int("generation_id", self.generation_id, -1)
+        check_text("member_id", self.member_id)
+        if self.group_instance_id is not None:
+            check_text("group_instance_id", self.group_instance_id)
+        return self
 
 
 class GroupRequests:
@@ -38,7 +56,7 @@ class GroupRequests:
         self,
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        generation_id: int,
+        committer: Committer,
     ) -> None:
         """All of the offsets or none."""
         check_group_id(group_id)
@@ -48,13 +66,39 @@ class GroupRequests:
             self._authorizer.check(unit, "read", "group", group_id)
             for topic in sorted({c.topic for c in commits}):
                 self._authorizer.check(unit, "read", "topic", topic)
-            group_offsets.check_generation(unit, group_id, generation_id, GroupIdNotFoundError)
+            unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
+            self.check_commit(unit, group_id, committer, unknown, is_transactional=False)
             group_offsets.check_stored(unit, commits, self._config)
             if commits:
                 now = self._clock.time_ms()
                 unit.record(OffsetsCommitted(timestamp=now, group_id=group_id, offsets=commits))
 
         self._coordinator.write(commit)
+
+    def check_commit(
+        self,
+        unit: Unit,
+        group_id: str,
+        committer: Committer,
+        unknown_group: ApiError,
+        *,
+        is_transactional: bool,
+    ) -> None:
+        """Whether the committer may commit for the group; if it is a member, it is alive."""
+        group = groups.load(unit, group_id)
+        if group is None and group_offsets.exists(unit, group_id):
+            group = Group(group_id)
+        check_commit(
+            group,
+            committer.member_id,
+            committer.generation_id,
+            committer.group_instance_id,
+            is_transactional=is_transactional,
+            unknown_group=unknown_group,
+        )
+        member = None if group is None else group.member(committer.member_id)
+        if member is not None:
+            groups.renew_session(unit, group_id, member, self._clock.time_ms())
 
     def fetch(
         self,
@@ -78,6 +122,12 @@ class GroupRequests:
 
         def delete(unit: Unit) -> None:
             self._authorizer.check(unit, "delete", "group", group_id)
+            group = groups.load(unit, group_id)
+            if tps is None and group is not None and group.members:
+                raise NonEmptyGroupError(
+                    f"group {group_id!r} has {len(group.members)} members; it can be deleted when "
+                    "all of them have left"
+                )
             group_offsets.delete(unit, group_id, tps, reason, self._clock.time_ms())
 
         self._coordinator.write(delete)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from eosdb.coordinator import group_offsets, transactions
+from eosdb.coordinator import group_offsets, groups, transactions
 from eosdb.coordinator.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.coordinator.transaction import TransactionMetadata
 from eosdb.coordinator.transaction_state import EPOCH_PER_TRANSACTION
@@ -15,6 +15,7 @@ from eosdb.events import (
     AclRemoved,
     CoordinatorElected,
     Event,
+    GroupChanged,
     OffsetsCommitted,
     OffsetsDeleted,
     ProducerIdBlockAllocated,
@@ -111,6 +112,12 @@ def txn_offsets_committed(unit: Unit, event: TxnOffsetsCommitted, position: int)
 
 def offsets_deleted(unit: Unit, event: OffsetsDeleted, position: int) -> None:
     group_offsets.forget(unit, event.group_id, event.partitions)
+    if event.reason == "group deleted":
+        groups.forget(unit, event.group_id)
+
+
+def group_changed(unit: Unit, event: GroupChanged, position: int) -> None:
+    groups.save(unit, event)
 
 
 def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
@@ -142,4 +149,5 @@ HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
     TopicDeleted: topic_deleted,
     AclAdded: acl_added,
     AclRemoved: acl_removed,
+    GroupChanged: group_changed,
 }

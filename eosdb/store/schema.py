@@ -59,7 +59,12 @@ records: Final = _table(
     "producer_epoch sequence sequence_round is_transactional control?:text position",
     rowid=True,
 )
+group_sessions: Final = _table(
+    "group_sessions", "group_id member_id", "group_id:text member_id:text expires"
+)
 EVENT_TABLES: Final = (journal, records)
+LEASE_TABLES: Final = (group_sessions,)
+"""Until when somebody counts as alive: neither events nor folded from them."""
 
 counters: Final = _table("counters", "name", "name:text value")
 topics: Final = _table(
@@ -122,6 +127,12 @@ pending_group_offsets: Final = _table(
     "producer_id group_id:text topic:text partition producer_epoch offset leader_epoch "
     "metadata:text commit_timestamp commit_position",
 )
+groups: Final = _table(
+    "groups",
+    "group_id",
+    "group_id:text state:text protocol_type:text protocol_name?:text generation_id leader?:text "
+    "members:text deadline",
+)
 acls: Final = _table(
     "acls",
     "principal operation resource_type resource_name pattern_type permission",
@@ -129,6 +140,8 @@ acls: Final = _table(
     "permission:text",
 )
 MATERIALIZED_TABLES: Final = tuple(
-    table for table in metadata.tables.values() if table not in EVENT_TABLES
+    table
+    for table in metadata.tables.values()
+    if table not in EVENT_TABLES and table not in LEASE_TABLES
 )
 """In an order in which a table stands behind those it refers to."""

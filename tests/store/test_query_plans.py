@@ -63,6 +63,10 @@ ALLOWED = (
     "SCAN transactional_ids USING INDEX transactional_ids_ongoing",
     "SCAN transactional_ids USING COVERING INDEX transactional_ids_idle",
     "SCAN transactional_ids USING INDEX transactional_ids_idle",
+    "SCAN group_sessions USING COVERING INDEX group_sessions_expires",
+    "SCAN groups USING COVERING INDEX groups_deadline",
+    # Once per process, at the election: the groups that have members.
+    "SCAN groups USING INDEX groups_with_members",
     # A partial index of what is decided and not completed: as good as empty.
     "SCAN transactional_ids USING COVERING INDEX transactional_ids_decided",
     "SCAN transactional_ids USING INDEX transactional_ids_decided",

@@ -14,6 +14,7 @@ VOCABULARY = {
 }  # fmt: skip
 PURE = {
     "eosdb.log.producer_state",
+    "eosdb.coordinator.group",
     "eosdb.coordinator.transaction",
     "eosdb.coordinator.transaction_answers",
     "eosdb.coordinator.transaction_end",
@@ -28,8 +29,10 @@ PURE = {
 }
 SQL = {"sqlite3", "sqlalchemy"}
 ROOMS = {"store", "log", "coordinator", "client", "broker", "database", "admin"}
-ABOVE_LOG = {"coordinator", "client", "broker", "database", "admin", "produce", "log_requests",
-             "housekeeping"}  # fmt: skip
+ABOVE_LOG = {
+    "coordinator", "client", "broker", "database", "admin", "produce", "log_requests", "group_broker",
+    "housekeeping",
+}  # fmt: skip
 
 MAY_NOT: list[tuple[str, set[str]]] = [
     ("eosdb.cli", {"eosdb.store", "eosdb.log", "eosdb.coordinator", "eosdb.spark_io", *SQL}),

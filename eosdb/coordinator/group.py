@@ -1,0 +1,298 @@
+"""What a request does to a consumer group: pure decisions over its frozen value (Kafka's classic protocol).
+
+The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference in form: nobody
+waits inside a request. A join or sync that others still have to answer is answered as not complete, and
+the member asks again, which is what its heartbeats would tell it to do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from eosdb.errors import (
+    ApiError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from eosdb.model import GroupState
+
+NO_DEADLINE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group. `protocols` are its assignors in order of preference, with what it tells
+    the leader for each."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    has_joined: bool = True
+    """It is in the generation, or has asked to be in the one that is being prepared."""
+
+    def metadata(self, protocol: str) -> bytes:
+        return dict(self.protocols).get(protocol, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group. `deadline_ms` ends a rebalance that somebody keeps waiting."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    protocol_type: str = ""
+    protocol_name: str | None = None
+    generation_id: int = 0
+    leader: str | None = None
+    members: tuple[Member, ...] = ()
+    deadline_ms: int = NO_DEADLINE
+
+    def member(self, member_id: str) -> Member | None:
+        return next((m for m in self.members if m.member_id == member_id), None)
+
+    def instance(self, group_instance_id: str | None) -> Member | None:
+        """The member that holds a static identity (KIP-345)."""
+        if group_instance_id is None:
+            return None
+        return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
+
+
+def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Group:
+    """The group with the member in it, or on its way into the next generation (doJoinGroup).
+
+    A member that asks again with what is known, while nobody prepares another generation, changes
+    nothing; the leader's does, for only the leader can look at the assignment again. A static member
+    that returns under a new id takes over without a rebalance. Raises
+    InconsistentGroupProtocolError and, by `known_member`, UnknownMemberIdError and
+    FencedInstanceIdError.
+    """
+    _check_protocols(group, joining, protocol_type)
+    known = group.member(joining.member_id)
+    if known is None:
+        holder = group.instance(joining.group_instance_id)
+        if holder is not None:
+            return _take_over(group, holder, joining, now_ms)
+        added = replace(group, protocol_type=protocol_type, members=(*group.members, joining))
+        return _prepare(added, joining.member_id, now_ms)
+    same = known.protocols == joining.protocols
+    settled = group.state is GroupState.COMPLETING_REBALANCE or (
+        group.state is GroupState.STABLE and group.leader != joining.member_id
+    )
+    if same and settled:
+        return group
+    updated = replace(joining, assignment=known.assignment)
+    return _prepare(_with(group, known, updated), joining.member_id, now_ms)
+
+
+def sync(
+    group: Group, member_id: str, generation_id: int, assignments: Mapping[str, bytes]
+) -> Group:
+    """The group once the leader has said who gets what; a follower's sync changes nothing.
+
+    Raises RebalanceInProgressError while a generation is being prepared, and IllegalGenerationError.
+    """
+    check_generation(group, generation_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise _rebalancing(group)
+    if group.state is GroupState.STABLE or group.leader != member_id:
+        return group
+    members = tuple(
+        replace(member, assignment=assignments.get(member.member_id, b""))
+        for member in group.members
+    )
+    return replace(group, state=GroupState.STABLE, members=members, deadline_ms=NO_DEADLINE)
+
+
+def check_heartbeat(group: Group, generation_id: int) -> None:
+    """Raises IllegalGenerationError, and RebalanceInProgressError: join again."""
+    check_generation(group, generation_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise _rebalancing(group)
+
+
+def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
+    """The group without these members; whoever stays forms a new generation (removeMember)."""
+    staying = tuple(m for m in group.members if m.member_id not in member_ids)
+    if len(staying) == len(group.members):
+        return group
+    left = replace(group, members=staying)
+    if not staying:
+        return _complete(left, now_ms)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return _complete(left, now_ms) if _all_joined(left) else left
+    return _prepare(left, None, now_ms)
+
+
+def overdue(group: Group, now_ms: int) -> Group:
+    """The group once nobody waits any longer: without those that did not join, or without the leader
+    that did not sync."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return _complete(group, now_ms)
+    if group.state is GroupState.COMPLETING_REBALANCE and group.leader is not None:
+        return leave(group, {group.leader}, now_ms)
+    return group
+
+
+def is_overdue(group: Group, now_ms: int) -> bool:
+    return NO_DEADLINE < group.deadline_ms < now_ms
+
+
+def known_member(group: Group | None, member_id: str, group_instance_id: str | None) -> Member:
+    """The member, if it is one and has not been replaced (validateMember).
+
+    Raises UnknownMemberIdError, and FencedInstanceIdError when its static identity has passed to
+    another member id.
+    """
+    name = "" if group is None else group.group_id
+    if group is not None and group_instance_id is not None:
+        holder = group.instance(group_instance_id)
+        if holder is not None and holder.member_id != member_id:
+            raise FencedInstanceIdError(
+                f"group {name!r}: {group_instance_id!r} is held by member {holder.member_id!r} now, "
+                f"got {member_id!r}; a newer instance has taken over: close this one"
+            )
+    member = None if group is None else group.member(member_id)
+    if member is None or member.group_instance_id != group_instance_id:
+        raise UnknownMemberIdError(
+            f"group {name!r}: {member_id!r} is no member, because it left or its session timed out; "
+            "join again"
+        )
+    return member
+
+
+def check_generation(group: Group, generation_id: int) -> None:
+    """Raises IllegalGenerationError."""
+    if generation_id != group.generation_id:
+        raise IllegalGenerationError(
+            f"group {group.group_id!r}: got generation {generation_id}, it is at "
+            f"{group.generation_id}; join again"
+        )
+
+
+def check_commit(
+    group: Group | None,
+    member_id: str,
+    generation_id: int,
+    group_instance_id: str | None,
+    *,
+    is_transactional: bool,
+    unknown_group: ApiError,
+) -> None:
+    """Whether offsets may be committed (ClassicGroup.validateOffsetCommit, KIP-447).
+
+    Without generation, member and instance it is a simple commit: accepted while the group has no
+    members, and inside a transaction always. Raises UnknownMemberIdError, FencedInstanceIdError,
+    IllegalGenerationError, RebalanceInProgressError between join and sync, and `unknown_group`.
+    """
+    has_members = group is not None and bool(group.members)
+    names_nobody = generation_id < 0 and not member_id and group_instance_id is None
+    if generation_id < 0 and (not has_members or (names_nobody and is_transactional)):
+        return
+    if group is None:
+        raise unknown_group
+    known_member(group, member_id, group_instance_id)
+    check_generation(group, generation_id)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise _rebalancing(group)
+
+
+def is_in_generation(group: Group, member_id: str) -> bool:
+    """Whether a join has been answered: the member is in a generation that was formed."""
+    member = group.member(member_id)
+    formed = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+    return formed and member is not None and member.has_joined
+
+
+def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
+    others = [m for m in group.members if m.member_id != joining.member_id]
+    names = {name for name, _ in joining.protocols}
+    common = names.intersection(*({name for name, _ in m.protocols} for m in others))
+    if not protocol_type or not common or (others and protocol_type != group.protocol_type):
+        raise InconsistentGroupProtocolError(
+            f"group {group.group_id!r}: got protocol type {protocol_type!r} with "
+            f"{sorted(names)}, the other members support none of it; all members of a group need "
+            "one assignor in common"
+        )
+
+
+def _take_over(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
+    """A static member is back under a new id; its old id is fenced from now on."""
+    successor = replace(joining, assignment=holder.assignment, has_joined=holder.has_joined)
+    taken = _with(group, holder, successor)
+    if group.leader == holder.member_id:
+        taken = replace(taken, leader=joining.member_id)
+    if group.state is GroupState.STABLE and holder.protocols == joining.protocols:
+        return taken
+    return _prepare(taken, joining.member_id, now_ms)
+
+
+def _prepare(group: Group, joined: str | None, now_ms: int) -> Group:
+    """A new generation is being formed; `joined` is in it, the others must ask to be."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        members = tuple(
+            replace(m, has_joined=True) if m.member_id == joined else m for m in group.members
+        )
+        deadline = group.deadline_ms
+    else:
+        members = tuple(replace(m, has_joined=m.member_id == joined) for m in group.members)
+        deadline = now_ms + max((m.rebalance_timeout_ms for m in members), default=0)
+    preparing = replace(
+        group, state=GroupState.PREPARING_REBALANCE, members=members, deadline_ms=deadline
+    )
+    return _complete(preparing, now_ms) if _all_joined(preparing) else preparing
+
+
+def _all_joined(group: Group) -> bool:
+    return all(member.has_joined for member in group.members)
+
+
+def _complete(group: Group, now_ms: int) -> Group:
+    """The next generation, of those who asked to be in it; static members stay until their session
+    ends."""
+    members = tuple(
+        replace(m, assignment=b"")
+        for m in group.members
+        if m.has_joined or m.group_instance_id is not None
+    )
+    generation = group.generation_id + 1
+    candidates = [m.member_id for m in members if m.has_joined]
+    if not candidates:
+        return Group(group.group_id, generation_id=generation, members=())
+    return Group(
+        group.group_id,
+        GroupState.COMPLETING_REBALANCE,
+        group.protocol_type,
+        _elected_protocol(members),
+        generation,
+        group.leader if group.leader in candidates else candidates[0],
+        members,
+        now_ms + max(m.rebalance_timeout_ms for m in members),
+    )
+
+
+def _elected_protocol(members: tuple[Member, ...]) -> str:
+    """Each member votes for the first of its protocols that all support (selectProtocol)."""
+    common = set.intersection(*({name for name, _ in m.protocols} for m in members))
+    votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
+    return max(votes, key=lambda name: (votes[name], name))
+
+
+def _with(group: Group, old: Member, new: Member) -> Group:
+    return replace(group, members=tuple(new if m is old else m for m in group.members))
+
+
+def _rebalancing(group: Group) -> ApiError:
+    return RebalanceInProgressError(
+        f"group {group.group_id!r}: a new generation is being formed after {group.generation_id}; "
+        "join again"
+    )

@@ -1,0 +1,261 @@
+"""The requests by which members come, stay and go: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Each is one unit: validate, decide (`group`), record, renew the member's session. Nobody waits inside a
+request; a join or sync that is not complete is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from eosdb.clock import Clock
+from eosdb.config import BrokerConfig
+from eosdb.coordinator import group as decisions
+from eosdb.coordinator import group_offsets, groups
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.group import Group, Member
+from eosdb.errors import (
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    RebalanceInProgressError,
+)
+from eosdb.model import (
+    GroupDescription,
+    GroupMemberDescription,
+    JoinGroupMember,
+    JoinGroupResult,
+    SyncGroupResult,
+)
+from eosdb.store.store import Store
+from eosdb.store.unit import Unit
+from eosdb.validation import check_bytes, check_group_id, check_int, check_text
+
+
+class GroupMembership:
+    """One per broker. Threads may share it."""
+
+    def __init__(
+        self,
+        store: Store,
+        coordinator: TransactionCoordinator,
+        clock: Clock,
+        config: BrokerConfig,
+        authorizer: Authorizer,
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._clock = clock
+        self._config = config
+        self._authorizer = authorizer
+
+    def join(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        protocol_type: str,
+        protocols: Sequence[tuple[str, bytes]],
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> JoinGroupResult:
+        """Be in the group's next generation, or learn which one the member is in."""
+        self._check_names(group_id, member_id, group_instance_id)
+        check_text("client_id", client_id)
+        check_text("protocol_type", protocol_type)
+        checked = tuple(
+            (check_text("protocol", name), check_bytes("metadata", data))
+            for name, data in protocols
+        )
+        low = self._config.group_min_session_timeout_ms
+        high = self._config.group_max_session_timeout_ms
+        if not low <= check_int("session_timeout_ms", session_timeout_ms, -(2**31)) <= high:
+            raise InvalidSessionTimeoutError(
+                f"session_timeout_ms: got {session_timeout_ms}, expected {low} to {high} "
+                "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
+            )
+        check_int("rebalance_timeout_ms", rebalance_timeout_ms, 1)
+
+        def join(unit: Unit) -> JoinGroupResult:
+            self._may_read(unit, group_id)
+            now = self._clock.time_ms()
+            before = groups.load(unit, group_id)
+            if member_id:
+                decisions.known_member(before, member_id, group_instance_id)
+            joining = Member(
+                # Positions are never given twice, so neither are these.
+                member_id or f"{client_id or 'member'}-{unit.last_position() + 1}",
+                group_instance_id,
+                client_id,
+                session_timeout_ms,
+                rebalance_timeout_ms,
+                checked,
+            )
+            after = decisions.join(before or Group(group_id), joining, protocol_type, now)
+            groups.record(unit, before, after, now)
+            groups.renew_session(unit, group_id, joining, now)
+            return _joined(after, joining.member_id)
+
+        self._coordinator.take_office()
+        return self._coordinator.write(join, sync=False)
+
+    def sync(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        assignments: Mapping[str, bytes],
+    ) -> SyncGroupResult:
+        """Give the generation's assignment (the leader), or get one's own."""
+        self._check_names(group_id, member_id, group_instance_id)
+        check_int("generation_id", generation_id, -1)
+        checked = {
+            check_text("member_id", name): check_bytes("assignment", data)
+            for name, data in assignments.items()
+        }
+
+        def sync(unit: Unit) -> SyncGroupResult:
+            self._may_read(unit, group_id)
+            now = self._clock.time_ms()
+            before, member = self._member(unit, group_id, member_id, group_instance_id)
+            after = decisions.sync(before, member_id, generation_id, checked)
+            groups.record(unit, before, after, now)
+            groups.renew_session(unit, group_id, member, now)
+            return _synced(after, member_id)
+
+        self._coordinator.take_office()
+        return self._coordinator.write(sync, sync=False)
+
+    def heartbeat(
+        self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
+    ) -> None:
+        """Stay a member. That a rebalance goes on is told, and the session renewed all the same."""
+        self._check_names(group_id, member_id, group_instance_id)
+        check_int("generation_id", generation_id, -1)
+
+        def beat(unit: Unit) -> RebalanceInProgressError | None:
+            self._may_read(unit, group_id)
+            group, member = self._member(unit, group_id, member_id, group_instance_id)
+            try:
+                decisions.check_heartbeat(group, generation_id)
+            except RebalanceInProgressError as rebalancing:
+                told: RebalanceInProgressError | None = rebalancing
+            else:
+                told = None
+            groups.renew_session(unit, group_id, member, self._clock.time_ms())
+            return told
+
+        rebalancing = self._coordinator.write(beat, sync=False)
+        if rebalancing is not None:
+            raise rebalancing
+
+    def leave(self, group_id: str, member_ids: Collection[str]) -> None:
+        """Go; whoever stays is told by the next heartbeat. All of the members or none."""
+        for member_id in member_ids:
+            self._check_names(group_id, member_id, None)
+
+        def leave(unit: Unit) -> None:
+            self._may_read(unit, group_id)
+            now = self._clock.time_ms()
+            before = groups.load(unit, group_id)
+            for member_id in member_ids:
+                member = None if before is None else before.member(member_id)
+                instance = None if member is None else member.group_instance_id
+                decisions.known_member(before, member_id, instance)
+            if before is not None:
+                groups.record(unit, before, decisions.leave(before, member_ids, now), now)
+
+        self._coordinator.take_office()
+        self._coordinator.write(leave, sync=False)
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """The group and its members. Raises GroupIdNotFoundError."""
+        check_group_id(group_id)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "group", group_id)
+            group = groups.read(connection, group_id)
+            if group is None:
+                if not group_offsets.exists(connection, group_id):
+                    raise GroupIdNotFoundError(f"there is no group {group_id!r}")
+                group = Group(group_id)
+            return _described(group)
+
+    def names(self) -> list[str]:
+        """The groups that the principal may describe."""
+        with self._store.read() as connection:
+            return [
+                name
+                for name in groups.names(connection)
+                if self._authorizer.allows(connection, "describe", "group", name)
+            ]
+
+    def _may_read(self, unit: Unit, group_id: str) -> None:
+        self._authorizer.check(unit, "read", "group", group_id)
+
+    def _check_names(self, group_id: str, member_id: str, group_instance_id: str | None) -> None:
+        if check_group_id(group_id) == "":
+            raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+        check_text("member_id", member_id)
+        if group_instance_id is not None:
+            check_text("group_instance_id", group_instance_id)
+
+    def _member(
+        self, unit: Unit, group_id: str, member_id: str, group_instance_id: str | None
+    ) -> tuple[Group, Member]:
+        group = groups.load(unit, group_id)
+        member = decisions.known_member(group, member_id, group_instance_id)
+        assert group is not None
+        return group, member
+
+
+def _joined(group: Group, member_id: str) -> JoinGroupResult:
+    complete = decisions.is_in_generation(group, member_id)
+    leads = complete and group.leader == member_id
+    protocol = group.protocol_name or ""
+    return JoinGroupResult(
+        member_id,
+        complete,
+        group.generation_id if complete else -1,
+        group.protocol_type,
+        group.protocol_name if complete else None,
+        group.leader if complete else None,
+        tuple(
+            JoinGroupMember(m.member_id, m.group_instance_id, m.metadata(protocol))
+            for m in group.members
+        )
+        if leads
+        else (),
+    )
+
+
+def _synced(group: Group, member_id: str) -> SyncGroupResult:
+    member = group.member(member_id)
+    assert member is not None
+    complete = group.state.value == "Stable"
+    return SyncGroupResult(
+        complete,
+        group.protocol_type,
+        group.protocol_name,
+        member.assignment if complete else b"",
+    )
+
+
+def _described(group: Group) -> GroupDescription:
+    protocol = group.protocol_name or ""
+    return GroupDescription(
+        group.group_id,
+        group.state.value,
+        group.protocol_type,
+        group.protocol_name,
+        group.generation_id,
+        group.leader,
+        tuple(
+            GroupMemberDescription(
+                m.member_id, m.group_instance_id, m.client_id, m.metadata(protocol), m.assignment
+            )
+            for m in group.members
+        ),
+    )

@@ -1,0 +1,221 @@
+"""Groups and their members as rows, and the leases by which members stay alive.
+
+What may happen is decided in `group` (pure); here a decision is loaded and recorded. A session is a
+lease, neither an event nor folded from events: it says until when a member counts as alive, is renewed
+by every request of the member, and means nothing for any other table.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from typing import Final
+
+from eosdb.coordinator import group as decisions
+from eosdb.coordinator.group import Group, Member
+from eosdb.events import GroupChanged, GroupMember
+from eosdb.model import GroupState
+from eosdb.store.unit import Unit
+
+_COLUMNS: Final = (
+    "group_id, state, protocol_type, protocol_name, generation_id, leader, members, deadline"
+)
+_SAVE: Final = f"INSERT OR REPLACE INTO groups ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_BY_ID: Final = f"SELECT {_COLUMNS} FROM groups WHERE group_id = ?"
+_RENEW: Final = (
+    "INSERT INTO group_sessions (group_id, member_id, expires) VALUES (?, ?, ?) "
+    "ON CONFLICT (group_id, member_id) DO UPDATE SET expires = excluded.expires"
+)
+NEXT_SESSION_END: Final = "SELECT expires FROM group_sessions ORDER BY expires LIMIT 1"
+"""When the next session ends (a member is removed after that time, not at it)."""
+NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY deadline LIMIT 1"
+"""When the next rebalance has been waited for long enough."""
+
+
+def load(unit: Unit, group_id: str) -> Group | None:
+    """The group as it is; None when nobody ever joined it."""
+    row = unit.execute(_BY_ID, (group_id,)).fetchone()
+    return None if row is None else _group(row)
+
+
+def read(connection: sqlite3.Connection, group_id: str) -> Group | None:
+    row = connection.execute(_BY_ID, (group_id,)).fetchone()
+    return None if row is None else _group(row)
+
+
+def names(connection: sqlite3.Connection) -> list[str]:
+    """Every group that has members or offsets."""
+    rows = connection.execute(
+        "SELECT group_id FROM groups UNION SELECT DISTINCT group_id FROM group_offsets "
+        "UNION SELECT DISTINCT group_id FROM pending_group_offsets ORDER BY 1"
+    )
+    return [name for (name,) in rows]
+
+
+def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
+    """Make the decided change happen; sessions of members that are gone go with them."""
+    if after == before:
+        return
+    unit.record(
+        GroupChanged(
+            timestamp=now_ms,
+            group_id=after.group_id,
+            state=after.state.value,
+            protocol_type=after.protocol_type,
+            protocol_name=after.protocol_name,
+            generation_id=after.generation_id,
+            leader=after.leader,
+            members=tuple(map(_told, after.members)),
+            deadline_ms=after.deadline_ms,
+        )
+    )
+    gone = {m.member_id for m in before.members} if before is not None else set()
+    gone -= {m.member_id for m in after.members}
+    unit.executemany(
+        "DELETE FROM group_sessions WHERE group_id = ? AND member_id = ?",
+        [(after.group_id, member_id) for member_id in sorted(gone)],
+    )
+    if after.deadline_ms >= 0:
+        _due_by(unit, after.deadline_ms + 1)
+
+
+def save(unit: Unit, event: GroupChanged) -> None:
+    """Projection only: the row of the group."""
+    unit.execute(
+        _SAVE,
+        (
+            event.group_id,
+            event.state,
+            event.protocol_type,
+            event.protocol_name,
+            event.generation_id,
+            event.leader,
+            json.dumps([m._asdict() for m in event.members], separators=(",", ":")),
+            event.deadline_ms,
+        ),
+    )
+
+
+def forget(unit: Unit, group_id: str) -> None:
+    """Projection only: the group has been deleted."""
+    unit.execute("DELETE FROM groups WHERE group_id = ?", (group_id,))
+
+
+def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> None:
+    """The member is alive until its session timeout from now."""
+    expires = now_ms + member.session_timeout_ms
+    unit.execute(_RENEW, (group_id, member.member_id, expires))
+    _due_by(unit, expires + 1)
+
+
+def begin_sessions(unit: Unit, now_ms: int) -> None:
+    """Members without a lease get one: those of a file that was restored to an earlier time."""
+    rows = unit.execute(f"SELECT {_COLUMNS} FROM groups WHERE state <> 'Empty'").fetchall()
+    for found in map(_group, rows):
+        for member in found.members:
+            expires = now_ms + member.session_timeout_ms
+            unit.execute(
+                "INSERT OR IGNORE INTO group_sessions (group_id, member_id, expires) "
+                "VALUES (?, ?, ?)",
+                (found.group_id, member.member_id, expires),
+            )
+            _due_by(unit, expires + 1)
+
+
+def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
+    """A group whose members' sessions have ended, and those members."""
+    row = unit.execute(
+        "SELECT group_id FROM group_sessions WHERE expires < ? ORDER BY expires LIMIT 1", (now_ms,)
+    ).fetchone()
+    if row is None:
+        return None
+    ended = unit.execute(
+        "SELECT member_id FROM group_sessions WHERE group_id = ? AND expires < ?", (row[0], now_ms)
+    ).fetchall()
+    return row[0], {member_id for (member_id,) in ended}
+
+
+def first_overdue(unit: Unit, now_ms: int) -> str | None:
+    """A group that has waited for its rebalance long enough."""
+    row = unit.execute(
+        "SELECT group_id FROM groups WHERE deadline >= 0 AND deadline < ? ORDER BY deadline LIMIT 1",
+        (now_ms,),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
+    """Whoever these leases belonged to is removed or has never been a member."""
+    unit.executemany(
+        "DELETE FROM group_sessions WHERE group_id = ? AND member_id = ?",
+        [(group_id, member_id) for member_id in sorted(member_ids)],
+    )
+
+
+def expire_members(unit: Unit, now_ms: int) -> int:
+    """Remove members whose session ended, and end rebalances that were waited for long enough.
+
+    Returns how many groups changed.
+    """
+    changed = 0
+    while (ended := first_ended_session(unit, now_ms)) is not None:
+        group_id, member_ids = ended
+        before = load(unit, group_id)
+        if before is not None:
+            record(unit, before, decisions.leave(before, member_ids, now_ms), now_ms)
+        end_sessions(unit, group_id, member_ids)
+        changed += 1
+    while (overdue := first_overdue(unit, now_ms)) is not None:
+        before = load(unit, overdue)
+        assert before is not None
+        record(unit, before, decisions.overdue(before, now_ms), now_ms)
+        changed += 1
+    return changed
+
+
+def _due_by(unit: Unit, time_ms: int) -> None:
+    due: int | None = unit.memo.get("housekeeping due")
+    if due is not None:
+        unit.memo["housekeeping due"] = min(due, time_ms)
+
+
+def _told(member: Member) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        tuple((name, _text(data)) for name, data in member.protocols),
+        _text(member.assignment),
+        member.has_joined,
+    )
+
+
+def _group(row: tuple[object, ...]) -> Group:
+    group_id, state, protocol_type, protocol_name, generation, leader, members, deadline = row
+    return Group(
+        group_id,  # type: ignore[arg-type]
+        GroupState(state),
+        protocol_type,  # type: ignore[arg-type]
+        protocol_name,  # type: ignore[arg-type]
+        generation,  # type: ignore[arg-type]
+        leader,  # type: ignore[arg-type]
+        tuple(_member(member) for member in json.loads(str(members))),
+        deadline,  # type: ignore[arg-type]
+    )
+
+
+def _member(told: dict[str, object]) -> Member:
+    protocols = tuple((name, _bytes(data)) for name, data in told.pop("protocols"))  # type: ignore[attr-defined]
+    assignment = _bytes(str(told.pop("assignment")))
+    return Member(**told, protocols=protocols, assignment=assignment)  # type: ignore[arg-type]
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)
