@@ -74,7 +74,8 @@ class TopicDeleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAppended(Event):
-    """`base_sequence` counts on beyond int32 (-1: none); `size` is the batch's stored bytes."""
+    """`base_sequence` counts on beyond int32 (-1: none); `size` is the batch's stored bytes, `crc` the
+    CRC-32 of their content (-1 in files of the first versions)."""
 
     topic: str
     partition: int
@@ -89,6 +90,7 @@ class BatchAppended(Event):
     max_timestamp: int
     max_timestamp_offset: int
     size: int
+    crc: int = -1
 
     @property
     def last_offset(self) -> int:
@@ -101,7 +103,8 @@ class BatchAppended(Event):
             f'"producer_epoch":{self.producer_epoch},"base_sequence":{self.base_sequence},'
             f'"is_transactional":{"true" if self.is_transactional else "false"},'
             f'"max_timestamp":{self.max_timestamp},'
-            f'"max_timestamp_offset":{self.max_timestamp_offset},"size":{self.size}}}'
+            f'"max_timestamp_offset":{self.max_timestamp_offset},"size":{self.size},'
+            f'"crc":{self.crc}}}'
         )
 
 

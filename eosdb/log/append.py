@@ -96,6 +96,7 @@ def append(
         max_timestamp=newest,
         max_timestamp_offset=partition.log_end_offset + timestamps.index(newest),
         size=batch.stored_size,
+        crc=batch.crc(),
     )
     position = unit.record(event)
     reach(Failpoint.APPEND_RECORDED)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from zlib import crc32
 
 from eosdb.errors import InvalidRecordError
 from eosdb.model import Header
@@ -35,6 +36,21 @@ class PreparedBatch:
     size: int
     stored_size: int
     has_null_key: bool
+
+    def crc(self) -> int:
+        """The CRC-32 of the content, as `stored_crc` finds it in the rows."""
+        if not self.headers:
+            return crc32(b"".join(filter(None, self.payload)))
+        pairs = zip(self.payload[::2], self.payload[1::2], self.headers, strict=True)
+        return stored_crc(pairs)
+
+
+def stored_crc(rows: Iterable[tuple[bytes | None, bytes | None, str | None]]) -> int:
+    """The CRC-32 of keys, values and headers, one behind the other (Kafka: DefaultRecordBatch has one
+    for each batch)."""
+    return crc32(
+        b"".join((key or b"") + (value or b"") + (text or "").encode() for key, value, text in rows)
+    )
 
 
 def prepare(batch: object, now_ms: int) -> PreparedBatch:

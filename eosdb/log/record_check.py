@@ -1,7 +1,7 @@
 """Whether the record rows are those that the events brought, no more and no fewer.
 
-Counts, positions, sequences, the newest timestamp and the total size are compared, not the bytes
-themselves: a value that was altered without changing its length is not noticed.
+Counts, positions, sequences, the newest timestamp, the total size and the CRC of the content are
+compared, batch by batch. A batch that retention or compaction has thinned out is compared by number only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.events import BatchAppended, Event, MarkerWritten
-from eosdb.log.batch import STORED_SIZE
+from eosdb.log.batch import STORED_SIZE, stored_crc
 from eosdb.log.producer_state import SEQUENCE_COUNT
 
 _RANGE: Final = f"""
@@ -20,6 +20,12 @@ SELECT count(*), min(position), max(position),
     sum({STORED_SIZE})
 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ?
 """
+
+
+_CONTENT: Final = (
+    'SELECT key, value, headers FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? '
+    'ORDER BY "offset"'
+)
 
 
 class RecordCheck:
@@ -87,3 +93,11 @@ class RecordCheck:
                 f"{where}: {size} bytes up to time {newest} are stored, expected {event.size} up to "
                 f"{event.max_timestamp}"
             )
+        elif event.crc >= 0:
+            rows = self._connection.execute(_CONTENT, (event.partition_id, first, last))
+            crc = stored_crc(rows)
+            if crc != event.crc:
+                self.problems.append(
+                    f"{where}: the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a "
+                    "value or a header has been altered"
+                )

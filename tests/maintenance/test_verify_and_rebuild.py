@@ -82,6 +82,9 @@ def test_a_wrong_table_is_found_and_rebuilt(path: Path, statement: str, says: st
     [
         ("DELETE FROM records WHERE value = X'30' AND partition_id = 1", "0 rows are stored"),
         ("UPDATE records SET value = X'3131' WHERE value = X'31'", "bytes"),
+        ("UPDATE records SET value = X'32' WHERE value = X'31'", "CRC"),
+        ("UPDATE records SET key = X'6A' WHERE key = X'6B'", "CRC"),
+        ("UPDATE records SET headers = replace(headers, 'n', 'm')", "CRC"),
         ("UPDATE records SET timestamp = timestamp + 1 WHERE value = X'31'", "time"),
         ("UPDATE records SET sequence = 77 WHERE value = X'31'", "sequences 77"),
         ("UPDATE records SET control = 'ABORT' WHERE control = 'COMMIT'", "control"),
