@@ -267,10 +267,13 @@ class Broker(GroupBroker):
         committed: bool,
         partitions: Iterable[TopicPartition],
         coordinator_epoch: int,
+        *,
+        transaction_version: int | None = None,
     ) -> None:
         """Write the markers of one transaction: all partitions are checked first, then all written.
 
         What the coordinator itself uses; and how a hanging transaction is ended by hand (KIP-664).
+        Under transaction version 2 they carry the epoch after the transaction's.
         Raises InvalidProducerEpochError, TransactionCoordinatorFencedError,
         UnknownTopicOrPartitionError and ClusterAuthorizationFailedError.
         """
@@ -285,6 +288,7 @@ class Broker(GroupBroker):
             bool(committed),
             tps,
             coordinator_epoch,
+            self._version(transaction_version),
             lambda unit: self._authorizer.check(unit, "cluster_action", "cluster", CLUSTER),
         )
 

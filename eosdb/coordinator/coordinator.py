@@ -295,6 +295,7 @@ class TransactionCoordinator:
         committed: bool,
         tps: Sequence[TopicPartition],
         coordinator_epoch: int,
+        version: int,
         authorize: Callable[[Unit], None],
     ) -> None:
         """WriteTxnMarkers: every partition is checked before the first marker is written."""
@@ -304,7 +305,7 @@ class TransactionCoordinator:
             found = [partitions.load(unit, tp) for tp in tps]
             for partition in found:
                 entry = producers.load(unit, partition.partition_id, producer_id)
-                check_marker(entry, producer_epoch, coordinator_epoch)
+                check_marker(entry, producer_epoch, coordinator_epoch, version)
             for partition in found:
                 append.append_marker(
                     unit,
@@ -315,6 +316,7 @@ class TransactionCoordinator:
                     committed=committed,
                     transactional_id=None,
                     now_ms=self._clock.time_ms(),
+                    transaction_version=version,
                 )
 
         self.write(write)

@@ -255,20 +255,18 @@ def check_marker(
     """Whether a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the
     coordinator's).
 
-    A version 2 marker carries the epoch after its transaction's, so one that equals the epoch of an
-    open transaction comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
+    A version 2 marker carries the epoch after its transaction's, so one that equals what the partition
+    has seen comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
     TransactionCoordinatorFencedError.
     """
     if entry is None:
         return
-    if transaction_version >= 2 and entry.current_txn_first_offset >= 0:
-        lowest = entry.producer_epoch + 1
-    else:
-        lowest = entry.producer_epoch
+    lowest = entry.producer_epoch + (transaction_version >= 2)
     if producer_epoch < lowest:
         raise InvalidProducerEpochError(
-            f"producer {entry.producer_id}: got a marker with epoch {producer_epoch}, this partition "
-            f"has seen {entry.producer_epoch}"
+            f"producer {entry.producer_id}: got a marker of transaction version "
+            f"{transaction_version} with epoch {producer_epoch}, this partition has seen "
+            f"{entry.producer_epoch}, expected at least {lowest}"
         )
     if coordinator_epoch < entry.coordinator_epoch:
         raise TransactionCoordinatorFencedError(

@@ -193,11 +193,23 @@ def test_the_epochs_of_a_producer_id_are_used_up(db: eosdb.Database) -> None:
 
 def test_a_late_marker_does_not_end_a_later_transaction(db: eosdb.Database) -> None:
     """KIP-1228: a version 2 marker carries the epoch after its transaction's."""
-    from eosdb.log.producer_state import ProducerStateEntry, check_marker
-
-    open_at_6 = ProducerStateEntry(7, 6, current_txn_first_offset=10)
-    check_marker(open_at_6, 7, 0, 2)
+    first = db.broker.init_producer_id("a")
+    append(db, first, b"first")
+    second = db.broker.end_txn("a", *first, True)
+    append(db, second, b"second")
+    with pytest.raises(eosdb.InvalidProducerEpochError, match="expected at least"):
+        db.broker.write_txn_markers(*second, False, [TP], 1_000)
+    assert state(db) == "Ongoing"
+    third = db.broker.end_txn("a", *second, True)
     with pytest.raises(eosdb.InvalidProducerEpochError):
-        check_marker(open_at_6, 6, 0, 2)
-    check_marker(open_at_6, 6, 0, 1)
-    check_marker(ProducerStateEntry(7, 6), 6, 0, 2)
+        db.broker.write_txn_markers(*third, False, [TP], 1_000)
+    assert committed_values(db, TP) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_hanging_transaction_is_ended_by_hand(db: eosdb.Database, version: int) -> None:
+    me = db.broker.init_producer_id("a")
+    append(db, me, b"hanging")
+    epoch = me.producer_epoch + (version == 2)
+    db.broker.write_txn_markers(me.producer_id, epoch, False, [TP], 0, transaction_version=version)
+    assert db.broker.offsets(TP).last_stable_offset == 2
