@@ -16,24 +16,65 @@ _DECISIONS: Final = {
     TransactionState.PREPARE_COMMIT.label: "committed",
     TransactionState.PREPARE_ABORT.label: "aborted",
 }
-_TRANSITIONS: Final = (
-    "SELECT detail FROM journal WHERE transactional_id = ? AND kind = 'TransactionStateChanged' "
-    "ORDER BY position DESC"
+_OF_THE_ID: Final = "transactional_id = ? AND kind = 'TransactionStateChanged'"
+_NEWEST_FIRST: Final = (
+    f"SELECT detail FROM journal WHERE {_OF_THE_ID} AND position <= ? "
+    "ORDER BY position DESC LIMIT ?"
 )
+_FROM: Final = (
+    f"SELECT position, detail FROM journal WHERE {_OF_THE_ID} AND position >= ? "
+    "ORDER BY position LIMIT 1"
+)
+_NEWEST: Final = f"SELECT position FROM journal WHERE {_OF_THE_ID} ORDER BY position DESC LIMIT 1"
+_ROWS_AT_ONCE: Final = 300
+"""As many transitions are walked before others are searched for."""
 
 
 def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
-    """`committed`, `aborted`, `open` or `never started`. Raises InvalidRequestError."""
+    """`committed`, `aborted`, `open` or `never started`. Raises InvalidRequestError.
+
+    The newest transitions are walked; an older transaction is searched for by its producer id and epoch,
+    which rise as a rule. Should they not have risen (ids come in blocks, one for each process), every
+    transition is walked.
+    """
     if not isinstance(token, TransactionToken):
         raise InvalidRequestError(
             f"token: got {token!r}, expected what begin_transaction() returned"
         )
-    rows = connection.execute(_TRANSITIONS, (token.transactional_id,))
-    return told_by((detail for (detail,) in rows), token)
+    newest = connection.execute(_NEWEST, (token.transactional_id,)).fetchone()
+    if newest is None:
+        return NEVER_STARTED
+
+    def walked(position: int, rows: int) -> str | None:
+        found = connection.execute(_NEWEST_FIRST, (token.transactional_id, position, rows))
+        return told_by((detail for (detail,) in found), token)
+
+    return (
+        walked(newest[0], _ROWS_AT_ONCE)
+        or walked(_first_after(connection, token, newest[0]), _ROWS_AT_ONCE)
+        or walked(newest[0], -1)
+        or NEVER_STARTED
+    )
 
 
-def told_by(newest_first: Iterable[str], token: TransactionToken) -> str:
-    """The outcome that the transitions of the transactional id tell.
+def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest: int) -> int:
+    """The position of the first transition under a later pair than the token's, by bisection."""
+    wanted = (token.producer_id, token.producer_epoch)
+    low, high = 0, newest
+    while low < high:
+        middle = (low + high) // 2
+        position, detail = connection.execute(_FROM, (token.transactional_id, middle)).fetchone()
+        event = json.loads(detail)
+        if (event["producer_id"], event["producer_epoch"]) > wanted:
+            high = middle
+        else:
+            low = position + 1
+    after = connection.execute(_FROM, (token.transactional_id, low)).fetchone()
+    return newest if after is None else int(after[0])
+
+
+def told_by(newest_first: Iterable[str], token: TransactionToken) -> str | None:
+    """The outcome that these transitions of the transactional id tell; None: they do not tell.
 
     A transaction has begun when its producer id and epoch became Ongoing, and was decided by the first
     Prepare… after that. Epochs of a producer id only rise, so an older one ends the search.
@@ -49,4 +90,4 @@ def told_by(newest_first: Iterable[str], token: TransactionToken) -> str:
                 return decision
             if epoch < token.producer_epoch:
                 return NEVER_STARTED
-    return NEVER_STARTED
+    return None

@@ -86,6 +86,65 @@ def test_it_outlives_the_transactional_id_and_the_process(
         assert other.outcome(token) == "committed"
 
 
+def test_old_transactions_are_found_among_many(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the newest transitions by bisection."""
+    from eosdb.coordinator import outcome
+
+    db.admin.create_topic("t")
+    tokens: list[tuple[TransactionToken, str]] = []
+    for life in range(4):
+        producer = db.producer(transactional_id="a")
+        producer.init_transactions()
+        for number in range(12):
+            token = producer.begin_transaction()
+            if number % 5 == 4:
+                producer.close()
+                tokens.append((token, "never started"))
+                break
+            producer.send("t", f"{life}.{number}")
+            producer.flush()
+            if number % 3:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+            tokens.append((token, "committed" if number % 3 else "aborted"))
+    for rows in (1, 2, 3, 300):
+        monkeypatch.setattr(outcome, "_ROWS_AT_ONCE", rows)
+        for token, expected in tokens:
+            assert db.outcome(token) == expected, (rows, token)
+
+
+def test_ids_that_did_not_rise_are_walked(
+    db_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The id expires, and the next producer id is a lower one, from another process's block."""
+    from eosdb.coordinator import outcome
+
+    monkeypatch.setattr(outcome, "_ROWS_AT_ONCE", 1)
+    with (
+        eosdb.connect(db_path, clock=clock) as low,
+        eosdb.connect(db_path, clock=clock) as high,
+    ):
+        low.admin.create_topic("t")
+        low.broker.init_producer_id()  # Takes the first block.
+        tokens = []
+        for db in (high, low, high):
+            producer = db.producer(transactional_id="a")
+            producer.init_transactions()
+            with producer.transaction() as token:
+                producer.send("t", "v")
+            tokens.append(token)
+            clock.advance(8 * 86_400_000)
+            db.housekeeping()
+        ids = [token.producer_id for token in tokens]
+        assert ids[0] > ids[1] < ids[2], "they did not rise"
+        assert [low.outcome(token) for token in tokens] == ["committed"] * 3
+        unknown = TransactionToken("a", ids[1], 9)
+        assert low.outcome(unknown) == "never started"
+
+
 def test_what_is_no_token_is_refused(db: eosdb.Database) -> None:
     with pytest.raises(eosdb.InvalidRequestError, match="begin_transaction"):
         db.outcome("a")  # type: ignore[arg-type]

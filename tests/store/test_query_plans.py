@@ -16,7 +16,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.coordinator import group_offsets, transactions
+from eosdb.coordinator import group_offsets, groups, outcome, transactions
 from eosdb.log import append, fetch, partitions, producers, transaction_index
 from eosdb.store import unit
 
@@ -33,6 +33,13 @@ HOT = {
     "a transaction that timed out": transactions._TIMED_OUT,
     "the id that expires next": transactions.OLDEST_IDLE,
     "the offset that expires next": group_offsets.OLDEST,
+    "the newest transitions of an id": outcome._NEWEST_FIRST,
+    "a transition from a position on": outcome._FROM,
+    "the newest transition": outcome._NEWEST,
+    "a group": groups._BY_ID,
+    "the session that ends next": groups.NEXT_SESSION_END,
+    "the rebalance that is over next": groups.NEXT_DEADLINE,
+    "renewing a session": groups._RENEW,
     "records from an offset on": fetch._RECORDS,
     "the time index": fetch._TIME_INDEX,
     "records from a time on": fetch._BY_TIME,
