@@ -1,0 +1,81 @@
+"""The eight states of a producer, and which may follow which (Kafka: TransactionManager.State)."""
+
+from __future__ import annotations
+
+import pytest
+
+import eosdb
+from eosdb.client.transaction_manager import LEGAL_PREVIOUS, ClientState, TransactionManager
+
+FOLLOWERS = {
+    "UNINITIALIZED": "INITIALIZING",
+    "INITIALIZING": "READY ABORTABLE_ERROR",
+    "READY": "UNINITIALIZED IN_TRANSACTION",
+    "IN_TRANSACTION": "COMMITTING_TRANSACTION ABORTING_TRANSACTION ABORTABLE_ERROR",
+    "COMMITTING_TRANSACTION": "READY INITIALIZING ABORTABLE_ERROR",
+    "ABORTING_TRANSACTION": "READY INITIALIZING",
+    "ABORTABLE_ERROR": "UNINITIALIZED ABORTING_TRANSACTION ABORTABLE_ERROR",
+    "FATAL_ERROR": "",
+}
+"""Written the other way round than the table in the code; every state may end in FATAL_ERROR."""
+
+
+def legal(old: ClientState, new: ClientState) -> bool:
+    return new is ClientState.FATAL_ERROR or new.name in FOLLOWERS[old.name].split()
+
+
+def test_the_table_is_kafkas() -> None:
+    assert {(old, new) for new, olds in LEGAL_PREVIOUS.items() for old in olds} == {
+        (old, new) for old in ClientState for new in ClientState if legal(old, new)
+    }
+
+
+@pytest.mark.parametrize("old", ClientState)
+@pytest.mark.parametrize("new", ClientState)
+def test_a_step_that_does_not_exist_is_refused_and_changes_nothing(
+    old: ClientState, new: ClientState
+) -> None:
+    manager = TransactionManager("a")
+    manager.state = old
+    if legal(old, new):
+        manager.transition(new)
+        assert manager.state is new
+        return
+    with pytest.raises(eosdb.IllegalStateError, match=new.name):
+        manager.transition(new)
+    assert manager.state is old
+
+
+CALLS = {
+    "init_transactions": "UNINITIALIZED",
+    "begin_transaction": "READY",
+    "send": "IN_TRANSACTION",
+    "commit_transaction": "IN_TRANSACTION",
+    "abort_transaction": "IN_TRANSACTION",
+}
+
+
+@pytest.mark.parametrize("state", ["UNINITIALIZED", "READY", "IN_TRANSACTION"])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_in_the_wrong_state_changes_nothing(
+    db: eosdb.Database, state: str, call: str
+) -> None:
+    db.admin.create_topic("t")
+    producer = db.producer(transactional_id="a")
+    if state != "UNINITIALIZED":
+        producer.init_transactions()
+    if state == "IN_TRANSACTION":
+        producer.begin_transaction()
+    arguments = ("t", "v") if call == "send" else ()
+    if CALLS[call] == state:
+        getattr(producer, call)(*arguments)
+        return
+    with pytest.raises(eosdb.IllegalStateError, match=state):
+        getattr(producer, call)(*arguments)
+    assert producer.state == state
+
+
+@pytest.mark.parametrize("call", ["init_transactions", "begin_transaction", "abort_transaction"])
+def test_transactions_need_a_transactional_id(db: eosdb.Database, call: str) -> None:
+    with pytest.raises(eosdb.IllegalStateError, match="transactional_id"):
+        getattr(db.producer(), call)()

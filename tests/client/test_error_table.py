@@ -1,0 +1,249 @@
+"""What each error means to a transactional producer: the table of docs/semantics.md, row by row.
+
+Method: a transport that answers one request with the error and is honest otherwise; then the state, what
+the next calls say, and what is visible in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import ManualClock, OffsetAndMetadata, ProduceResult, TopicPartition, errors
+from eosdb.client.transport import DirectTransport, Exchange, Request, T
+from eosdb.errors import EosdbError
+from tests.readers import committed_values
+
+TP = TopicPartition("t", 0)
+ABORTABLE, FATAL, READY = "ABORTABLE_ERROR", "FATAL_ERROR", "READY"
+
+
+class Answers(DirectTransport):
+    """Answers the next request of a kind with an error, instead of asking the broker."""
+
+    def __init__(self, db: eosdb.Database) -> None:
+        super().__init__(db.broker)
+        self.planned: list[tuple[str, EosdbError]] = []
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        if self.planned and self.planned[0][0] == name:
+            _, error = self.planned.pop(0)
+            exchange = Exchange[T](name)
+            if name == "produce" and isinstance(error, errors.ApiError):
+                exchange._answer = {TP: ProduceResult(error=error)}  # type: ignore[assignment]
+                exchange.done = True
+            else:
+                exchange.fail(error)
+            return exchange
+        return super().submit(name, request)
+
+
+class Scene:
+    def __init__(self, path: Path, clock: ManualClock, version: int) -> None:
+        config = eosdb.BrokerConfig(transaction_version=version)
+        self.db = eosdb.connect(path, clock=clock, durability="off", config=config)
+        self.db.admin.create_topic("t")
+        self.network = Answers(self.db)
+        self.producer = self.db.producer(
+            transactional_id="a",
+            transport=self.network,
+            delivery_timeout_ms=40_000,
+            max_block_ms=5_000,
+        )
+
+    def begin(self) -> None:
+        self.producer.init_transactions()
+        self.producer.begin_transaction()
+
+    def meet(self, request: str, error: EosdbError) -> EosdbError | None:
+        """One transaction in which the request is answered so. Returns what its commit raised."""
+        self.network.planned = [(request, error)]
+        try:
+            self.producer.send("t", "v")
+            self.producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
+            self.producer.commit_transaction()
+        except EosdbError as raised:
+            return raised
+        return None
+
+    def check_the_producer_goes_on(self) -> None:
+        """After an abort the next transaction is as good as any."""
+        self.producer.abort_transaction()
+        assert self.producer.state == READY
+        with self.producer.transaction():
+            self.producer.send("t", "again")
+        assert committed_values(self.db, TP) == [b"again"]
+
+    def check_nothing_helps(self, cause: EosdbError) -> None:
+        """Every call but close raises the cause again."""
+        calls = [
+            self.producer.begin_transaction,
+            self.producer.commit_transaction,
+            self.producer.abort_transaction,
+            self.producer.init_transactions,
+            lambda: self.producer.send("t", "more"),
+            lambda: self.producer.send_offsets_to_transaction({TP: OffsetAndMetadata(2)}, "g"),
+        ]
+        for call in calls:
+            with pytest.raises(type(cause)) as raised:
+                call()
+            assert raised.value is cause
+        self.producer.close()
+        assert committed_values(self.db, TP) == []
+
+
+@pytest.fixture
+def scene(db_path: Path, clock: ManualClock, version: int) -> Iterator[Scene]:
+    made = Scene(db_path, clock, version)
+    made.begin()
+    yield made
+    made.producer.close()
+    made.db.close()
+
+
+RETRIED = [
+    ("produce", errors.NotEnoughReplicasError),
+    ("produce", errors.UnknownTopicOrPartitionError),
+    ("produce", errors.NetworkExceptionError),
+    ("produce", errors.RequestTimedOutError),
+    ("produce", errors.ConcurrentTransactionsError),
+    ("produce", errors.DatabaseLockedError),
+    ("add_partitions_to_txn", errors.ConcurrentTransactionsError),
+    ("add_offsets_to_txn", errors.ConcurrentTransactionsError),
+    ("add_offsets_to_txn", errors.NetworkExceptionError),
+    ("txn_offset_commit", errors.UnknownTopicOrPartitionError),
+    ("txn_offset_commit", errors.CoordinatorLoadInProgressError),
+    ("end_txn", errors.ConcurrentTransactionsError),
+    ("end_txn", errors.NetworkExceptionError),
+    ("end_txn", errors.TransactionCoordinatorFencedError),
+]
+TO_ABORT = [
+    ("produce", errors.InvalidProducerEpochError),
+    ("produce", errors.OutOfOrderSequenceNumberError),
+    ("produce", errors.UnknownProducerIdError),
+    ("produce", errors.TransactionAbortableError),
+    ("produce", errors.TopicAuthorizationFailedError),
+    ("produce", errors.MessageTooLargeError),
+    ("produce", errors.InvalidTxnStateError),
+    ("produce", errors.DatabaseFullError),
+    ("txn_offset_commit", errors.GroupAuthorizationFailedError),
+    ("txn_offset_commit", errors.UnknownMemberIdError),
+    ("txn_offset_commit", errors.IllegalGenerationError),
+    ("txn_offset_commit", errors.FencedInstanceIdError),
+    ("txn_offset_commit", errors.TransactionAbortableError),
+    ("add_partitions_to_txn", errors.TopicAuthorizationFailedError),
+    ("add_offsets_to_txn", errors.GroupAuthorizationFailedError),
+]
+FATALS = [
+    ("produce", errors.ProducerFencedError),
+    ("produce", errors.ClusterAuthorizationFailedError),
+    ("produce", errors.TransactionalIdAuthorizationFailedError),
+    ("txn_offset_commit", errors.ProducerFencedError),
+    ("txn_offset_commit", errors.InvalidTxnStateError),
+    ("txn_offset_commit", errors.TransactionalIdAuthorizationFailedError),
+    ("add_partitions_to_txn", errors.InvalidTxnStateError),
+    ("add_partitions_to_txn", errors.ProducerFencedError),
+    ("end_txn", errors.ProducerFencedError),
+    ("end_txn", errors.InvalidTxnStateError),
+    ("end_txn", errors.TransactionalIdAuthorizationFailedError),
+]
+ONLY_VERSION_1 = ("add_partitions_to_txn", "add_offsets_to_txn")
+
+
+def cases(rows: list[tuple[str, type[EosdbError]]]) -> list[object]:
+    return [
+        pytest.param(version, request, error, id=f"v{version} {request} {error.__name__}")
+        for version in (1, 2)
+        for request, error in rows
+        if version == 1 or request not in ONLY_VERSION_1
+    ]
+
+
+@pytest.mark.parametrize(("version", "request_", "error"), cases(RETRIED))
+def test_it_is_repeated_and_nobody_notices(
+    scene: Scene, version: int, request_: str, error: type[EosdbError]
+) -> None:
+    assert scene.meet(request_, error("this time")) is None
+    assert scene.producer.state == READY
+    assert scene.network.planned == [], "the request was made"
+    assert committed_values(scene.db, TP) == [b"v"]
+    assert scene.db.broker.offset_fetch("g")[TP].offset == 1
+
+
+@pytest.mark.parametrize(("version", "request_", "error"), cases(TO_ABORT))
+def test_the_transaction_must_be_aborted_and_then_all_is_well(
+    scene: Scene, version: int, request_: str, error: type[EosdbError]
+) -> None:
+    cause = error("no")
+    raised = scene.meet(request_, cause)
+    assert raised is cause
+    assert scene.producer.state == ABORTABLE
+    for call in (scene.producer.commit_transaction, scene.producer.begin_transaction):
+        with pytest.raises(error) as again:
+            call()
+        assert again.value is cause
+    scene.check_the_producer_goes_on()
+    assert scene.db.broker.offset_fetch("g") == {}
+
+
+@pytest.mark.parametrize(("version", "request_", "error"), cases(FATALS))
+def test_the_producer_is_done_for(
+    scene: Scene, version: int, request_: str, error: type[EosdbError]
+) -> None:
+    cause = error("never again")
+    assert scene.meet(request_, cause) is cause
+    assert scene.producer.state == FATAL
+    scene.check_nothing_helps(cause)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_stale_epoch_at_the_coordinator_means_fenced(scene: Scene, version: int) -> None:
+    raised = scene.meet("txn_offset_commit", errors.InvalidProducerEpochError("old"))
+    assert isinstance(raised, errors.ProducerFencedError)
+    assert scene.producer.state == FATAL
+
+
+@pytest.mark.parametrize("version", [1])
+def test_under_version_1_an_id_that_nobody_knows_is_fatal(scene: Scene, version: int) -> None:
+    cause = errors.InvalidProducerIdMappingError("expired")
+    assert scene.meet("txn_offset_commit", cause) is cause
+    assert scene.producer.state == FATAL
+
+
+@pytest.mark.parametrize("version", [2])
+def test_under_version_2_an_id_that_has_expired_is_taken_again(
+    scene: Scene, version: int, clock: ManualClock
+) -> None:
+    """Really expired: the producer rested for longer than transactional.id.expiration.ms."""
+    scene.producer.abort_transaction()
+    clock.advance(8 * 86_400_000)
+    scene.producer.begin_transaction()
+    with pytest.raises(errors.InvalidProducerIdMappingError):
+        scene.producer.send("t", "v")
+        scene.producer.commit_transaction()
+    assert scene.producer.state == ABORTABLE
+    scene.check_the_producer_goes_on()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("error", [errors.DatabaseFullError, errors.StorageError])
+def test_a_commit_that_the_disk_refused_may_be_repeated(
+    scene: Scene, version: int, error: type[EosdbError]
+) -> None:
+    cause = error("no room")
+    assert scene.meet("end_txn", cause) is cause
+    assert scene.producer.state == "COMMITTING_TRANSACTION"
+    with pytest.raises(errors.IllegalStateError):
+        scene.producer.abort_transaction()
+    scene.producer.commit_transaction()
+    assert committed_values(scene.db, TP) == [b"v"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_duplicate_is_success_at_an_offset_that_nobody_knows(scene: Scene, version: int) -> None:
+    scene.network.planned = [("produce", errors.DuplicateSequenceNumberError("long ago"))]
+    assert scene.producer.send("t", "v").result().offset == -1
+    assert scene.producer.state == "IN_TRANSACTION"
