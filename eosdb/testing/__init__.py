@@ -1,11 +1,35 @@
 """What users need to test their own exactly-once code: a clock that they move, a network that fails,
-and a check of their program under many fault schedules."""
+and a check of their program under many fault schedules.
 
-from eosdb.clock import ManualClock
-from eosdb.testing.arena import Faults
-from eosdb.testing.exactly_once import Instance, NotExactlyOnceError, check_exactly_once
-from eosdb.testing.faulty_transport import FaultyTransport
+Loaded when they are asked for: pytest imports this package in every run, to find the plugin in it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eosdb.clock import ManualClock
+    from eosdb.testing.arena import Faults
+    from eosdb.testing.exactly_once import Instance, NotExactlyOnceError, check_exactly_once
+    from eosdb.testing.faulty_transport import FaultyTransport
 
 __all__ = [
     "Faults", "FaultyTransport", "Instance", "ManualClock", "NotExactlyOnceError", "check_exactly_once",
 ]  # fmt: skip
+
+_HOMES = {
+    "Faults": "eosdb.testing.arena",
+    "FaultyTransport": "eosdb.testing.faulty_transport",
+    "Instance": "eosdb.testing.exactly_once",
+    "ManualClock": "eosdb.clock",
+    "NotExactlyOnceError": "eosdb.testing.exactly_once",
+    "check_exactly_once": "eosdb.testing.exactly_once",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

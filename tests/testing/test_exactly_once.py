@@ -105,3 +105,11 @@ def test_a_bug_of_the_program_is_raised_as_it_is() -> None:
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         check_exactly_once(buggy, {"orders": ORDERS}, {"bills": BILLS}, schedules=1)
+
+
+def test_everything_that_is_promised_is_there() -> None:
+    import eosdb.testing
+
+    assert all(getattr(eosdb.testing, name) for name in eosdb.testing.__all__)
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        _ = eosdb.testing.no_such_thing
