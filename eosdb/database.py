@@ -116,7 +116,7 @@ class Database:
         # As SQLite does: through whatever link a file is opened, it has one WAL and one lock file.
         file = os.path.realpath(path)
         if path == MEMORY:
-            folder = tempfile.mkdtemp(prefix="eosdb-", dir=_memory_folder())
+            folder = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder())
             # Also when nobody closes it, at the latest at the end of the process.
             self._cleanup.callback(weakref.finalize(self, _remove, folder, os.getpid()))
             file, durability = os.path.join(folder, "memory.db"), "off"
@@ -324,6 +324,6 @@ def _remove(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _memory_folder() -> str | None:
+def memory_folder() -> str | None:
     """Where files are memory, on systems that have such a place."""
     return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None

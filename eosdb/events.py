@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eosdb.model import NO_PRODUCER_ID, OffsetAndMetadata, TopicPartition, TransactionState
+from eosdb.model import CLASSIC, NO_PRODUCER_ID, OffsetAndMetadata, TopicPartition, TransactionState
 
 _COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
 
@@ -206,7 +206,7 @@ class TransactionStateChanged(Event):
     partitions: tuple[TopicPartition, ...]
     groups: tuple[str, ...]
     next_producer_id: int = NO_PRODUCER_ID
-    transaction_version: int = 1
+    transaction_version: int = CLASSIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
-from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.log import fetch, partitions, retention
 from eosdb.model import FetchResult, OffsetAndTimestamp, PartitionOffsets, TopicPartition
-from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_topic_partition
 
 
-class LogRequests:
+class LogRequests(RequestHandler):
     """What the broker does with requests that name one partition."""
-
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        authorizer: Authorizer,
-    ) -> None:
-        self._store = store
-        self._coordinator = coordinator
-        self._clock = clock
-        self._config = config
-        self._authorizer = authorizer
 
     def fetch(
         self,

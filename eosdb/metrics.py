@@ -15,6 +15,7 @@ from eosdb.clock import Clock, monotonic_ns
 from eosdb.errors import ApiError, EosdbError
 
 _WINDOW_MS: Final = 30_000
+_NONE: Final[Mapping[str, float]] = {}
 
 
 class Metrics:
@@ -37,19 +38,13 @@ class Metrics:
         with self._lock:
             self._totals[name] += amount
 
-    def record(self, counts: Mapping[str, int], values: Mapping[str, float]) -> None:
+    def record(self, counts: Mapping[str, int], values: Mapping[str, float] = _NONE) -> None:
         """Several counters and observed values at once."""
         with self._lock:
             for name, amount in counts.items():
                 self._totals[name] += amount
             for name, value in values.items():
                 self._observe(name, value)
-
-    def count_both(self, name: str, amount: int, other: str, other_amount: int) -> None:
-        """Two counters at once."""
-        with self._lock:
-            self._totals[name] += amount
-            self._totals[other] += other_amount
 
     def observe(self, name: str, value: float) -> None:
         """Take one value into `name`-avg and `name`-max."""

@@ -20,6 +20,11 @@ NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 
+CLASSIC: Final = 1
+"""Transaction version 1: the epoch stays from transaction to transaction."""
+EPOCH_PER_TRANSACTION: Final = 2
+"""Transaction version 2 (KIP-890): every end raises the epoch, so each transaction has its own."""
+
 EARLIEST: Final = -2
 """`list_offsets`: the log start offset."""
 LATEST: Final = -1

@@ -13,7 +13,6 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator import transactions
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.coordinator.transaction_state import EPOCH_PER_TRANSACTION
 from eosdb.errors import (
     ApiError,
     InvalidProducerIdMappingError,
@@ -25,7 +24,13 @@ from eosdb.log import append as log_append
 from eosdb.log import partitions, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.metrics import Metrics
-from eosdb.model import ProduceResult, ProducerIdAndEpoch, RecordBatch, TopicPartition
+from eosdb.model import (
+    EPOCH_PER_TRANSACTION,
+    ProduceResult,
+    ProducerIdAndEpoch,
+    RecordBatch,
+    TopicPartition,
+)
 from eosdb.request_metrics import count_produced
 from eosdb.store.unit import Unit
 from eosdb.validation import check_mapping, check_text, check_topic_partition

@@ -43,7 +43,7 @@ def _counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             metrics.error(error)
             raise
         finally:
-            metrics.count_both(requests, 1, time, metrics.now_ns() - start)
+            metrics.record({requests: 1, time: metrics.now_ns() - start})
 
     return request
 
@@ -61,4 +61,4 @@ def count_produced(
             metrics.count("duplicate-batches")
         else:
             batch = batches[tp]
-            metrics.count_both("messages-in", batch.count, "bytes-in", batch.size)
+            metrics.record({"messages-in": batch.count, "bytes-in": batch.size})

@@ -25,6 +25,7 @@ from eosdb.errors import (
     TransactionCoordinatorFencedError,
     UnsupportedVersionError,
 )
+from eosdb.model import CLASSIC
 
 
 class RequestKind(Enum):
@@ -62,7 +63,7 @@ def is_fatal(error: EosdbError, kind: RequestKind, version: int) -> bool:
     if isinstance(error, TransactionAbortableError):
         return False
     if isinstance(error, InvalidProducerIdMappingError):
-        return version == 1 or kind is RequestKind.INIT
+        return version == CLASSIC or kind is RequestKind.INIT
     if kind in (RequestKind.INIT, RequestKind.END):
         return isinstance(error, ApiError)
     return isinstance(error, _FATAL_TO_COORDINATOR_REQUESTS)

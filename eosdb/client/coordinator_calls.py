@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from eosdb.client.answers import RequestKind, as_coordinators, is_lost, may_be_repeated
+from eosdb.client.answers import RequestKind, as_coordinators, may_be_repeated
 from eosdb.client.config import ProducerSettings
 from eosdb.client.transaction_manager import TransactionManager
 from eosdb.client.transport import Exchange, Request, Transport
@@ -88,12 +88,6 @@ class CoordinatorCalls:
         self._queue = deque(waiting for waiting in self._queue if waiting is not call)
         call.fail(error)
 
-    def drop_all(self, error: EosdbError) -> None:
-        """What was asked for has become pointless."""
-        calls, self._queue = self._queue, deque()
-        for call in calls:
-            call.fail(error)
-
     def run(self, now_ms: int) -> None:
         """Send what is due, take what has been answered; goes on as long as answers are there."""
         while self._queue:
@@ -151,8 +145,3 @@ class CoordinatorCalls:
             # The answer comes when the other transaction has ended, so the first repeat need not wait.
             return 0 if attempts == 1 else min(backoff, _CONCURRENT_BACKOFF_MS)
         return backoff
-
-    @staticmethod
-    def is_unanswered(call: CoordinatorCall[T]) -> bool:
-        """Whether nobody knows what became of the request."""
-        return call.exchange is not None or (call.attempts > 0 and is_lost(call.error))

@@ -20,7 +20,7 @@ from eosdb.client.config import ProducerConfig, ProducerSettings
 from eosdb.client.coordinator_calls import CoordinatorCall
 from eosdb.client.driver import Driver, timed_out
 from eosdb.client.partition_choice import PartitionChooser
-from eosdb.client.sender import CLASSIC, Sender
+from eosdb.client.sender import Sender
 from eosdb.client.serializing import serialized
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import Transport
@@ -37,6 +37,7 @@ from eosdb.errors import (
 )
 from eosdb.metrics import Metrics
 from eosdb.model import (
+    CLASSIC,
     ConsumerGroupMetadata,
     Header,
     OffsetAndMetadata,

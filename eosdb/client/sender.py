@@ -7,6 +7,7 @@ sequence and goes only when everything before it has been answered, so order is 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -24,9 +25,7 @@ from eosdb.errors import (
     TransactionAbortableError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model import ProduceResult, ProducerIdAndEpoch, TopicPartition
-
-CLASSIC: Final = 1
+from eosdb.model import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 
 class SentBatch(NamedTuple):
@@ -69,7 +68,6 @@ class Sender:
         self._fire_and_forget = str(settings.acks).strip() == "0"
         self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
         self._is_running = False
-        self._now_ms = 0
         self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
         self.is_flushing = False
         """Everything leaves at once, whether or not its batch is full."""
@@ -85,7 +83,6 @@ class Sender:
         if self._is_running:
             return 0
         self._is_running = True
-        self._now_ms = now_ms
         try:
             due = self._work(now_ms)
             return self._work(now_ms) if self._settling.call_back() else due
@@ -97,7 +94,7 @@ class Sender:
         self._receive(now_ms)
         self._settling.expire(now_ms)
         self.coordinator.run(now_ms)
-        self._settling.resolve(self._take_identity)
+        self._settling.resolve(lambda: self._take_identity(now_ms))
         while attempts := self._drain(now_ms):
             self._send(attempts, now_ms)
             self.coordinator.run(now_ms)
@@ -187,7 +184,7 @@ class Sender:
             return []
         identity: ProducerIdAndEpoch | None = None
         if self._settings.enable_idempotence:
-            identity = self._take_identity()
+            identity = self._take_identity(now_ms)
             if identity is None:
                 return []
         taken: list[SentBatch] = []
@@ -195,7 +192,7 @@ class Sender:
             batch = queue[0]
             if batch.retry_at_ms > now_ms or self._settling.is_held_back(tp):
                 continue
-            if batch.attempts == 0 and not self._is_ready(batch, len(queue), now_ms):
+            if batch.attempts == 0 and not self._is_ready(queue, now_ms):
                 continue
             if not self._is_added(tp):
                 continue
@@ -261,12 +258,11 @@ class Sender:
         else:
             self._on_the_way.append(request)
 
-    def _is_ready(self, batch: ProducerBatch, queued: int, now_ms: int) -> bool:
+    def _is_ready(self, queue: deque[ProducerBatch], now_ms: int) -> bool:
         return (
             self.is_flushing
-            or queued > 1
-            or batch.size >= self._settings.batch_size
-            or now_ms - batch.created_ms >= self._settings.linger_ms
+            or self._accumulator.is_full(queue)
+            or now_ms - queue[0].created_ms >= self._settings.linger_ms
         )
 
     def _is_added(self, tp: TopicPartition) -> bool:
@@ -287,7 +283,7 @@ class Sender:
             )
         return False
 
-    def _take_identity(self) -> ProducerIdAndEpoch | None:
+    def _take_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
         """The producer id and epoch; None while they are being asked for."""
         manager = self._manager
         if manager.identity is None and manager.transactional_id is None:
@@ -295,7 +291,7 @@ class Sender:
                 manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
             if self._asked is None:
                 self._asked = self.initialize(lambda: None)
-                self.coordinator.run(self._now_ms)
+                self.coordinator.run(now_ms)
             if self._asked.done:
                 asked, self._asked = self._asked, None
                 if asked.error is not None:
@@ -335,9 +331,9 @@ class Sender:
         for _, queue in self._accumulator.queues():
             batch = queue[0]
             due.append(batch.created_ms + settings.delivery_timeout_ms)
-            if batch.attempts:
-                due.append(batch.retry_at_ms if batch.retry_at_ms > now_ms else due[-1])
-            elif not self._is_ready(batch, len(queue), now_ms):
+            if batch.retry_at_ms > now_ms:
+                due.append(batch.retry_at_ms)
+            elif batch.attempts == 0 and not self._is_ready(queue, now_ms):
                 due.append(batch.created_ms + settings.linger_ms)
         if not due:
             return None

@@ -13,7 +13,7 @@ from typing import Final
 from eosdb.client.answers import RequestKind, is_fatal, may_be_repeated
 from eosdb.client.progress import PartitionProgress
 from eosdb.errors import EosdbError, IllegalStateError, InvalidProducerIdMappingError
-from eosdb.model import ProducerIdAndEpoch, TopicPartition
+from eosdb.model import CLASSIC, ProducerIdAndEpoch, TopicPartition
 
 
 class ClientState(Enum):
@@ -58,7 +58,7 @@ class TransactionManager:
         self.state = ClientState.UNINITIALIZED
         self.identity: ProducerIdAndEpoch | None = None
         self.error: EosdbError | None = None
-        self.version = 1
+        self.version = CLASSIC
         """The transaction version; looked up when a transaction begins, so it never changes inside."""
         self.partitions: set[TopicPartition] = set()
         """Partitions the coordinator has added to the transaction (version 1)."""
@@ -133,7 +133,7 @@ class TransactionManager:
         elif initializing:
             self.state = ClientState.UNINITIALIZED
         elif self.transactional_id is not None and kind is not RequestKind.END:
-            self.needs_new_epoch |= self.version == 1 or isinstance(
+            self.needs_new_epoch |= self.version == CLASSIC or isinstance(
                 error, InvalidProducerIdMappingError
             )
             if self.state in LEGAL_PREVIOUS[ClientState.ABORTABLE_ERROR]:

@@ -17,6 +17,7 @@ from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import group_offsets, groups, transaction, transaction_end, transactions
 from eosdb.coordinator.due import MINUTE_MS, next_due
+from eosdb.coordinator.due_bound import DUE
 from eosdb.coordinator.producer_ids import ProducerIdManager
 from eosdb.coordinator.transaction import FenceOngoing, TransactionMetadata
 from eosdb.errors import (
@@ -102,7 +103,7 @@ class TransactionCoordinator:
         config = self._config
 
         def round_of_expiry(unit: Unit) -> tuple[int, int, int, int]:
-            unit.memo.pop("housekeeping due", None)
+            unit.memo.pop(DUE, None)
             return (
                 transactions.expire(unit, now, config.transactional_id_expiration_ms),
                 producers.expire(unit, now, config.producer_id_expiration_ms),
@@ -432,8 +433,8 @@ class TransactionCoordinator:
     def _due_time(self, unit: Unit) -> int:
         """Before this time (ms) nothing is due: a bound, worked out anew when it has been
         reached."""
-        due: int | None = unit.memo.get("housekeeping due")
+        due: int | None = unit.memo.get(DUE)
         if due is None or due <= self._clock.time_ms():
             due = next_due(unit, self._config, self._clock.time_ms())
-            unit.memo["housekeeping due"] = due
+            unit.memo[DUE] = due
         return due

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
 from eosdb.coordinator import group as decisions
 from eosdb.coordinator import group_offsets, groups
-from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group import Group, Member
+from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import (
     GroupIdNotFoundError,
     InvalidGroupIdError,
@@ -28,27 +25,12 @@ from eosdb.model import (
     JoinGroupResult,
     SyncGroupResult,
 )
-from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import check_bytes, check_group_id, check_int, check_text
 
 
-class GroupMembership:
+class GroupMembership(RequestHandler):
     """One per broker. Threads may share it."""
-
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        authorizer: Authorizer,
-    ) -> None:
-        self._store = store
-        self._coordinator = coordinator
-        self._clock = clock
-        self._config = config
-        self._authorizer = authorizer
 
     def join(
         self,
@@ -176,7 +158,7 @@ class GroupMembership:
         check_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
-            group = groups.read(connection, group_id)
+            group = groups.load(connection, group_id)
             if group is None:
                 if not group_offsets.exists(connection, group_id):
                     raise GroupIdNotFoundError(f"there is no group {group_id!r}")

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
 from eosdb.coordinator import group_offsets, groups
-from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group import Group, check_commit
+from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
 from eosdb.events import OffsetsCommitted
 from eosdb.model import OffsetAndMetadata, TopicPartition
-from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
 
@@ -35,22 +31,8 @@ class Committer(NamedTuple):
         return self
 
 
-class GroupRequests:
+class GroupRequests(RequestHandler):
     """OffsetCommit, OffsetFetch, OffsetDelete and DeleteGroups."""
-
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        authorizer: Authorizer,
-    ) -> None:
-        self._store = store
-        self._coordinator = coordinator
-        self._clock = clock
-        self._config = config
-        self._authorizer = authorizer
 
     def commit(
         self,

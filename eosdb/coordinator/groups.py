@@ -13,6 +13,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.coordinator import group as decisions
+from eosdb.coordinator.due_bound import due_by
 from eosdb.coordinator.group import Group, Member
 from eosdb.events import GroupChanged, GroupMember
 from eosdb.model import GroupState
@@ -33,13 +34,8 @@ NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY
 """When the next rebalance has been waited for long enough."""
 
 
-def load(unit: Unit, group_id: str) -> Group | None:
+def load(connection: Unit | sqlite3.Connection, group_id: str) -> Group | None:
     """The group as it is; None when nobody ever joined it."""
-    row = unit.execute(_BY_ID, (group_id,)).fetchone()
-    return None if row is None else _group(row)
-
-
-def read(connection: sqlite3.Connection, group_id: str) -> Group | None:
     row = connection.execute(_BY_ID, (group_id,)).fetchone()
     return None if row is None else _group(row)
 
@@ -72,12 +68,9 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
     )
     gone = {m.member_id for m in before.members} if before is not None else set()
     gone -= {m.member_id for m in after.members}
-    unit.executemany(
-        "DELETE FROM group_sessions WHERE group_id = ? AND member_id = ?",
-        [(after.group_id, member_id) for member_id in sorted(gone)],
-    )
+    end_sessions(unit, after.group_id, gone)
     if after.deadline_ms >= 0:
-        _due_by(unit, after.deadline_ms + 1)
+        due_by(unit, after.deadline_ms + 1)
 
 
 def save(unit: Unit, event: GroupChanged) -> None:
@@ -106,7 +99,7 @@ def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> Non
     """The member is alive until its session timeout from now."""
     expires = now_ms + member.session_timeout_ms
     unit.execute(_RENEW, (group_id, member.member_id, expires))
-    _due_by(unit, expires + 1)
+    due_by(unit, expires + 1)
 
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
@@ -120,7 +113,7 @@ def begin_sessions(unit: Unit, now_ms: int) -> None:
                 "VALUES (?, ?, ?)",
                 (found.group_id, member.member_id, expires),
             )
-            _due_by(unit, expires + 1)
+            due_by(unit, expires + 1)
 
 
 def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
@@ -172,12 +165,6 @@ def expire_members(unit: Unit, now_ms: int) -> int:
         record(unit, before, decisions.overdue(before, now_ms), now_ms)
         changed += 1
     return changed
-
-
-def _due_by(unit: Unit, time_ms: int) -> None:
-    due: int | None = unit.memo.get("housekeeping due")
-    if due is not None:
-        unit.memo["housekeeping due"] = min(due, time_ms)
 
 
 def _told(member: Member) -> GroupMember:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eosdb.coordinator import group_offsets, groups, transactions
+from eosdb.coordinator.due_bound import due_by
 from eosdb.coordinator.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.coordinator.transaction import TransactionMetadata
-from eosdb.coordinator.transaction_state import EPOCH_PER_TRANSACTION
 from eosdb.events import (
     AclAdded,
     AclRemoved,
@@ -24,7 +24,7 @@ from eosdb.events import (
     TransactionStateChanged,
     TxnOffsetsCommitted,
 )
-from eosdb.model import TransactionState
+from eosdb.model import EPOCH_PER_TRANSACTION, TransactionState
 from eosdb.store.counters import set_counter
 from eosdb.store.unit import Unit
 
@@ -82,9 +82,8 @@ def _follow_in_memo(unit: Unit, event: TransactionStateChanged) -> None:
             unit.memo["decided"] = decided | {event.transactional_id}
         elif event.transactional_id in decided:
             unit.memo["decided"] = decided - {event.transactional_id}
-    due: int | None = unit.memo.get("housekeeping due")
-    if due is not None and event.to_state is TransactionState.ONGOING:
-        unit.memo["housekeeping due"] = min(due, event.start_time_ms + event.timeout_ms + 1)
+    if event.to_state is TransactionState.ONGOING:
+        due_by(unit, event.start_time_ms + event.timeout_ms + 1)
 
 
 def transactional_id_expired(unit: Unit, event: TransactionalIdExpired, position: int) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from eosdb.coordinator.transaction_answers import ending, fresh, held_by, named, stale_producer
 from eosdb.coordinator.transaction_state import (
     AT_REST,
-    CLASSIC,
     LAST_CLIENT_EPOCH,
     LEGAL_PREVIOUS,
     PREPARED,
@@ -33,6 +32,7 @@ from eosdb.errors import (
     ProducerFencedError,
 )
 from eosdb.model import (
+    CLASSIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,

@@ -11,8 +11,6 @@ from typing import Final
 from eosdb.coordinator.transaction_answers import ending, fresh, held_by, named, stale_producer
 from eosdb.coordinator.transaction_state import (
     AT_REST,
-    CLASSIC,
-    EPOCH_PER_TRANSACTION,
     LAST_CLIENT_EPOCH,
     PREPARED,
     IllegalTransitionError,
@@ -25,7 +23,13 @@ from eosdb.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
 )
-from eosdb.model import NO_PRODUCER_ID, ProducerIdAndEpoch, TransactionState
+from eosdb.model import (
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    TransactionState,
+)
 
 _ENDS: Final = {
     True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),

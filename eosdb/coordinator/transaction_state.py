@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eosdb.model import (
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -19,10 +21,6 @@ from eosdb.model import (
     TransactionState,
 )
 
-CLASSIC: Final = 1
-"""Transaction version 1: the epoch stays from transaction to transaction."""
-EPOCH_PER_TRANSACTION: Final = 2
-"""Transaction version 2 (KIP-890): every end raises the epoch, so each transaction has its own."""
 LAST_CLIENT_EPOCH: Final = 2**15 - 2
 """The highest epoch a client gets: int16 leaves one more, with which it can always be fenced."""
 

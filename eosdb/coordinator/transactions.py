@@ -19,7 +19,6 @@ from eosdb.coordinator.transaction import (
     verify,
 )
 from eosdb.coordinator.transaction_end import complete
-from eosdb.coordinator.transaction_state import EPOCH_PER_TRANSACTION
 from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
@@ -31,7 +30,7 @@ from eosdb.events import (
     partitions_json,
 )
 from eosdb.log import append, partitions
-from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.model import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store.counters import counter
 from eosdb.store.unit import Unit
 

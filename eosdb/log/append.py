@@ -36,7 +36,7 @@ from eosdb.log.producer_state import (
     sequence_of,
     settle,
 )
-from eosdb.model import NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
+from eosdb.model import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
 from eosdb.store.unit import Unit
 
 _CHUNKS: Final = (64, 16, 4, 1)
@@ -126,7 +126,7 @@ def append_marker(
     committed: bool,
     transactional_id: str | None,
     now_ms: int,
-    transaction_version: int = 1,
+    transaction_version: int = CLASSIC,
 ) -> None:
     """Write the control record that ends the producer's transaction in this partition.
 

@@ -20,7 +20,14 @@ from eosdb.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.model import NO_COORDINATOR_EPOCH, NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP
+from eosdb.model import (
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+)
 
 RETAINED_BATCHES: Final = 5
 """Batches remembered per producer and partition; the reason for at most five in flight."""
@@ -250,7 +257,7 @@ def check_marker(
     entry: ProducerStateEntry | None,
     producer_epoch: int,
     coordinator_epoch: int,
-    transaction_version: int = 1,
+    transaction_version: int = CLASSIC,
 ) -> None:
     """Whether a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the
     coordinator's).
@@ -261,7 +268,7 @@ def check_marker(
     """
     if entry is None:
         return
-    lowest = entry.producer_epoch + (transaction_version >= 2)
+    lowest = entry.producer_epoch + (transaction_version >= EPOCH_PER_TRANSACTION)
     if producer_epoch < lowest:
         raise InvalidProducerEpochError(
             f"producer {entry.producer_id}: got a marker of transaction version "

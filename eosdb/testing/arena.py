@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeVar, cast
 from eosdb.client.transport import BrokerRequests, Exchange, Request
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.database import Database, connect
+from eosdb.database import Database, connect, memory_folder
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint
 from eosdb.testing.faulty_transport import FaultyTransport
@@ -68,7 +68,7 @@ class Arena:
         self.history: list[str] = []
         self.transports: list[SimulatedTransport] = []
         self.config = config or BrokerConfig()
-        self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=_memory())
+        self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=memory_folder())
         self.path = str(Path(self._folder, "simulated.db"))
         self.nodes: list[Database] = []
         self._running_on: int | None = None
@@ -220,10 +220,6 @@ class SimulatedTransport(FaultyTransport):
     def arrive(self) -> None:
         """What has come this far arrives, whether or not anybody waits for an answer."""
         super().poll()
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def _short(args: tuple[Any, ...]) -> str:
