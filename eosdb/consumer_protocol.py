@@ -40,7 +40,7 @@ def decode_subscription(data: bytes) -> Subscription:
         told = json.loads(data)
         topics = tuple(str(topic) for topic in told["topics"])
         return Subscription(topics, _partitions(told["owned"]), int(told["generation"]))
-    except (KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"no subscription: {data[:80]!r}") from error
 
 
@@ -54,7 +54,7 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
         return ()
     try:
         return _partitions(json.loads(data))
-    except (TypeError, AttributeError, UnicodeDecodeError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"no assignment: {data[:80]!r}") from error
 
 
