@@ -16,7 +16,7 @@ import click
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
-from . import database, ingest, records, simulate, topics, transactions
+from . import database, dead_letters, ingest, records, simulate, topics, transactions
 from .session import Session
 
 
@@ -85,6 +85,7 @@ for command in (
     *records.COMMANDS,
     ingest.ingest,
     transactions.transactions,
+    dead_letters.dlq,
     simulate.simulate,
 ):
     main.add_command(command)

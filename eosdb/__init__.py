@@ -3,10 +3,13 @@
 from eosdb import errors
 from eosdb.broker import Broker
 from eosdb.client.consumer import Consumer
+from eosdb.client.dead_letters import DeadLetter, DeadLetters, ReplayReport
+from eosdb.client.failure import Failure
+from eosdb.client.processor import Processor
 from eosdb.client.producer import Producer
 from eosdb.clock import Clock, ManualClock, SystemClock
 from eosdb.config import BrokerConfig, TopicConfig
-from eosdb.database import Database, QueryResult, connect
+from eosdb.database import Database, QueryResult, connect, process
 from eosdb.errors import *  # noqa: F403
 from eosdb.events import Acl
 from eosdb.model import (
@@ -31,6 +34,7 @@ from eosdb.model import (
     PartitionOffsets,
     ProduceResult,
     ProducerIdAndEpoch,
+    ProducerRecord,
     ProducerState,
     RebuildReport,
     Record,
@@ -53,12 +57,12 @@ __version__ = "0.1.0"
 __all__ = [
     "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "Broker", "BrokerConfig",
     "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord", "Coordinator", "Database",
-    "FetchResult", "GroupDescription", "GroupMemberDescription", "GroupState", "Header",
-    "HousekeepingReport", "JoinGroupMember", "JoinGroupResult", "LogRecord", "ManualClock",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp", "PartitionOffsets", "ProduceResult", "Producer", "ProducerIdAndEpoch",
-    "ProducerState", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
-    "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType", "TopicConfig", "TopicDescription",
+    "DeadLetter", "DeadLetters", "Failure", "FetchResult", "GroupDescription", "GroupMemberDescription",
+    "GroupState", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult", "LogRecord",
+    "ManualClock", "OffsetAndMetadata", "OffsetAndTimestamp", "PartitionOffsets", "Processor",
+    "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState", "QueryResult",
+    "RebuildReport", "Record", "RecordBatch", "RecordMetadata", "ReplayReport", "SnapshotInfo",
+    "SyncGroupResult", "SystemClock", "TimestampType", "TopicConfig", "TopicDescription",
     "TopicPartition", "TransactionDescription", "TransactionListing", "TransactionState",
-    "TransactionToken", "VerifyReport", "connect", "errors", *errors.__all__,
+    "TransactionToken", "VerifyReport", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip

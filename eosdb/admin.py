@@ -79,7 +79,7 @@ class Admin:
         with self._store.read() as connection:
             return [
                 name
-                for name in topics.names(connection)
+                for name, _ in topics.partition_counts(connection)
                 if self._authorizer.allows(connection, "describe", "topic", name)
             ]
 

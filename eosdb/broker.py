@@ -58,6 +58,7 @@ from eosdb.validation import (
     check_topic_partitions,
     check_transaction_version,
 )
+from eosdb.waiting import wait_for_change
 
 
 @counts_requests
@@ -327,12 +328,30 @@ class Broker(GroupBroker):
 
     def topics(self) -> list[str]:
         """The names of all topics the principal may describe."""
+        return list(self.topic_partitions())
+
+    def topic_partitions(self) -> dict[str, int]:
+        """All topics the principal may describe, and how many partitions each has."""
         with self._store.read() as connection:
-            return [
-                name
-                for name in topics.names(connection)
+            return {
+                name: count
+                for name, count in topics.partition_counts(connection)
                 if self._authorizer.allows(connection, "describe", "topic", name)
-            ]
+            }
+
+    def data_version(self) -> int:
+        """A number that changes with every commit to the file, whoever makes it."""
+        return self._store.data_version()
+
+    def wait_for_change(
+        self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
+    ) -> int:
+        """Wait until somebody commits after `data_version` was `version`; the number then.
+
+        Also returns after `timeout_ms`, and soon after `cancelled` says so. An idle reader costs next to
+        nothing.
+        """
+        return wait_for_change(self._store, self._clock, version, timeout_ms, cancelled)
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions the topic has; with auto_create_topics_enable it is made if

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -17,13 +18,17 @@ from eosdb.admin import Admin
 from eosdb.broker import Broker
 from eosdb.client.config import ConsumerConfig, ProducerConfig
 from eosdb.client.consumer import Consumer
+from eosdb.client.dead_letters import DeadLetters
+from eosdb.client.processor import Processor
+from eosdb.client.processor_config import ProcessorConfig
 from eosdb.client.producer import Producer
+from eosdb.client.record_handler import Handler
 from eosdb.client.transport import BrokerRequests, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import outcome
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.errors import ConfigError, EosdbError
+from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.housekeeping import Housekeeper
 from eosdb.log import restore, snapshots
 from eosdb.log.record_check import RecordCheck
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 MEMORY: Final = ":memory:"
+_ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
+"""What has failed carries headers that say why, so it is larger than where it came from."""
 DURABILITIES: Final = ("full", "normal", "off")
 
 
@@ -178,6 +185,43 @@ class Database:
         """
         self._store.check_open()
         return Consumer(as_transport(transport or self.broker), self.clock, group_id, **config)
+
+    def processor(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        handler: Handler,
+        sink: str | None = None,
+        *,
+        group_id: str,
+        transactional_id: str,
+        transport: Transport | BrokerRequests | None = None,
+        **config: Unpack[ProcessorConfig],
+    ) -> Processor:
+        """A consume–process–produce loop: `handler` turns each record into records for `sink`.
+
+        `run` it in as many threads and processes as you like: the copies share the partitions of the
+        group, and each takes a transactional id of its own that begins with `transactional_id`. The
+        dead letter topic and retry topics are made when they are absent. Raises ConfigError, and
+        UnknownTopicOrPartitionError when there is no topic `sink`.
+        """
+        self._store.check_open()
+        requests = as_transport(transport or self.broker)
+        made = Processor(
+            requests, self.clock, topics, handler, sink, group_id, transactional_id, **config
+        )
+        if sink is not None:
+            self.broker.partitions_for(sink)
+        for name in made.own_topics:
+            with contextlib.suppress(TopicAlreadyExistsError):
+                self.admin.create_topic(name, config=_ROOM_FOR_FAILURES)
+        return made
+
+    def dead_letters(
+        self, topic: str, *, transport: Transport | BrokerRequests | None = None
+    ) -> DeadLetters:
+        """The dead letters in a topic: to look at, and to send back."""
+        self._store.check_open()
+        return DeadLetters(as_transport(transport or self.broker), self.clock, topic)
 
     def housekeeping(self) -> HousekeepingReport:
         """Do everything that time has made due: time-outs, expirations, retention, compaction."""
@@ -316,6 +360,26 @@ class Database:
         # A full disk, or another process that writes for long, must not keep anybody from closing.
         with contextlib.suppress(EosdbError):
             self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()), sync=False)
+
+
+def process(
+    db: Database | str | os.PathLike[str],
+    topics: str | Iterable[str] | re.Pattern[str],
+    handler: Handler,
+    sink: str | None = None,
+    *,
+    group_id: str,
+    transactional_id: str,
+    until_idle_ms: int | None = None,
+    **config: Unpack[ProcessorConfig],
+) -> dict[str, float]:
+    """`Database.processor(…).run(until_idle_ms)` on an open database, or on the file at a path."""
+    with contextlib.ExitStack() as cleanup:
+        opened = db if isinstance(db, Database) else cleanup.enter_context(connect(db))
+        processor = opened.processor(
+            topics, handler, sink, group_id=group_id, transactional_id=transactional_id, **config
+        )
+        return processor.run(until_idle_ms)
 
 
 def _remove(folder: str, owner: int) -> None:

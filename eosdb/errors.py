@@ -17,21 +17,22 @@ __all__ = [
     "DatabaseFullError", "DatabaseLockedError", "DatabaseNotFoundError",
     "DuplicateSequenceNumberError", "EosdbError", "FencedInstanceIdError",
     "GroupAuthorizationFailedError", "GroupIdNotFoundError", "GroupSubscribedToTopicError",
-    "IllegalGenerationError", "IllegalStateError", "InconsistentGroupProtocolError",
-    "InvalidConfigError", "InvalidGroupIdError", "InvalidPartitionsError",
-    "InvalidProducerEpochError", "InvalidProducerIdMappingError", "InvalidRecordError",
-    "InvalidRequestError", "InvalidRequiredAcksError", "InvalidSessionTimeoutError",
-    "InvalidTimestampError", "InvalidTopicExceptionError", "InvalidTransactionTimeoutError",
-    "InvalidTxnStateError", "MemberIdRequiredError", "MessageTooLargeError",
-    "NetworkExceptionError", "NonEmptyGroupError", "NotAnEosdbFileError", "NotEnoughReplicasError",
-    "OffsetMetadataTooLargeError", "OffsetOutOfRangeError", "OperationNotAttemptedError",
-    "OutOfOrderSequenceNumberError", "PolicyViolationError", "ProducerFencedError",
-    "ProducerIdsExhaustedError", "ReadOnlyDatabaseError", "RebalanceInProgressError",
-    "RequestTimedOutError", "SchemaOutOfDateError", "SchemaTooNewError", "StorageError",
-    "TopicAlreadyExistsError", "TopicAuthorizationFailedError", "TransactionAbortableError",
-    "TransactionCoordinatorFencedError", "TransactionalIdAuthorizationFailedError",
-    "TransactionalIdNotFoundError", "UnknownMemberIdError", "UnknownProducerIdError",
-    "UnknownTopicOrPartitionError", "UnstableOffsetCommitError", "UnsupportedVersionError",
+    "HandlerFailedError", "IllegalGenerationError", "IllegalStateError",
+    "InconsistentGroupProtocolError", "InvalidConfigError", "InvalidGroupIdError",
+    "InvalidPartitionsError", "InvalidProducerEpochError", "InvalidProducerIdMappingError",
+    "InvalidRecordError", "InvalidRequestError", "InvalidRequiredAcksError",
+    "InvalidSessionTimeoutError", "InvalidTimestampError", "InvalidTopicExceptionError",
+    "InvalidTransactionTimeoutError", "InvalidTxnStateError", "MemberIdRequiredError",
+    "MessageTooLargeError", "NetworkExceptionError", "NonEmptyGroupError", "NotAnEosdbFileError",
+    "NotEnoughReplicasError", "OffsetMetadataTooLargeError", "OffsetOutOfRangeError",
+    "OperationNotAttemptedError", "OutOfOrderSequenceNumberError", "PolicyViolationError",
+    "ProducerFencedError", "ProducerIdsExhaustedError", "ReadOnlyDatabaseError",
+    "RebalanceInProgressError", "RequestTimedOutError", "SchemaOutOfDateError", "SchemaTooNewError",
+    "StorageError", "TopicAlreadyExistsError", "TopicAuthorizationFailedError",
+    "TransactionAbortableError", "TransactionCoordinatorFencedError",
+    "TransactionalIdAuthorizationFailedError", "TransactionalIdNotFoundError",
+    "UnknownMemberIdError", "UnknownProducerIdError", "UnknownTopicOrPartitionError",
+    "UnstableOffsetCommitError", "UnsupportedVersionError", "WakeupError",
 ]  # fmt: skip
 
 
@@ -265,6 +266,14 @@ class DatabaseLockedError(EosdbError):
 
 class DatabaseFullError(EosdbError):
     """The disk is full. Nothing was written; the call may be repeated when there is room."""
+
+
+class WakeupError(EosdbError):
+    """`Consumer.wakeup` was called, which a waiting poll ends with."""
+
+
+class HandlerFailedError(EosdbError):
+    """A processor's handler has failed for a record as often as it may."""
 
 
 class StorageError(EosdbError):

@@ -326,6 +326,18 @@ class ConsumerRecord(NamedTuple):
     headers: tuple[Header, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerRecord:
+    """What to send, and where: what handlers of `db.processor` return. No `topic`: to its sink."""
+
+    value: object = None
+    key: object = None
+    topic: str | None = None
+    partition: int | None = None
+    headers: tuple[Header, ...] = ()
+    timestamp: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic, its partitions' offsets, and the settings that were given for it."""

@@ -6,10 +6,11 @@ case is the dangerous one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from eosdb.client.assignors import ASSIGNORS
 from eosdb.client.partitioner import Partitioner
 from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
@@ -68,7 +69,7 @@ class ProducerSettings:
             ("batch_size", 0), ("delivery_timeout_ms", 0), ("request_timeout_ms", 0),
             ("retry_backoff_ms", 0), ("max_block_ms", 0), ("max_request_size", 0),
         ):  # fmt: skip
-            _whole(name, getattr(self, name), low)
+            check_whole(name, getattr(self, name), low)
         if not isinstance(self.transaction_timeout_ms, int):
             raise ConfigError(
                 f"transaction_timeout_ms: got {self.transaction_timeout_ms!r}, expected milliseconds"
@@ -118,12 +119,15 @@ class ConsumerConfig(TypedDict, total=False):
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     max_poll_records: int
+    fetch_max_wait_ms: int
+    max_poll_interval_ms: int
+    metadata_max_age_ms: int
     session_timeout_ms: int
     heartbeat_interval_ms: int
     request_timeout_ms: int
     retry_backoff_ms: int
     default_api_timeout_ms: int
-    partition_assignment_strategy: str
+    partition_assignment_strategy: str | Sequence[str]
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     client_id: str | None
@@ -139,12 +143,15 @@ class ConsumerSettings:
     enable_auto_commit: bool = False
     auto_commit_interval_ms: int = 5_000
     max_poll_records: int = 500
+    fetch_max_wait_ms: int = 500
+    max_poll_interval_ms: int = 300_000
+    metadata_max_age_ms: int = 300_000
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     default_api_timeout_ms: int = 60_000
-    partition_assignment_strategy: str = "range"
+    partition_assignment_strategy: str | Sequence[str] = "range"
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     client_id: str | None = None
@@ -153,28 +160,39 @@ class ConsumerSettings:
     def __post_init__(self) -> None:
         _one_of("isolation_level", self.isolation_level, "read_committed", "read_uncommitted")
         _one_of("auto_offset_reset", self.auto_offset_reset, "latest", "earliest", "none")
-        _one_of(
-            "partition_assignment_strategy",
-            self.partition_assignment_strategy,
-            "range",
-            "roundrobin",
-            "cooperative-sticky",
-        )
-        _whole("max_poll_records", self.max_poll_records, 1)
-        _whole("auto_commit_interval_ms", self.auto_commit_interval_ms, 0)
-        _whole("session_timeout_ms", self.session_timeout_ms, 1)
-        _whole("heartbeat_interval_ms", self.heartbeat_interval_ms, 1)
-        _whole("request_timeout_ms", self.request_timeout_ms, 0)
-        _whole("retry_backoff_ms", self.retry_backoff_ms, 0)
-        _whole("default_api_timeout_ms", self.default_api_timeout_ms, 0)
+        names = self.assignors
+        if not names or len(set(names)) < len(names):
+            raise ConfigError(
+                f"partition_assignment_strategy: got {self.partition_assignment_strategy!r}, expected "
+                "one assignor or several different ones"
+            )
+        for name in names:
+            _one_of("partition_assignment_strategy", name, *ASSIGNORS)
+        check_whole("max_poll_records", self.max_poll_records, 1)
+        check_whole("auto_commit_interval_ms", self.auto_commit_interval_ms, 0)
+        check_whole("fetch_max_wait_ms", self.fetch_max_wait_ms, 1)
+        check_whole("max_poll_interval_ms", self.max_poll_interval_ms, 1)
+        check_whole("metadata_max_age_ms", self.metadata_max_age_ms, 0)
+        check_whole("session_timeout_ms", self.session_timeout_ms, 1)
+        check_whole("heartbeat_interval_ms", self.heartbeat_interval_ms, 1)
+        check_whole("request_timeout_ms", self.request_timeout_ms, 0)
+        check_whole("retry_backoff_ms", self.retry_backoff_ms, 0)
+        check_whole("default_api_timeout_ms", self.default_api_timeout_ms, 0)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below "
                 f"session_timeout_ms={self.session_timeout_ms}"
             )
 
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The names in `partition_assignment_strategy`, in order of preference."""
+        given = self.partition_assignment_strategy
+        return tuple(given.split(",")) if isinstance(given, str) else tuple(given)
 
-def _whole(name: str, value: object, low: int) -> None:
+
+def check_whole(name: str, value: object, low: int) -> None:
+    """Raises ConfigError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise ConfigError(f"{name}: got {value!r}, expected a whole number from {low} on")
 

@@ -1,28 +1,35 @@
 """The consumer: Kafka's, by its settings and calls; `read_committed` unless asked otherwise.
 
-A position is the offset of the next record to hand out; it moves past markers and aborted data. Until
-consumer groups rebalance, `subscribe` gives this consumer every partition of its topics.
+A position is the offset of the next record to hand out; it moves past markers and aborted data.
+Subscribed in a group, a consumer shares the partitions with the group's other members; without group_id
+it reads all of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Final, Unpack
 
+from eosdb.client.assigned import AssignedPartitions, OnChange
 from eosdb.client.config import ConsumerConfig, ConsumerSettings
+from eosdb.client.consumer_requests import ConsumerRequests
 from eosdb.client.fetcher import Cursor, Fetcher
-from eosdb.client.reading import ReadRequests
+from eosdb.client.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.errors import (
     ConfigError,
+    FencedInstanceIdError,
     IllegalStateError,
     InvalidGroupIdError,
     InvalidRequestError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
+    WakeupError,
 )
 from eosdb.metrics import Metrics
 from eosdb.model import (
@@ -34,10 +41,6 @@ from eosdb.model import (
     TopicPartition,
 )
 
-OnChange = Callable[[list[TopicPartition]], object]
-
-_POLL_STEP_MS: Final = 5
-_UNSTABLE_WAIT_MS: Final = 60_000
 _RATES: Final = ("records-consumed", "fetch")
 
 
@@ -58,15 +61,23 @@ class Consumer:
         if group_id is not None and (not isinstance(group_id, str) or not group_id):
             raise ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
         self._metrics = Metrics(clock, _RATES)
-        self._broker = ReadRequests(transport, clock, self._settings, self._metrics)
+        self._broker = ConsumerRequests(transport, clock, self._settings, self._metrics)
         self._clock = clock
         self._group_id = group_id
         self._subscription: tuple[str, ...] | re.Pattern[str] | None = None
-        self._on_assign: OnChange | None = None
-        self._on_revoke: OnChange | None = None
-        self._next_auto_commit_ms = clock.monotonic_ms() + self._settings.auto_commit_interval_ms
-        self._fetcher = Fetcher(self._broker, self._settings, self._committed_offset)
+        self._topics: tuple[str, ...] = ()
+        self._fetcher = Fetcher(self._broker, self._settings, self._committed_offsets)
         self._cursors = self._fetcher.cursors
+        self._partitions = AssignedPartitions(self._cursors, self._auto_commit)
+        self._membership = (
+            None
+            if group_id is None
+            else Membership(self._broker, clock, self._settings, group_id, self._partitions)
+        )
+        now = clock.monotonic_ms()
+        self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
+        self._next_look_ms = now + self._settings.metadata_max_age_ms
+        self._woken = threading.Event()
         self._closed = False
 
     # -- what to read ---------------------------------------------------------------------------
@@ -76,33 +87,50 @@ class Consumer:
         topics: str | Iterable[str] | re.Pattern[str],
         on_assign: OnChange | None = None,
         on_revoke: OnChange | None = None,
+        on_lost: OnChange | None = None,
     ) -> None:
-        """Read whole topics, by name or by a pattern that names must match.
+        """Read topics, by name or by a pattern that names must match, together with the group.
 
-        Raises UnknownTopicOrPartitionError for a name without topic.
+        The callbacks get the partitions that come, that go, and that are gone without having been
+        given back (`on_revoke` where there is no `on_lost`); they run inside `subscribe`, `poll` and
+        `close`. A topic or partition that comes later is noticed. Raises
+        UnknownTopicOrPartitionError for a name without topic, and the errors of a group that cannot
+        be joined.
         """
         self._check_open()
+        counts = self._broker.topic_partitions()
         if isinstance(topics, re.Pattern):
-            self._subscription = topics
+            subscription: tuple[str, ...] | re.Pattern[str] = topics
         else:
-            self._subscription = (topics,) if isinstance(topics, str) else tuple(topics)
-        self._on_assign, self._on_revoke = on_assign, on_revoke
-        self._refresh()
+            subscription = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+            for topic in subscription:
+                counts[topic] = self._broker.partitions_for(topic)
+        if self._subscription is None and self._cursors:
+            self._partitions.replace(())
+        self._subscription = subscription
+        self._partitions.listen(on_assign, on_revoke, on_lost)
+        self._look(counts)
+        self._advance()
 
     def unsubscribe(self) -> None:
-        """Read nothing any more."""
-        self._replace(set())
-        self._subscription = None
+        """Read nothing any more, and leave the group."""
+        if self._cursors:
+            self._partitions.take(list(self._cursors))
+        if self._membership is not None and self._subscription is not None:
+            self._membership.leave()
+        self._subscription, self._topics = None, ()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Raises UnknownTopicOrPartitionError."""
+        """Read exactly these partitions, whatever others read. Raises UnknownTopicOrPartitionError."""
         self._check_open()
         tps = {TopicPartition(*tp) for tp in partitions}
         for tp in tps:
             if tp.partition >= self._broker.partitions_for(tp.topic):
                 raise UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
-        self._subscription = None
-        self._replace(tps)
+        if self._subscription is not None:
+            self.unsubscribe()
+        self._partitions.listen(None, None, None)
+        self._partitions.replace(tps)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions this consumer reads."""
@@ -126,7 +154,8 @@ class Consumer:
         """Up to `max_records` (default max_poll_records) records, waiting at most `timeout_ms`.
 
         The partitions take turns. Raises OffsetOutOfRangeError with auto_offset_reset="none", and the
-        broker's errors.
+        broker's errors, WakeupError, and FencedInstanceIdError when another consumer has taken this one's
+        group_instance_id. Rebalances happen here.
         """
         self._check_open()
         if self._subscription is None and not self._cursors:
@@ -134,16 +163,43 @@ class Consumer:
         limit = self._settings.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise InvalidRequestError(f"max_records: got {limit}, expected at least 1")
-        self._auto_commit()
-        deadline = self._clock.monotonic_ms() + timeout_ms
+        now = self._clock.monotonic_ms()
+        if now >= self._next_auto_commit_ms:
+            self._auto_commit()
+        deadline = now + timeout_ms
+        version: int | None = None
         while True:
-            if isinstance(self._subscription, re.Pattern):
-                self._refresh()
-            records = self._fetcher.take(limit)
-            self._metrics.count("records-consumed", len(records))
-            if records or self._clock.monotonic_ms() >= deadline:
+            come_back = self._advance()
+            try:
+                records = self._fetcher.take(limit)
+            except UnknownTopicOrPartitionError:
+                if not self._drop_deleted():
+                    raise
+                continue
+            now = self._clock.monotonic_ms()
+            if records:
+                if now >= self._next_look_ms:
+                    self._look(self._broker.topic_partitions())
+                self._metrics.count("records-consumed", len(records))
                 return records
-            self._clock.sleep_ms(_POLL_STEP_MS)
+            if self._subscription is not None and self._look(self._broker.topic_partitions()):
+                continue
+            self._check_woken()
+            if now >= deadline:
+                return []
+            if version is None:
+                # Looked up before the fetch that finds nothing, so that nothing can be missed.
+                version = self._broker.data_version()
+            else:
+                until = deadline if come_back is None else min(deadline, come_back)
+                version = self._broker.wait_for_change(version, until, self._woken)
+
+    def wakeup(self) -> None:
+        """Have the poll that waits, or else the next one that finds nothing, raise WakeupError.
+
+        The one call that another thread or a signal handler may make.
+        """
+        self._woken.set()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records as they come, without end; close the consumer to stop."""
@@ -154,7 +210,8 @@ class Consumer:
         """The offset of the next record to hand out."""
         cursor = self._cursor(partition)
         if cursor.position is None:
-            self._fetcher.locate(partition, cursor)
+            known = {} if self._group_id is None else self.committed([partition])
+            self._fetcher.begin(partition, known.get(partition))
         assert cursor.position is not None
         return cursor.position
 
@@ -181,7 +238,11 @@ class Consumer:
     # -- offsets --------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
-        """Commit offsets of the group, by default every position. Durable when this returns."""
+        """Commit offsets of the group, by default every position. Durable when this returns.
+
+        Raises IllegalGenerationError, UnknownMemberIdError and RebalanceInProgressError when the group
+        has gone on without this consumer (the next poll joins again), and FencedInstanceIdError.
+        """
         self._check_open()
         if offsets is None:
             offsets = {
@@ -190,7 +251,13 @@ class Consumer:
                 if cursor.position is not None
             }
         if offsets:
-            self._broker.offset_commit(self._group(), offsets)
+            member = self.group_metadata()
+            try:
+                self._broker.offset_commit(member, offsets)
+            except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
+                if self._membership is not None:
+                    self._membership.told(error)
+                raise
 
     def committed(
         self, partitions: Iterable[TopicPartition]
@@ -200,16 +267,17 @@ class Consumer:
         Under read_committed it waits for transactions that hold one of them (KIP-447).
         """
         self._check_open()
-        stable = self._settings.isolation_level == "read_committed"
         asked = list(partitions)
-        deadline = self._clock.monotonic_ms() + _UNSTABLE_WAIT_MS
+        deadline = self._clock.monotonic_ms() + self._settings.default_api_timeout_ms
+        version = self._broker.data_version()
         while True:
             try:
-                return self._broker.offset_fetch(self._group(), asked, require_stable=stable)
+                return self._committed_offsets(asked)
             except UnstableOffsetCommitError:
                 if self._clock.monotonic_ms() >= deadline:
                     raise
-                self._clock.sleep_ms(_POLL_STEP_MS)
+                self._check_woken()
+                version = self._broker.wait_for_change(version, deadline, self._woken)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: self._broker.list_offsets(tp, EARLIEST).offset for tp in partitions}
@@ -232,6 +300,10 @@ class Consumer:
             found[tp] = answer if answer.offset >= 0 else None
         return found
 
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions the topic has. Raises UnknownTopicOrPartitionError."""
+        return self._broker.partitions_for(topic)
+
     def lag(self) -> dict[TopicPartition, int]:
         """Offsets between each position and the end this consumer may read to."""
         return {
@@ -247,19 +319,33 @@ class Consumer:
         return {**self._metrics.snapshot(), "records-lag-max": max([0, *lags])}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction`."""
-        return ConsumerGroupMetadata(
-            self._group(), group_instance_id=self._settings.group_instance_id
-        )
+        """Who this consumer is in its group, for `send_offsets_to_transaction`.
+
+        Also when its generation is over: then what it sends is refused (KIP-447).
+        """
+        group_id = self._group()
+        if self._membership is not None and self._subscription is not None:
+            return self._membership.metadata
+        return ConsumerGroupMetadata(group_id, group_instance_id=self._settings.group_instance_id)
+
+    def enforce_rebalance(self) -> None:
+        """Have the group form a new generation with the next poll."""
+        self._check_open()
+        if self._membership is None or self._subscription is None:
+            raise IllegalStateError("enforce_rebalance needs a group_id and a subscription")
+        self._membership.rejoin()
 
     def close(self) -> None:
-        """Commit if enable_auto_commit, and let go of the partitions; idempotent."""
+        """Commit if enable_auto_commit, give back the partitions and leave the group; idempotent.
+
+        A static member (group_instance_id) does not leave: it may be back before its session ends.
+        """
         if self._closed:
             return
-        if self._settings.enable_auto_commit and self._group_id is not None:
-            self.commit()
-        self.unsubscribe()
-        self._closed = True
+        try:
+            self.unsubscribe()
+        finally:
+            self._closed = True
 
     def __enter__(self) -> Consumer:
         return self
@@ -274,45 +360,60 @@ class Consumer:
 
     # -- small steps ----------------------------------------------------------------------------
 
-    def _committed_offset(self, tp: TopicPartition) -> OffsetAndMetadata | None:
-        return None if self._group_id is None else self.committed([tp]).get(tp)
+    def _committed_offsets(
+        self, tps: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if self._group_id is None:
+            return {}
+        stable = self._settings.isolation_level == "read_committed"
+        return self._broker.offset_fetch(self._group_id, tps, require_stable=stable)
 
-    def _refresh(self) -> None:
-        """Take up the partitions the subscription means now."""
+    def _advance(self) -> int | None:
+        """Go on with the membership, if there is one. Returns when to come back."""
+        if self._membership is None or self._subscription is None:
+            return None
+        return self._membership.advance(self._topics)
+
+    def _look(self, counts: Mapping[str, int]) -> bool:
+        """Whether the subscription means other topics or partitions than before; they are taken up."""
         subscription = self._subscription
+        if subscription is None:
+            return False
+        self._next_look_ms = self._clock.monotonic_ms() + self._settings.metadata_max_age_ms
+        before = self._topics
         if isinstance(subscription, re.Pattern):
-            topics = [name for name in self._broker.topics() if subscription.fullmatch(name)]
+            self._topics = tuple(topic for topic in counts if subscription.fullmatch(topic))
         else:
-            topics = list(subscription or ())
-        self._replace(
+            self._topics = subscription
+        if self._membership is not None:
+            has_changed = self._membership.check_partitions(counts) or before != self._topics
+            return self._membership.look() or has_changed
+        return self._partitions.replace(
             {
-                TopicPartition(topic, partition)
-                for topic in topics
-                for partition in range(self._broker.partitions_for(topic))
+                TopicPartition(topic, p)
+                for topic in self._topics
+                for p in range(counts.get(topic, 0))
             }
         )
 
-    def _replace(self, tps: set[TopicPartition]) -> None:
-        revoked = sorted(set(self._cursors) - tps)
-        assigned = sorted(tps - set(self._cursors))
-        if revoked and self._on_revoke is not None:
-            self._on_revoke(revoked)
-        for tp in revoked:
-            del self._cursors[tp]
-        for tp in assigned:
-            self._cursors[tp] = Cursor()
-        if assigned and self._on_assign is not None:
-            self._on_assign(assigned)
+    def _drop_deleted(self) -> bool:
+        """Let go of partitions whose topic has been deleted, if a subscription brought them."""
+        if self._subscription is None:
+            return False
+        counts = self._broker.topic_partitions()
+        gone = [tp for tp in self._cursors if tp.partition >= counts.get(tp.topic, 0)]
+        if gone:
+            self._partitions.take(gone, lost=True)
+        return bool(gone)
 
     def _auto_commit(self) -> None:
+        """Commit every position, if that is wanted. A generation that is over cannot be helped."""
+        if not self._settings.enable_auto_commit or self._group_id is None:
+            return
         now = self._clock.monotonic_ms()
-        if (
-            self._settings.enable_auto_commit
-            and self._group_id is not None
-            and now >= self._next_auto_commit_ms
-        ):
+        self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
+        with contextlib.suppress(*MEMBERSHIP_ERRORS):
             self.commit()
-            self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
 
     def _cursor(self, partition: TopicPartition) -> Cursor:
         self._check_open()
@@ -329,6 +430,11 @@ class Consumer:
                 "this consumer has no group_id; give it one to commit offsets"
             )
         return self._group_id
+
+    def _check_woken(self) -> None:
+        if self._woken.is_set():
+            self._woken.clear()
+            raise WakeupError("wakeup() was called")
 
     def _check_open(self) -> None:
         if self._closed:

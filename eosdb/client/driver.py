@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Final
 
+from eosdb.client.background import Background
 from eosdb.client.sender import Sender
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
@@ -25,9 +25,8 @@ class Driver:
         self._sender = sender
         self._clock = clock
         self._lock = lock
-        self._stopped = threading.Event()
         self._idle_ms = _IDLE_MS
-        self._thread: threading.Thread | None = None
+        self._background: Background | None = None
 
     def step(self) -> int | None:
         """Advance once. Returns the ms until more is due."""
@@ -57,43 +56,24 @@ class Driver:
 
     def start(self, name: str, linger_ms: int) -> None:
         """Have a thread send what lingers, once; it ends with the producer."""
-        if self._thread is not None:
-            return
-        self._idle_ms = min(linger_ms, _IDLE_MS)
-        self._thread = threading.Thread(
-            target=_run, args=(weakref.ref(self), self._stopped), name=name, daemon=True
-        )
-        self._thread.start()
+        if self._background is None:
+            self._idle_ms = min(linger_ms, _IDLE_MS)
+            self._background = Background(name, self._background_step)
 
     def stop(self) -> None:
         """End the thread; the caller must not hold the lock."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._stopped.set()
-            if thread is not threading.current_thread():
-                thread.join()
+        background, self._background = self._background, None
+        if background is not None:
+            background.stop()
 
-    def background_step(self) -> int | None:
-        """One step of the thread. Returns the ms to sleep; None when it shall end."""
+    def _background_step(self) -> int:
         with self._lock:
-            if self._thread is not threading.current_thread():
-                return None
             try:
                 wait = self.step()
             except Exception:  # The thread must go on; whoever waits for a future is told there.
                 _log.exception("a delivery callback failed")
                 wait = 0
         return self._idle_ms if wait is None else max(1, min(wait, self._idle_ms))
-
-
-def _run(driver: weakref.ref[Driver], stopped: threading.Event) -> None:
-    """The thread: holds no reference while it sleeps, so that a forgotten producer can go."""
-    while (found := driver()) is not None:
-        wait = found.background_step()
-        if wait is None:
-            return
-        del found
-        stopped.wait(wait / 1000)
 
 
 def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from eosdb.client.config import ConsumerSettings
+from eosdb.client.consumer_requests import ConsumerRequests
 from eosdb.client.filter import visible
-from eosdb.client.reading import ReadRequests
-from eosdb.errors import OffsetOutOfRangeError
+from eosdb.errors import OffsetOutOfRangeError, UnstableOffsetCommitError
 from eosdb.model import (
     EARLIEST,
     LATEST,
@@ -44,9 +44,9 @@ class Fetcher:
 
     def __init__(
         self,
-        broker: ReadRequests,
+        broker: ConsumerRequests,
         settings: ConsumerSettings,
-        committed: Callable[[TopicPartition], OffsetAndMetadata | None],
+        committed: Callable[[list[TopicPartition]], dict[TopicPartition, OffsetAndMetadata]],
     ) -> None:
         self._broker = broker
         self._settings = settings
@@ -59,7 +59,12 @@ class Fetcher:
 
         What was taken before an error is handed out first; the next call meets the error again.
         """
-        tps = [tp for tp, cursor in self.cursors.items() if not cursor.paused]
+        self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
+        tps = [
+            tp
+            for tp, cursor in self.cursors.items()
+            if cursor.position is not None and not cursor.paused
+        ]
         taken: list[ConsumerRecord] = []
         self._turn += 1
         try:
@@ -75,8 +80,6 @@ class Fetcher:
         self, tp: TopicPartition, cursor: Cursor, limit: int, taken: list[ConsumerRecord]
     ) -> None:
         """Add to `taken`; the position moves with every record that is in it, and no further."""
-        if cursor.position is None:
-            self.locate(tp, cursor)
         buffer, settings = cursor.buffer, self._settings
         may_fail = (settings.key_deserializer or settings.value_deserializer) is not None
         while len(taken) < limit:
@@ -133,10 +136,28 @@ class Fetcher:
             record.headers,
         )
 
-    def locate(self, tp: TopicPartition, cursor: Cursor) -> None:
-        """Where to begin: the group's committed offset, else what auto_offset_reset says."""
-        committed = self._committed(tp)
-        cursor.seek(committed.offset if committed is not None else self._reset_offset(tp))
+    def locate(self, tps: list[TopicPartition]) -> None:
+        """Find where to begin in partitions that have no position yet.
+
+        A partition whose offset a transaction holds stays where it is, nowhere, until that has ended
+        (KIP-447).
+        """
+        if not tps:
+            return
+        try:
+            committed = self._committed(tps)
+        except UnstableOffsetCommitError:
+            if len(tps) > 1:
+                for tp in tps:
+                    self.locate([tp])
+            return
+        for tp in tps:
+            self.begin(tp, committed.get(tp))
+
+    def begin(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> None:
+        """Go to the committed offset; without one, where auto_offset_reset says."""
+        offset = committed.offset if committed is not None else self._reset_offset(tp)
+        self.cursors[tp].seek(offset)
 
     def _reset_offset(self, tp: TopicPartition) -> int:
         match self._settings.auto_offset_reset:

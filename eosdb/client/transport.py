@@ -7,7 +7,7 @@ there; `eosdb.testing.FaultyTransport` does what a bad network does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from eosdb.client.answers import is_lost
@@ -15,12 +15,15 @@ from eosdb.clock import Clock
 from eosdb.errors import EosdbError, RequestTimedOutError
 from eosdb.model import (
     FetchResult,
+    GroupDescription,
+    JoinGroupResult,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionOffsets,
     ProduceResult,
     ProducerIdAndEpoch,
     RecordBatch,
+    SyncGroupResult,
     TopicPartition,
 )
 
@@ -125,9 +128,51 @@ class BrokerRequests(Protocol):
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
-    def topics(self) -> list[str]: ...
+    def join_group(
+        self,
+        group_id: str,
+        *,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        client_id: str = "",
+        protocol_type: str = "consumer",
+        protocols: Sequence[tuple[str, bytes]] = (),
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 300_000,
+    ) -> JoinGroupResult: ...
+
+    def sync_group(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        *,
+        group_instance_id: str | None = None,
+        assignments: Mapping[str, bytes] | None = None,
+    ) -> SyncGroupResult: ...
+
+    def heartbeat(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        *,
+        group_instance_id: str | None = None,
+    ) -> None: ...
+
+    def leave_group(self, group_id: str, member_ids: str | Collection[str]) -> None: ...
+
+    def describe_group(self, group_id: str) -> GroupDescription: ...
+
+    def topic_partitions(self) -> dict[str, int]: ...
 
     def partitions_for(self, topic: str) -> int: ...
+
+    def data_version(self) -> int: ...
+
+    def wait_for_change(
+        self, version: int, timeout_ms: int, cancelled: Callable[[], bool]
+    ) -> int: ...
 
 
 Request = Callable[[BrokerRequests], T]

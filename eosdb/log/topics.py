@@ -107,8 +107,9 @@ def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
     return ids
 
 
-def names(connection: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in connection.execute("SELECT topic FROM topics ORDER BY topic")]
+def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Every topic and how many partitions it has, by name."""
+    return connection.execute("SELECT topic, partitions FROM topics ORDER BY topic").fetchall()
 
 
 def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ from eosdb.store.failures import translate, translated
 from eosdb.store.group_commit import GroupCommit, Request
 from eosdb.store.mutex import WriterMutex
 from eosdb.store.unit import Apply, Unit
+from eosdb.store.watch import Watch
 
 T = TypeVar("T")
 
@@ -57,6 +58,8 @@ class Store:
         self._closed = False
         self._forked = False
         self._readers: list[sqlite3.Connection] = []
+        self._watcher: sqlite3.Connection | None = None
+        self._watcher_lock = threading.Lock()
         self._reading = 0
         self._readers_changed = threading.Condition(threading.Lock())
         self._mutex = mutex
@@ -100,6 +103,24 @@ class Store:
         finally:
             self._give_back(connection)
 
+    def data_version(self) -> int:
+        """A number that changes with every commit to the file, also of this object."""
+        try:
+            with self._watcher_lock:
+                self.check_open()
+                if self._watcher is None:
+                    self._watcher = connect(
+                        self.path, self.lock_timeout_ms, read_only=self.read_only
+                    )
+                version: int = self._watcher.execute("PRAGMA data_version").fetchone()[0]
+                return version
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    def watch(self) -> Watch:
+        """Tells when the WAL is written, which is what a commit begins with."""
+        return Watch(f"{self.path}-wal")
+
     def before_close(self, function: Callable[[], None]) -> None:
         """Have `function` run before the last connection is closed."""
         self._before_close.append(function)
@@ -120,6 +141,9 @@ class Store:
             while self._reading:
                 self._readers_changed.wait()
             readers, self._readers = self._readers, []
+        with self._watcher_lock:
+            if self._watcher is not None:
+                readers.append(self._watcher)
         for reader in readers:
             reader.close()
         if not self.read_only:

@@ -111,11 +111,27 @@ def test_a_restart_waits_for_a_transaction_that_holds_its_offsets(db: eosdb.Data
     producer.begin_transaction()
     producer.send_offsets_to_transaction({TPS[0]: OffsetAndMetadata(5)}, "g")
     consumer = reader(db, "g")
-    # Waiting moves the manual clock past the transaction's timeout, but only a write would abort it.
-    with pytest.raises(eosdb.UnstableOffsetCommitError):
-        consumer.poll()
+    assert consumer.poll(timeout_ms=1_000) == []
     producer.close()
     assert consumer.poll(max_records=1)[0].offset == 0
+
+
+def test_whoever_asks_for_an_offset_waits_until_it_is_certain(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    producer = db.producer(transactional_id="a")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({TPS[0]: OffsetAndMetadata(5)}, "g")
+    consumer = db.consumer("g", default_api_timeout_ms=30_000)
+    consumer.assign([TPS[0]])
+    before = clock.time_ms()
+    for ask in (lambda: consumer.committed([TPS[0]]), lambda: consumer.position(TPS[0])):
+        with pytest.raises(eosdb.UnstableOffsetCommitError):
+            ask()
+    assert clock.time_ms() >= before + 60_000
+    producer.abort_transaction()
+    assert consumer.committed([TPS[0]]) == {}
 
 
 def test_seeking(db: eosdb.Database) -> None:

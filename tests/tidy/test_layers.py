@@ -20,6 +20,11 @@ PURE = {
     "eosdb.coordinator.transaction_end",
     "eosdb.coordinator.transaction_state",
     "eosdb.client.answers",
+    "eosdb.client.assignment",
+    "eosdb.client.assignors",
+    "eosdb.client.cooperative_assignor",
+    "eosdb.client.failure",
+    "eosdb.client.sticky_balance",
     "eosdb.client.filter",
     "eosdb.client.partitioner",
     "eosdb.client.progress",
@@ -31,7 +36,7 @@ SQL = {"sqlite3", "sqlalchemy"}
 ROOMS = {"store", "log", "coordinator", "client", "broker", "database", "admin"}
 ABOVE_LOG = {
     "coordinator", "client", "broker", "database", "admin", "produce", "log_requests", "group_broker",
-    "housekeeping",
+    "housekeeping", "waiting",
 }  # fmt: skip
 
 MAY_NOT: list[tuple[str, set[str]]] = [

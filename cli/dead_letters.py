@@ -1,0 +1,146 @@
+"""`eosdb dlq`: records that could not be processed, why, and sending them back."""
+
+from __future__ import annotations
+
+import click
+
+import eosdb
+
+from . import output
+from .session import Session, pass_session
+
+
+@click.group()
+def dlq() -> None:
+    """Look at dead letters and replay them."""
+
+
+@dlq.command(name="list")
+@click.argument("topic")
+@click.option("--pending", is_flag=True, help="Only those that have not been replayed.")
+@output.format_option
+@pass_session
+def list_(session: Session, topic: str, pending: bool, output_format: str) -> None:
+    """Every dead letter in TOPIC: where it was, what went wrong, how often, and whether it is replayed.
+
+    \b
+    Example:
+      eosdb dlq list orders.dlq --pending
+    """
+    columns = (
+        "PARTITION", "OFFSET", "KEY", "ORIGIN", "GROUP", "ATTEMPTS", "ERROR", "MESSAGE", "FAILED-AT",
+        "REPLAYED",
+    )  # fmt: skip
+    with session.open(read_only=True) as db:
+        output.rows(
+            columns,
+            (
+                _row(letter)
+                for letter in db.dead_letters(topic).letters()
+                if not (pending and letter.is_replayed)
+            ),
+            output_format,
+        )
+
+
+@dlq.command()
+@click.argument("topic")
+@click.argument("offset", type=click.IntRange(min=0))
+@click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)
+@output.format_option
+@pass_session
+def show(session: Session, topic: str, offset: int, partition: int, output_format: str) -> None:
+    """One dead letter in full, with the stack trace of its last failure.
+
+    \b
+    Example:
+      eosdb dlq show orders.dlq 17
+    """
+    with session.open(read_only=True) as db:
+        letter = db.dead_letters(topic).letter(partition, offset)
+    record, failure = letter.record, letter.failure
+    facts: dict[str, object] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "key": record.key,
+        "value": record.value,
+        "replayed": letter.is_replayed,
+    }
+    if failure is not None:
+        facts |= {
+            "origin": _origin(failure),
+            "group": failure.group_id,
+            "attempts": failure.attempts,
+            "failed_at": failure.failed_ms,
+            "error": failure.error,
+            "message": failure.message,
+            "stacktrace": failure.stacktrace,
+        }
+    own = [(name, data) for name, data in record.headers if not name.startswith("__eosdb.")]
+    facts |= {f"header {name}": data for name, data in own}
+    if output_format == "table":
+        stacktrace = facts.pop("stacktrace", None)
+        output.facts(facts, output_format)
+        if stacktrace:
+            click.echo(f"\n{output.shown(stacktrace)}", nl=False)
+    else:
+        output.facts(facts, output_format)
+
+
+@dlq.command()
+@click.argument("topic")
+@click.option(
+    "--offset",
+    "offsets",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only the letter at this offset; may be repeated.",
+)
+@click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The partition of TOPIC that --offset is of.",
+)
+@click.option("--to", help="Send to this topic instead of where each letter came from.")
+@pass_session
+def replay(
+    session: Session, topic: str, offsets: tuple[int, ...], partition: int, to: str | None
+) -> None:
+    """Send the dead letters in TOPIC back to where they came from, each exactly once.
+
+    Run again, or killed and run again, it sends back only what has not been sent back before.
+
+    \b
+    Example:
+      eosdb dlq replay orders.dlq
+      eosdb dlq replay orders.dlq --offset 17 --offset 21
+    """
+    chosen = [(partition, offset) for offset in offsets] or None
+    with session.open() as db:
+        report = db.dead_letters(topic).replay(chosen, to)
+    click.echo(
+        f"replayed {report.replayed} dead letters of {topic}; {report.skipped} had been replayed before"
+    )
+
+
+def _row(letter: eosdb.DeadLetter) -> tuple[object, ...]:
+    record, failure = letter.record, letter.failure
+    why: tuple[object, ...] = ("", "", "", "", "", "")
+    if failure is not None:
+        why = (
+            _origin(failure),
+            failure.group_id,
+            failure.attempts,
+            failure.error,
+            failure.message,
+            failure.failed_ms,
+        )
+    replayed = "yes" if letter.is_replayed else "no"
+    return (record.partition, record.offset, record.key, *why, replayed)
+
+
+def _origin(failure: eosdb.Failure) -> str:
+    return f"{failure.topic}/{failure.partition}/{failure.offset}"

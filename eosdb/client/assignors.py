@@ -1,0 +1,77 @@
+"""Who of a group's members reads which partitions: Kafka's assignors, by name, with Kafka's results.
+
+The group's leader runs the one that all members have in common. Racks mean nothing in one file and are
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Final
+
+from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
+from eosdb.client.cooperative_assignor import assign_cooperatively
+from eosdb.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Assignor:
+    """A way to share out partitions. Cooperative: members keep what does not move (KIP-429)."""
+
+    name: str
+    is_cooperative: bool
+    assign: Callable[[Sequence[MemberSubscription], Mapping[str, int]], Assignment]
+    """From the members and the partitions of each topic that there is, to everybody's partitions."""
+
+
+def assign_ranges(
+    members: Sequence[MemberSubscription], partitions: Mapping[str, int]
+) -> Assignment:
+    """Each topic by itself: its subscribers, in order, get neighbouring partitions; the first ones get
+    one more where it does not come out even (RangeAssignor)."""
+    assignment: Assignment = {member.member_id: [] for member in members}
+    ordered = sorted(members, key=_static_first)
+    for topic, count in sorted(partitions.items()):
+        subscribers = [m.member_id for m in ordered if topic in m.subscription.topics]
+        if not subscribers:
+            continue
+        each, more = divmod(count, len(subscribers))
+        start = 0
+        for i, member_id in enumerate(subscribers):
+            end = start + each + (i < more)
+            assignment[member_id] += [TopicPartition(topic, p) for p in range(start, end)]
+            start = end
+    return assignment
+
+
+def assign_round_robin(
+    members: Sequence[MemberSubscription], partitions: Mapping[str, int]
+) -> Assignment:
+    """All partitions of all topics, one to each subscriber in turn (RoundRobinAssignor)."""
+    assignment: Assignment = {member.member_id: [] for member in members}
+    subscribed = {topic for member in members for topic in member.subscription.topics}
+    turns = cycle(sorted(members, key=_static_first))
+    for tp in all_partitions(sorted(subscribed & partitions.keys()), partitions):
+        taker = next(member for member in turns if tp.topic in member.subscription.topics)
+        assignment[taker.member_id].append(tp)
+    return assignment
+
+
+def _static_first(member: MemberSubscription) -> tuple[bool, str]:
+    """Static members keep their place whatever their member id is (AbstractPartitionAssignor)."""
+    if member.group_instance_id is not None:
+        return False, member.group_instance_id
+    return True, member.member_id
+
+
+ASSIGNORS: Final[dict[str, Assignor]] = {
+    assignor.name: assignor
+    for assignor in (
+        Assignor("range", False, assign_ranges),
+        Assignor("roundrobin", False, assign_round_robin),
+        Assignor("cooperative-sticky", True, assign_cooperatively),
+    )
+}
+"""By the names of partition_assignment_strategy."""

@@ -1,0 +1,37 @@
+"""A thread that does a client's work in the background, and ends with the client."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+
+class Background:
+    """Calls `step`, a method, again and again without keeping its object alive.
+
+    A step returns the ms until the next one; None ends the thread.
+    """
+
+    def __init__(self, name: str, step: Callable[[], int | None]) -> None:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(
+            target=_run, args=(weakref.WeakMethod(step), self._stopped), name=name, daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait for that; not to be called under a lock that a step takes."""
+        self._stopped.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _run(step: weakref.WeakMethod[Callable[[], int | None]], stopped: threading.Event) -> None:
+    """Holds no reference while it sleeps, so that a forgotten client can go."""
+    while not stopped.is_set() and (found := step()) is not None:
+        wait = found()
+        if wait is None:
+            return
+        del found
+        stopped.wait(wait / 1000)

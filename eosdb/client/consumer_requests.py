@@ -1,0 +1,192 @@
+"""A consumer's requests: all of them may be carried out twice, so a lost one is simply repeated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from eosdb.client.config import ConsumerSettings
+from eosdb.client.transport import Request, Transport, call
+from eosdb.clock import Clock
+from eosdb.errors import EosdbError
+from eosdb.metrics import Metrics
+from eosdb.model import (
+    ConsumerGroupMetadata,
+    FetchResult,
+    GroupDescription,
+    JoinGroupResult,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    SyncGroupResult,
+    TopicPartition,
+)
+
+T = TypeVar("T")
+
+
+class ConsumerRequests:
+    """The broker as a consumer sees it through its transport. Threads may share it."""
+
+    def __init__(
+        self, transport: Transport, clock: Clock, settings: ConsumerSettings, metrics: Metrics
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
+        self._lock = threading.Lock()
+
+    # -- records --------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str,
+        max_records: int,
+    ) -> FetchResult:
+        fetched = self._call(
+            "fetch",
+            lambda broker: broker.fetch(
+                topic_partition, offset, isolation_level=isolation_level, max_records=max_records
+            ),
+        )
+        self._metrics.observe("records-per-request", len(fetched.records))
+        return fetched
+
+    def list_offsets(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+    ) -> OffsetAndTimestamp:
+        return self._call(
+            "list_offsets",
+            lambda broker: broker.list_offsets(
+                topic_partition, timestamp, isolation_level=isolation_level
+            ),
+        )
+
+    def topic_partitions(self) -> dict[str, int]:
+        return self._call("topic_partitions", lambda broker: broker.topic_partitions())
+
+    def partitions_for(self, topic: str) -> int:
+        return self._call("partitions_for", lambda broker: broker.partitions_for(topic))
+
+    def data_version(self) -> int:
+        return self._call("data_version", lambda broker: broker.data_version())
+
+    def wait_for_change(self, version: int, until_ms: int, woken: threading.Event) -> int:
+        """Sleep until somebody has written after `version`, until then, or until `woken`; the version
+        now."""
+        while (left_ms := until_ms - self._clock.monotonic_ms()) > 0 and not woken.is_set():
+            found = self._wait(version, min(left_ms, self._settings.fetch_max_wait_ms), woken)
+            if found != version:
+                return found
+        return version
+
+    def _wait(self, version: int, timeout_ms: int, woken: threading.Event) -> int:
+        return self._call(
+            "wait_for_change",
+            lambda broker: broker.wait_for_change(version, timeout_ms, woken.is_set),
+        )
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def offset_commit(
+        self,
+        member: ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        self._call(
+            "offset_commit",
+            lambda broker: broker.offset_commit(
+                member.group_id,
+                offsets,
+                generation_id=member.generation_id,
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+            ),
+        )
+
+    def offset_fetch(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._call(
+            "offset_fetch",
+            lambda broker: broker.offset_fetch(group_id, partitions, require_stable=require_stable),
+        )
+
+    # -- membership -----------------------------------------------------------------------------
+
+    def join_group(
+        self, group_id: str, member_id: str, protocols: Sequence[tuple[str, bytes]]
+    ) -> JoinGroupResult:
+        settings = self._settings
+        return self._call(
+            "join_group",
+            lambda broker: broker.join_group(
+                group_id,
+                member_id=member_id,
+                group_instance_id=settings.group_instance_id,
+                client_id=settings.client_id or "",
+                protocols=protocols,
+                session_timeout_ms=settings.session_timeout_ms,
+                rebalance_timeout_ms=settings.max_poll_interval_ms,
+            ),
+        )
+
+    def sync_group(
+        self, member: ConsumerGroupMetadata, assignments: Mapping[str, bytes]
+    ) -> SyncGroupResult:
+        return self._call(
+            "sync_group",
+            lambda broker: broker.sync_group(
+                member.group_id,
+                member.generation_id,
+                member.member_id,
+                group_instance_id=member.group_instance_id,
+                assignments=assignments,
+            ),
+        )
+
+    def heartbeat(self, member: ConsumerGroupMetadata) -> None:
+        self._call(
+            "heartbeat",
+            lambda broker: broker.heartbeat(
+                member.group_id,
+                member.generation_id,
+                member.member_id,
+                group_instance_id=member.group_instance_id,
+            ),
+        )
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        return self._call("describe_group", lambda broker: broker.describe_group(group_id))
+
+    def leave_group(self, group_id: str, member_id: str) -> None:
+        self._call("leave_group", lambda broker: broker.leave_group(group_id, member_id))
+
+    def _call(self, name: str, request: Request[T]) -> T:
+        start = self._metrics.now_ns()
+        try:
+            with self._lock:
+                return call(
+                    self._transport,
+                    self._clock,
+                    name,
+                    request,
+                    request_timeout_ms=self._settings.request_timeout_ms,
+                    retry_backoff_ms=self._settings.retry_backoff_ms,
+                    timeout_ms=self._settings.default_api_timeout_ms,
+                )
+        except EosdbError as error:
+            self._metrics.error(error)
+            raise
+        finally:
+            self._metrics.count(name.replace("_", "-"))
+            elapsed_ms = (self._metrics.now_ns() - start) / 1_000_000
+            self._metrics.observe(f"{name.replace('_', '-')}-latency", elapsed_ms)

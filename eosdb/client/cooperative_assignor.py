@@ -1,0 +1,135 @@
+"""The cooperative sticky assignor: balanced, with as little moving as possible, and never in one step.
+
+Members keep what they own as far as that is fair. A partition that has to move is given to nobody at
+first: its owner gives it up and joins again, and then it is free (KIP-429; AbstractStickyAssignor,
+CooperativeStickyAssignor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
+from eosdb.client.sticky_balance import assign_unequal
+from eosdb.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What members say they own."""
+
+    owned: Assignment
+    """By member: what counts. Of several claims the one of the newest generation does."""
+    contested: set[TopicPartition] = field(default_factory=set)
+    """Claimed by several members of one generation; somebody is wrong, so nobody's claim counts."""
+
+
+def assign_cooperatively(
+    members: Sequence[MemberSubscription], partitions: Mapping[str, int]
+) -> Assignment:
+    """Everybody's partitions after this step; whoever lost one joins again and the rest follows."""
+    ordered = sorted(members, key=lambda member: member.member_id)
+    wanted = {topic for member in ordered for topic in member.subscription.topics}
+    existing = {topic: count for topic, count in partitions.items() if count and topic in wanted}
+    claims = read_claims(ordered, existing)
+    if len({frozenset(member.subscription.topics) for member in ordered}) <= 1:
+        assignment, moving = assign_equal(claims, existing)
+    else:
+        owned = {member_id: list(tps) for member_id, tps in claims.owned.items()}
+        assignment = assign_unequal(ordered, owned, existing)
+        moving = _moving(ordered, assignment)
+    return {
+        member_id: [tp for tp in tps if moving.get(tp) != member_id]
+        for member_id, tps in assignment.items()
+    }
+
+
+def read_claims(members: Sequence[MemberSubscription], partitions: Mapping[str, int]) -> Claims:
+    """What counts of what members say they own; partitions that are gone do not."""
+    claims = Claims({member.member_id: [] for member in members})
+    claimants: dict[TopicPartition, MemberSubscription] = {}
+    for member in members:
+        for tp in member.subscription.owned:
+            if tp.partition >= partitions.get(tp.topic, 0):
+                continue
+            other = claimants.get(tp)
+            if other is not None:
+                generation, others = (
+                    member.subscription.generation_id,
+                    other.subscription.generation_id,
+                )
+                if generation < others:
+                    continue
+                if tp in claims.owned[other.member_id]:
+                    claims.owned[other.member_id].remove(tp)
+                if generation == others:
+                    claims.contested.add(tp)
+            claimants[tp] = member
+            if other is None or generation > others:
+                claims.owned[member.member_id].append(tp)
+    return claims
+
+
+def assign_equal(
+    claims: Claims, partitions: Mapping[str, int]
+) -> tuple[Assignment, dict[TopicPartition, str]]:
+    """All members want the same topics: the assignment, and the partitions that move, with who gets
+    them. Everybody gets the same number, or one more (ConstrainedAssignmentBuilder)."""
+    total = sum(partitions.values())
+    fewest, larger_shares = divmod(total, len(claims.owned))
+    most = fewest + (larger_shares > 0)
+    assignment: Assignment = {}
+    given_up: dict[TopicPartition, str] = {}
+    hungry: list[str] = []  # Below the smaller share.
+    content: list[str] = []  # At the smaller share, and may get one more.
+    large = 0
+    for member_id, claimed in claims.owned.items():
+        owned = sorted(set(claimed) - claims.contested, key=lambda tp: (tp.partition, tp.topic))
+        if len(owned) < fewest:
+            keeps = len(owned)
+            hungry.append(member_id)
+        elif len(owned) >= most and large < larger_shares:
+            keeps = most
+            large += 1
+            if large == larger_shares:
+                content.clear()
+        else:
+            keeps = fewest
+            if large < larger_shares:
+                content.append(member_id)
+        assignment[member_id] = owned[:keeps]
+        given_up |= dict.fromkeys(owned[keeps:], member_id)
+    kept = {tp for tps in assignment.values() for tp in tps}
+    free = [tp for tp in all_partitions(sorted(partitions), partitions) if tp not in kept]
+    moving: dict[TopicPartition, str] = {}
+    hungry.sort()
+    content.sort()
+    turn = 0
+    for tp in free:
+        if hungry:
+            turn %= len(hungry)
+            taker = hungry[turn]
+            if len(assignment[taker]) + 1 == fewest:
+                content.append(hungry.pop(turn))
+            else:
+                turn += 1
+        else:
+            taker = content.pop(0)
+        assignment[taker].append(tp)
+        if given_up.get(tp, taker) != taker or tp in claims.contested:
+            moving[tp] = taker
+    return assignment, moving
+
+
+def _moving(
+    members: Sequence[MemberSubscription], assignment: Assignment
+) -> dict[TopicPartition, str]:
+    """Partitions that somebody gets and somebody else still owns, with who gets them."""
+    gained: dict[TopicPartition, str] = {}
+    given_up: set[TopicPartition] = set()
+    for member in members:
+        owned, assigned = set(member.subscription.owned), set(assignment[member.member_id])
+        gained |= dict.fromkeys(assigned - owned, member.member_id)
+        given_up |= owned - assigned
+    return {tp: member_id for tp, member_id in gained.items() if tp in given_up}

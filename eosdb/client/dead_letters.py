@@ -1,0 +1,206 @@
+"""Dead letters: look at them, and send them back to where they came from, each exactly once.
+
+Which letters have been replayed is kept as offsets of a group of its own: up to the committed offset all
+have been, beyond it those that the offset's metadata lists. Records and offsets are one transaction, and
+all replays of a topic share a transactional id, so two at once fence each other and neither repeats one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from eosdb.client.consumer import Consumer
+from eosdb.client.failure import Failure, read_failure, unmarked
+from eosdb.client.producer import Producer
+from eosdb.client.transport import Transport
+from eosdb.clock import Clock
+from eosdb.config import INT32_MAX
+from eosdb.errors import InvalidRequestError
+from eosdb.model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+
+REPLAYED_FROM: Final = "__eosdb.replayed-from"
+"""The header that names the dead letter which a replayed record was."""
+_TRANSACTION_SIZE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that has failed for good. `failure` is None where it does not say why."""
+
+    record: ConsumerRecord
+    failure: Failure | None
+    is_replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What a replay did: letters sent back, and those that had been sent back before."""
+
+    replayed: int
+    skipped: int
+
+
+class DeadLetters:
+    """The dead letters of one topic."""
+
+    def __init__(self, transport: Transport, clock: Clock, topic: str) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._topic = topic
+        self._name = f"__eosdb.dlq.{topic}"
+
+    def letters(self) -> Iterator[DeadLetter]:
+        """All that are still in the topic, in the order of their partitions and offsets.
+
+        Raises UnknownTopicOrPartitionError.
+        """
+        with self._consumer() as consumer:
+            for tp in self._partitions(consumer):
+                consumer.assign([tp])
+                consumer.seek_to_beginning()
+                end, progress = consumer.end_offsets([tp])[tp], _progress(consumer, tp)
+                while consumer.position(tp) < end and (records := consumer.poll()):
+                    for record in records:
+                        replayed = progress.has(record.offset)
+                        yield DeadLetter(record, read_failure(record.headers), replayed)
+
+    def letter(self, partition: int, offset: int) -> DeadLetter:
+        """One of them. Raises InvalidRequestError when there is none."""
+        tp = TopicPartition(self._topic, partition)
+        with self._consumer() as consumer:
+            consumer.assign([tp])
+            consumer.seek(tp, offset)
+            found = consumer.poll(max_records=1)
+            if not found or found[0].offset != offset:
+                raise InvalidRequestError(f"{tp} has no record at offset {offset}")
+            replayed = _progress(consumer, tp).has(offset)
+        return DeadLetter(found[0], read_failure(found[0].headers), replayed)
+
+    def replay(
+        self, offsets: Collection[tuple[int, int]] | None = None, to: str | None = None
+    ) -> ReplayReport:
+        """Send letters back: those at these (partition, offset), or all; never one twice.
+
+        Each goes to the topic and partition where it first was, or to the topic `to`, without the
+        headers of its failure. Raises InvalidRequestError for an offset without a letter and for a letter
+        that does not say where it was, and ProducerFencedError when another replay has taken over.
+        """
+        replayed = skipped = 0
+        with (
+            Producer(
+                self._transport,
+                self._clock,
+                transactional_id=self._name,
+                max_request_size=INT32_MAX,
+            ) as producer,
+            self._consumer() as consumer,
+        ):
+            producer.init_transactions()
+            wanted = None if offsets is None else set(offsets)
+            send_back = partial(_send_back, producer, to, self._name, offsets is None)
+            for tp in self._partitions(consumer):
+                progress = _progress(consumer, tp)
+                batch: list[ConsumerRecord] = []
+                for record in self._chosen(consumer, tp, wanted):
+                    if progress.has(record.offset):
+                        skipped += 1
+                        continue
+                    batch.append(record)
+                    if len(batch) == _TRANSACTION_SIZE:
+                        replayed += send_back(tp, progress, batch)
+                        batch = []
+                replayed += send_back(tp, progress, batch)
+        if wanted:
+            raise InvalidRequestError(
+                f"{self._topic} has no dead letter at {sorted(wanted)} (partition, offset); the others "
+                f"were replayed"
+            )
+        return ReplayReport(replayed, skipped)
+
+    def _chosen(
+        self, consumer: Consumer, tp: TopicPartition, wanted: set[tuple[int, int]] | None
+    ) -> Iterator[ConsumerRecord]:
+        """The records of a partition that are wanted; what is found is wanted no more."""
+        consumer.assign([tp])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets([tp])[tp]
+        while consumer.position(tp) < end and (records := consumer.poll()):
+            for record in records:
+                key = (tp.partition, record.offset)
+                if wanted is None:
+                    yield record
+                elif key in wanted:
+                    wanted.discard(key)
+                    yield record
+
+    def _consumer(self) -> Consumer:
+        return Consumer(self._transport, self._clock, self._name, auto_offset_reset="earliest")
+
+    def _partitions(self, consumer: Consumer) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, p) for p in range(consumer.partitions_for(self._topic))]
+
+
+class _Progress:
+    """Which letters of a partition have been replayed."""
+
+    def __init__(self, committed: OffsetAndMetadata | None) -> None:
+        self._below = 0 if committed is None else committed.offset
+        told = "" if committed is None else committed.metadata
+        self._beyond = {int(offset) for offset in told.split(",") if offset}
+
+    def has(self, offset: int) -> bool:
+        return offset < self._below or offset in self._beyond
+
+    def add(self, offsets: Iterable[int]) -> None:
+        self._beyond.update(offsets)
+
+    def advance(self, offset: int) -> None:
+        """All letters up to this one."""
+        self._below = offset + 1
+        self._beyond = {beyond for beyond in self._beyond if beyond > offset}
+
+    def told(self) -> OffsetAndMetadata:
+        return OffsetAndMetadata(self._below, ",".join(map(str, sorted(self._beyond))))
+
+
+def _progress(consumer: Consumer, tp: TopicPartition) -> _Progress:
+    return _Progress(consumer.committed([tp]).get(tp))
+
+
+def _send_back(
+    producer: Producer,
+    to: str | None,
+    group_id: str,
+    is_complete: bool,
+    tp: TopicPartition,
+    progress: _Progress,
+    batch: list[ConsumerRecord],
+) -> int:
+    """`is_complete`: no letter that has not been replayed lies between those of the batch."""
+    if not batch:
+        return 0
+    with producer.transaction():
+        for record in batch:
+            failure = read_failure(record.headers)
+            if failure is None and to is None:
+                raise InvalidRequestError(
+                    f"{tp} offset {record.offset} does not say where it was; name a topic to replay to"
+                )
+            origin = f"{tp.topic}/{tp.partition}/{record.offset}".encode()
+            producer.send(
+                to or (failure.topic if failure else ""),
+                record.value,
+                record.key,
+                partition=failure.partition if failure and to is None else None,
+                headers=(*unmarked(record.headers), (REPLAYED_FROM, origin)),
+                timestamp=record.timestamp,
+            )
+        if is_complete:
+            progress.advance(batch[-1].offset)
+        else:
+            progress.add(record.offset for record in batch)
+        producer.send_offsets_to_transaction({tp: progress.told()}, group_id)
+    return len(batch)

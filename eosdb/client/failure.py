@@ -1,0 +1,82 @@
+"""What a record that could not be processed carries with it: where it was, what went wrong, how often.
+
+Headers, so that any consumer and plain SQL can read them; their names begin with `__eosdb.errors.`
+(Kafka Connect and Kafka Streams, KIP-298 and KIP-1034, do the same under prefixes of their own).
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from eosdb.model import ConsumerRecord, Header
+
+PREFIX: Final = "__eosdb.errors."
+_MESSAGE_MAX: Final = 1_000
+_STACKTRACE_MAX: Final = 8_000
+_NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The failure of one record in one group. Topic, partition and offset are where it first was."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    attempts: int
+    """How often it has been tried, over all its retries."""
+    error: str
+    """The name of the exception's class."""
+    message: str
+    stacktrace: str
+    failed_ms: int
+    due_ms: int = -1
+    """When it is to be tried again; -1: it is not."""
+
+    @classmethod
+    def of(
+        cls, record: ConsumerRecord, error: Exception, group_id: str, attempts: int, now_ms: int
+    ) -> Failure:
+        """A record's failure, as the one who processed it saw it."""
+        return cls(
+            group_id,
+            record.topic,
+            record.partition,
+            record.offset,
+            attempts,
+            type(error).__name__,
+            str(error)[:_MESSAGE_MAX],
+            "".join(traceback.format_exception(error))[-_STACKTRACE_MAX:],
+            now_ms,
+        )
+
+    def back_at_origin(self, record: ConsumerRecord) -> ConsumerRecord:
+        """A record that is tried again, as it was where it came from."""
+        return record._replace(topic=self.topic, partition=self.partition, offset=self.offset)
+
+    def mark(self, headers: Iterable[Header]) -> tuple[Header, ...]:
+        """The record's own headers, and this failure instead of an earlier one."""
+        told = ((f"{PREFIX}{name}", str(getattr(self, name)).encode()) for name in self.__slots__)
+        return (*unmarked(headers), *told)
+
+
+def unmarked(headers: Iterable[Header]) -> tuple[Header, ...]:
+    """The record's own headers."""
+    return tuple(header for header in headers if not header[0].startswith(PREFIX))
+
+
+def read_failure(headers: Iterable[Header]) -> Failure | None:
+    """The failure that a record carries; None when it carries none that is whole."""
+    told: dict[str, str] = {}
+    for name, data in headers:
+        if name.startswith(PREFIX) and data is not None:
+            told[name.removeprefix(PREFIX)] = data.decode(errors="replace")
+    try:
+        numbers = {name: int(told.pop(name)) for name in _NUMBERS}
+        return Failure(**told, **numbers)  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,366 @@
+"""Being a member of a consumer group: join, sync, stay alive, notice that others come and go.
+
+Everything but heartbeats happens in the thread that polls, and no step waits: `advance` goes as far as
+the group allows and says when to come back (Kafka: AbstractCoordinator, ConsumerCoordinator). On the
+machine's clock heartbeats have a thread of their own, so that a long record does not end the session; on
+a clock of the user's own nothing happens behind their back, and polls send them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Final, Protocol
+
+from eosdb.client.assignment import MemberSubscription
+from eosdb.client.assignors import ASSIGNORS
+from eosdb.client.background import Background
+from eosdb.client.config import ConsumerSettings
+from eosdb.client.consumer_requests import ConsumerRequests
+from eosdb.clock import Clock, SystemClock
+from eosdb.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from eosdb.errors import (
+    ApiError,
+    EosdbError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from eosdb.model import (
+    ConsumerGroupMetadata,
+    GroupState,
+    JoinGroupMember,
+    JoinGroupResult,
+    TopicPartition,
+)
+
+MEMBERSHIP_ERRORS: Final = (
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+"""What a member is told when it has to join again."""
+_FIRST_BACKOFF_MS: Final = 5
+_LONGEST_BACKOFF_MS: Final = 100
+
+
+class Phase(Enum):
+    """How far a member has come (Kafka: MemberState)."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    SYNCING = "syncing"
+    STABLE = "stable"
+
+
+class Partitions(Protocol):
+    """What a member may read; the membership gives and takes."""
+
+    def assigned(self) -> Collection[TopicPartition]: ...
+
+    def give(self, partitions: Collection[TopicPartition]) -> None:
+        """These as well; called after every rebalance, also with none."""
+
+    def take(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
+        """Not these any more. `lost`: somebody else may have them already."""
+
+
+class Membership:
+    """One consumer's membership in its group."""
+
+    def __init__(
+        self,
+        requests: ConsumerRequests,
+        clock: Clock,
+        settings: ConsumerSettings,
+        group_id: str,
+        partitions: Partitions,
+    ) -> None:
+        self._requests = requests
+        self._clock = clock
+        self._settings = settings
+        self._partitions = partitions
+        self._assignors = [ASSIGNORS[name] for name in settings.assignors]
+        self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
+        self._lock = threading.RLock()
+        self._background: Background | None = None
+        self._phase = Phase.UNJOINED
+        self._held = ConsumerGroupMetadata(group_id, group_instance_id=settings.group_instance_id)
+        """The newest generation it was in, also after that is over: so a late commit is refused."""
+        self._member_id = ""
+        self._generation_id = -1
+        self._is_prepared = False
+        self._must_rejoin = self._has_lost = False
+        self._error: EosdbError | None = None
+        self._topics: tuple[str, ...] = ()
+        self._counts: Mapping[str, int] | None = None
+        """The leader's: from how many partitions it made the assignment."""
+        self._assignments: dict[str, bytes] = {}
+        self._next_heartbeat_ms = self._ask_again_ms = self._last_poll_ms = 0
+        self._backoff_ms = _FIRST_BACKOFF_MS
+        self.rebalances = 0
+        """How many generations it has been in."""
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who commits; of a member that has lost its generation, who it was."""
+        return self._held
+
+    def advance(self, topics: tuple[str, ...]) -> int:
+        """Go as far as goes without waiting. Returns when (monotonic ms) to come back.
+
+        Raises FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError and
+        GroupAuthorizationFailedError; what else the group says is acted upon.
+        """
+        now = self._clock.monotonic_ms()
+        with self._lock:
+            self._leave_when_idle(now)
+            self._last_poll_ms = now
+            self._beat_when_due(now)
+            if self._error is not None:
+                raise self._error
+            if topics != self._topics:
+                self._topics, self._must_rejoin = topics, True
+        while True:
+            if self._phase is Phase.STABLE and not self._must_rejoin:
+                return self._next_heartbeat_ms
+            self._prepare()
+            if self._clock.monotonic_ms() < self._ask_again_ms:
+                return self._ask_again_ms
+            self._step()
+
+    def look(self) -> bool:
+        """Whether the group has gone on; then the next `advance` asks what became of this member.
+
+        Reading costs nothing, so a member that waits learns of a rebalance at once, not with its next
+        heartbeat.
+        """
+        with self._lock:
+            if self._phase is not Phase.STABLE or self._must_rejoin:
+                return False
+            try:
+                group = self._requests.describe_group(self._held.group_id)
+            except ApiError:
+                return False  # Not allowed, or deleted: the heartbeats tell.
+            if (group.generation_id, group.state) == (self._generation_id, GroupState.STABLE.value):
+                return False
+            self._next_heartbeat_ms = self._clock.monotonic_ms()
+            return True
+
+    def check_partitions(self, counts: Mapping[str, int]) -> bool:
+        """The leader looks whether its assignment is still made from what there is; if not, it rejoins."""
+        with self._lock:
+            if self._phase is not Phase.STABLE or self._must_rejoin or self._counts is None:
+                return False
+            self._must_rejoin = any(
+                counts.get(topic, 0) != count for topic, count in self._counts.items()
+            )
+            return self._must_rejoin
+
+    def rejoin(self) -> None:
+        """Ask for a rebalance with the next `advance`."""
+        with self._lock:
+            self._must_rejoin = True
+
+    def told(self, error: EosdbError) -> None:
+        """What a commit was told about this member."""
+        with self._lock:
+            self._take_note(error)
+
+    def leave(self) -> None:
+        """Leave the group, unless statically a member (KIP-345)."""
+        background, self._background = self._background, None
+        if background is not None:
+            background.stop()
+        with self._lock:
+            self._send_leave()
+            self._forget(keep_member_id=False)
+            self._has_lost = self._is_prepared = False
+            self._topics = ()
+
+    # -- the steps of a rebalance ---------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Give back what another member may be given; all of it in the eager protocol."""
+        if self._is_prepared:
+            return
+        with self._lock:
+            self._is_prepared = True
+            lost, self._has_lost = self._has_lost, False
+        owned = self._partitions.assigned()
+        if not lost and self._is_cooperative:
+            owned = [tp for tp in owned if tp.topic not in self._topics]
+        if owned:
+            self._partitions.take(owned, lost=lost)
+
+    def _step(self) -> None:
+        """Join, or sync; the answer may be to ask again later."""
+        try:
+            if self._phase in (Phase.UNJOINED, Phase.STABLE) or self._must_rejoin:
+                self._phase, self._must_rejoin = Phase.JOINING, False
+            if self._phase is Phase.JOINING:
+                self._join()
+            else:
+                self._sync()
+        except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
+            with self._lock:
+                self._take_note(error)
+                if self._error is not None:
+                    raise
+            self._prepare()
+
+    def _join(self) -> None:
+        owned = tuple(sorted(self._partitions.assigned())) if self._is_cooperative else ()
+        generation = self._generation_id if self._is_cooperative else -1
+        told = Subscription(self._topics, owned, generation).encode()
+        joined = self._requests.join_group(
+            self._held.group_id,
+            self._member_id,
+            [(assignor.name, told) for assignor in self._assignors],
+        )
+        with self._lock:
+            self._member_id = joined.member_id
+            if not joined.is_complete:
+                self._ask_later()
+                return
+            self._generation_id = joined.generation_id
+            self._held = ConsumerGroupMetadata(
+                self._held.group_id,
+                joined.generation_id,
+                joined.member_id,
+                self._settings.group_instance_id,
+            )
+            self._phase = Phase.SYNCING
+            self._ask_now()
+        self._assignments = self._assign(joined) if joined.leader == joined.member_id else {}
+        self._start_heartbeats()
+
+    def _assign(self, joined: JoinGroupResult) -> dict[str, bytes]:
+        """As the leader: who gets what."""
+        assert joined.protocol_name is not None
+        members = [
+            MemberSubscription(m.member_id, m.group_instance_id, _subscription(m))
+            for m in joined.members
+        ]
+        existing = self._requests.topic_partitions()
+        topics = {topic for member in members for topic in member.subscription.topics}
+        self._counts = {topic: existing.get(topic, 0) for topic in sorted(topics)}
+        present = {topic: count for topic, count in self._counts.items() if count}
+        assigned = ASSIGNORS[joined.protocol_name].assign(members, present)
+        return {member_id: encode_assignment(tps) for member_id, tps in assigned.items()}
+
+    def _sync(self) -> None:
+        synced = self._requests.sync_group(self._held, self._assignments)
+        with self._lock:
+            if self._phase is not Phase.SYNCING:
+                return
+            if not synced.is_complete:
+                self._ask_later()
+                return
+            if not self._assignments:
+                self._counts = None
+            self._phase = Phase.STABLE
+            self._next_heartbeat_ms = (
+                self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
+            )
+            self._is_prepared = False
+            self.rebalances += 1
+            self._ask_now()
+        self._take_over(set(decode_assignment(synced.assignment)))
+
+    def _take_over(self, assigned: set[TopicPartition]) -> None:
+        """What was assigned; a cooperative member that gives something up joins once more (KIP-429)."""
+        owned = set(self._partitions.assigned())
+        if given_up := owned - assigned:
+            with self._lock:
+                self._must_rejoin = True
+            self._partitions.take(given_up, lost=False)
+        self._partitions.give(assigned - owned)
+
+    def _ask_later(self) -> None:
+        self._ask_again_ms = self._clock.monotonic_ms() + self._backoff_ms
+        self._backoff_ms = min(self._backoff_ms * 2, _LONGEST_BACKOFF_MS)
+
+    def _ask_now(self) -> None:
+        self._ask_again_ms, self._backoff_ms = 0, _FIRST_BACKOFF_MS
+
+    # -- staying alive, under the lock ----------------------------------------------------------
+
+    def _beat_when_due(self, now_ms: int) -> None:
+        """Renew the session. An answer that does not come is no answer: the next beat tells."""
+        is_member = self._generation_id >= 0 and self._error is None
+        if not is_member or now_ms < self._next_heartbeat_ms:
+            return
+        self._next_heartbeat_ms = now_ms + self._settings.heartbeat_interval_ms
+        try:
+            self._requests.heartbeat(self._held)
+        except EosdbError as error:
+            self._take_note(error)
+
+    def _take_note(self, error: EosdbError) -> None:
+        if isinstance(error, RebalanceInProgressError):
+            self._must_rejoin |= self._phase in (Phase.STABLE, Phase.SYNCING)
+        elif isinstance(error, UnknownMemberIdError):
+            self._forget(keep_member_id=False)
+        elif isinstance(error, IllegalGenerationError):
+            # Whoever is joining expects a newer generation, and is told of it by the join.
+            if self._phase is not Phase.JOINING:
+                self._forget(keep_member_id=True)
+        elif isinstance(error, FencedInstanceIdError):
+            self._error = error
+
+    def _forget(self, *, keep_member_id: bool) -> None:
+        """The generation is over without us; what it gave us may be somebody else's already."""
+        self._phase, self._generation_id = Phase.UNJOINED, -1
+        self._is_prepared, self._has_lost = False, True
+        self._counts = None
+        self._ask_now()
+        if not keep_member_id:
+            self._member_id = ""
+
+    def _leave_when_idle(self, now_ms: int) -> None:
+        """Whoever does not poll for max_poll_interval_ms makes room for the others (KIP-62)."""
+        if (
+            self._generation_id >= 0
+            and now_ms - self._last_poll_ms > self._settings.max_poll_interval_ms
+        ):
+            self._send_leave()
+            self._forget(keep_member_id=self._settings.group_instance_id is not None)
+
+    def _send_leave(self) -> None:
+        if self._member_id and self._settings.group_instance_id is None:
+            # Whoever is no member any more, or cannot say so, will be missed when its session ends.
+            with contextlib.suppress(EosdbError):
+                self._requests.leave_group(self._held.group_id, self._member_id)
+
+    def _start_heartbeats(self) -> None:
+        if self._background is None and isinstance(self._clock, SystemClock):
+            self._background = Background(
+                f"eosdb-heartbeat-{self._held.group_id}", self._background_step
+            )
+
+    def _background_step(self) -> int:
+        with self._lock:
+            now = self._clock.monotonic_ms()
+            self._leave_when_idle(now)
+            self._beat_when_due(now)
+            return max(self._next_heartbeat_ms - now, 1) if self._generation_id >= 0 else 100
+
+
+def _subscription(member: JoinGroupMember) -> Subscription:
+    try:
+        return decode_subscription(member.metadata)
+    except ValueError as error:
+        raise InconsistentGroupProtocolError(
+            f"member {member.member_id!r} is in this group and does not say what it subscribes to "
+            f"({error}); give other programs a group of their own"
+        ) from error

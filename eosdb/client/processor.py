@@ -1,0 +1,305 @@
+"""Consume, process, produce, exactly once: the loop that everybody would otherwise write, and get wrong.
+
+Records are read as a member of a group; what the handler returns and the offsets go into one
+transaction, which names the membership (KIP-447), so whoever has lost its partitions cannot commit.
+Retries and dead letters go into the transaction that also commits the record's offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Unpack
+
+from eosdb.client.answers import is_lost, may_be_repeated
+from eosdb.client.consumer import Consumer
+from eosdb.client.failure import read_failure
+from eosdb.client.membership import MEMBERSHIP_ERRORS
+from eosdb.client.processing_transaction import ProcessingTransaction
+from eosdb.client.processor_config import ProcessorConfig, ProcessorSettings
+from eosdb.client.producer import Producer
+from eosdb.client.record_handler import FAULTS_OF_RESULTS, Attempt, Handler, RecordHandler
+from eosdb.client.transport import Transport
+from eosdb.clock import Clock
+from eosdb.errors import (
+    ConfigError,
+    EosdbError,
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    UnknownMemberIdError,
+    UnstableOffsetCommitError,
+    WakeupError,
+)
+from eosdb.metrics import Metrics
+from eosdb.model import ConsumerRecord, TopicPartition
+
+_POLL_MS: Final = 1_000
+_RATES: Final = ("process", "commit")
+_GOES_ON_AFTER: Final = (
+    *MEMBERSHIP_ERRORS,
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    UnstableOffsetCommitError,
+)
+"""The group or the coordinator went on without us: what is open is undone, and done anew."""
+
+
+class Processor:
+    """One copy of a program that turns records into records. Any number of copies share the work.
+
+    `run` belongs to one thread; `stop` and `metrics` may be called from anywhere.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        topics: str | Iterable[str] | re.Pattern[str],
+        handler: Handler,
+        sink: str | None,
+        group_id: str,
+        transactional_id: str,
+        /,
+        **config: Unpack[ProcessorConfig],
+    ) -> None:
+        try:
+            self._settings = ProcessorSettings(**config)
+        except TypeError as error:
+            raise ConfigError(f"a processor has no such setting: {error}") from None
+        if not isinstance(transactional_id, str) or not transactional_id:
+            raise ConfigError(
+                f"transactional_id: got {transactional_id!r}, expected text that is not empty"
+            )
+        self._transport = transport
+        self._clock = clock
+        self._group_id = group_id
+        self._transactional_id = transactional_id
+        self._metrics = Metrics(clock, _RATES)
+        self._consumer = Consumer(transport, clock, group_id, **self._settings.for_consumer())
+        self._transaction = ProcessingTransaction(
+            self._consumer, self._make_producer, clock, self._metrics
+        )
+        self._topics = self._settings.subscription(topics)
+        self._records = RecordHandler(
+            handler, sink, group_id, self._settings, self._transaction, clock, self._metrics
+        )
+        self._resting: dict[TopicPartition, int] = {}
+        """Partitions of retry topics that are paused, and until when (ms)."""
+        self._current: Attempt | None = None
+        self._alone = 0
+        """How many records get a transaction each, to find the one that cannot be committed."""
+        self._stopping = threading.Event()
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The topics that exist for this processor's failures: retries, then the dead letters."""
+        return self._settings.own_topics
+
+    # -- the user's calls -----------------------------------------------------------------------
+
+    def run(self, until_idle_ms: int | None = None) -> dict[str, float]:
+        """Process until `stop`, SIGTERM or SIGINT, or until nothing has come for `until_idle_ms`.
+
+        The record in hand is finished and committed, the group is left. Signals are heeded in the main
+        thread only. Returns the metrics. Raises HandlerFailedError when a record has failed for good and
+        there is no dead_letter_topic, FencedInstanceIdError, and what trying again does not help.
+        """
+        with _heeding_signals(self.stop):
+            try:
+                if "group_instance_id" in self._settings.consumer:
+                    # Back under the same id: what a killed run left open must not be waited for.
+                    self._transaction.prepare()
+                self._consumer.subscribe(
+                    self._topics,
+                    on_revoke=self._before_rebalance,
+                    on_lost=self._break_off,
+                )
+                self._go_on(until_idle_ms)
+            finally:
+                self._consumer.close()
+                self._transaction.close()
+        return self.metrics()
+
+    def stop(self) -> None:
+        """Have `run` finish the record in hand, commit and return."""
+        self._stopping.set()
+        self._consumer.wakeup()
+
+    def metrics(self) -> dict[str, float]:
+        """What this copy has done: `process-total`, `process-latency-avg`, `failed-total`,
+        `retried-total`, `dead-lettered-total`, `commit-total`, `abort-total`, errors by name; with them
+        the consumer's and the producer's own figures."""
+        producer = self._transaction.producer
+        theirs = {} if producer is None else producer.metrics()
+        return {**theirs, **self._consumer.metrics(), **self._metrics.snapshot()}
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def _go_on(self, until_idle_ms: int | None) -> None:
+        busy_ms = self._clock.monotonic_ms()
+        wait_ms = _POLL_MS if until_idle_ms is None else min(_POLL_MS, until_idle_ms)
+        while not self._stopping.is_set():
+            worked = self._attempt(lambda: self._read_and_process(wait_ms))
+            now = self._clock.monotonic_ms()
+            if worked or self._resting or self._transaction.records:
+                busy_ms = now
+            elif until_idle_ms is not None and now - busy_ms >= until_idle_ms:
+                return
+
+    def _attempt(self, action: Callable[[], bool]) -> bool:
+        """Do it, after undoing what went wrong before; what cannot be helped is raised."""
+        try:
+            if self._transaction.is_broken:
+                self._transaction.mend()
+                self._wake(self._resting)
+            return action()
+        except WakeupError:
+            return False
+        except EosdbError as error:
+            self._metrics.error(error)
+            self._transaction.is_broken = True
+            if isinstance(error, FAULTS_OF_RESULTS):
+                self._find_the_culprit(error)
+            elif is_lost(error) or may_be_repeated(error):
+                self._clock.sleep_ms(self._settings.retry_backoff_ms)
+            elif not isinstance(error, _GOES_ON_AFTER):
+                raise
+            if isinstance(error, (IllegalGenerationError, UnknownMemberIdError)):
+                self._consumer.enforce_rebalance()
+            return True
+
+    def _read_and_process(self, wait_ms: int) -> bool:
+        """One poll and what comes of it. Returns whether anything did."""
+        transaction, settings = self._transaction, self._settings
+        now = self._clock.time_ms()
+        self._wake([tp for tp, due_ms in self._resting.items() if due_ms <= now])
+        size = 1 if self._alone else settings.transaction_size
+        records = self._consumer.poll(self._patience_ms(wait_ms), size - transaction.records)
+        for i, record in enumerate(records):
+            tp = TopicPartition(record.topic, record.partition)
+            if tp in self._resting:
+                continue
+            if self._stopping.is_set() or not self._process(tp, record):
+                self._put_back(records[i:])
+                break
+            if transaction.age_ms() > settings.transaction_interval_ms:
+                self._commit()
+        is_old = transaction.age_ms() >= settings.transaction_interval_ms
+        is_due = transaction.records >= size or (is_old and transaction.records > 0)
+        if is_due and not transaction.is_broken:
+            self._commit()
+            self._alone = max(self._alone - 1, 0)
+        return bool(records) or is_due
+
+    def _commit(self) -> None:
+        self._records.committed(self._transaction.commit())
+
+    def _patience_ms(self, wait_ms: int) -> int:
+        """How long to wait for records: until the transaction is to end, or a retry is due."""
+        if self._transaction.records:
+            interval_ms = self._settings.transaction_interval_ms
+            wait_ms = min(wait_ms, interval_ms - self._transaction.age_ms())
+        if self._resting:
+            wait_ms = min(wait_ms, min(self._resting.values()) - self._clock.time_ms())
+        return max(wait_ms, 0)
+
+    def _put_back(self, records: list[ConsumerRecord]) -> None:
+        """Records that were read and not processed are to be read again."""
+        first: dict[TopicPartition, int] = {}
+        for record in records:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for tp, offset in first.items():
+            if tp not in self._resting:
+                self._consumer.seek(tp, offset)
+
+    def _rest(self, tp: TopicPartition, offset: int, due_ms: int) -> None:
+        """Nothing of a retry topic is due before its first record."""
+        self._consumer.seek(tp, offset)
+        self._consumer.pause([tp])
+        self._resting[tp] = due_ms
+
+    def _wake(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in list(partitions):
+            del self._resting[tp]
+            self._consumer.resume([tp])
+
+    # -- one record -----------------------------------------------------------------------------
+
+    def _process(self, tp: TopicPartition, record: ConsumerRecord) -> bool:
+        """One record, with everything that belongs to it. False: it must come again."""
+        earlier = read_failure(record.headers) if tp.topic in self._settings.retry_topics else None
+        if earlier is not None and earlier.due_ms > self._clock.time_ms():
+            self._rest(tp, record.offset, earlier.due_ms)
+            return True
+        origin = record if earlier is None else earlier.back_at_origin(record)
+        attempt = Attempt(tp, record, origin, 0 if earlier is None else earlier.attempts)
+        self._current = attempt
+        self._transaction.take_in(tp, record.offset)
+        # The retries of another group wait in the same topic, and are that group's business.
+        is_ours = earlier is None or earlier.group_id == self._group_id
+        if is_ours and not self._records.try_or_give_up(attempt):
+            return False
+        self._transaction.complete(tp, record.offset)
+        return True
+
+    def _find_the_culprit(self, error: EosdbError) -> None:
+        """Some record's result was refused after it had been sent: each gets a transaction of its own,
+        and the one that is refused alone has failed. Raises `error` when that is no help either."""
+        if self._transaction.taken_in > 1:
+            self._alone = self._transaction.taken_in
+        elif self._current is None:
+            raise error
+        else:
+            self._records.refused(self._current, error)
+
+    # -- rebalances -----------------------------------------------------------------------------
+
+    def _before_rebalance(self, partitions: list[TopicPartition]) -> None:
+        """What is complete is committed as long as the partitions are ours."""
+        try:
+            if not self._transaction.is_broken:
+                self._commit()
+        except EosdbError as error:
+            self._metrics.error(error)
+            self._transaction.is_broken = True
+        self._forget(partitions)
+
+    def _break_off(self, partitions: list[TopicPartition]) -> None:
+        """Others may have the partitions already: what is open must not be committed."""
+        self._transaction.is_broken = True
+        self._forget(partitions)
+
+    def _forget(self, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            self._resting.pop(tp, None)
+        self._records.forget(partitions)
+
+    def _make_producer(self) -> Producer:
+        """Each copy has a transactional id of its own; membership is what fences it (KIP-447)."""
+        member = self._consumer.group_metadata()
+        name = member.group_instance_id or member.member_id
+        config = self._settings.for_producer(f"{self._transactional_id}-{name}")
+        return Producer(self._transport, self._clock, **config)
+
+
+@contextlib.contextmanager
+def _heeding_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT stop it, where Python lets a program say so: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, lambda *_: stop())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

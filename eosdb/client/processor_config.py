@@ -1,0 +1,146 @@
+"""A processor's settings, and what they mean for the clients and topics that it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypedDict
+
+from eosdb.client.config import (
+    ConsumerConfig,
+    Deserializer,
+    ProducerConfig,
+    ProducerSettings,
+    Serializer,
+    check_whole,
+)
+from eosdb.config import INT32_MAX
+from eosdb.errors import ConfigError
+from eosdb.model import ConsumerRecord
+
+_TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""As in Kafka Streams: what a killed copy left open keeps its heirs waiting for so long."""
+
+
+class ProcessorConfig(TypedDict, total=False):
+    """What `db.processor(…)` takes beside the topics, the handler, the sink and the two ids."""
+
+    transaction_size: int
+    transaction_interval_ms: int
+    max_attempts: int
+    retry_backoff_ms: int
+    retry_delays_ms: Sequence[int]
+    dead_letter_topic: str | None
+    key_deserializer: Deserializer | None
+    value_deserializer: Deserializer | None
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    consumer: ConsumerConfig
+    producer: ProducerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorSettings:
+    """Settings, checked. Raises ConfigError naming the setting.
+
+    A transaction ends with `transaction_size` records, or `transaction_interval_ms` after its first. A
+    record that fails is tried `max_attempts` times with `retry_backoff_ms` between; then, for each of
+    `retry_delays_ms`, as often again after that delay, in a topic of its own meanwhile; then it goes to
+    `dead_letter_topic`.
+    """
+
+    transaction_size: int = 500
+    transaction_interval_ms: int = 100
+    max_attempts: int = 3
+    retry_backoff_ms: int = 100
+    retry_delays_ms: Sequence[int] = ()
+    dead_letter_topic: str | None = None
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    key_serializer: Serializer | None = None
+    value_serializer: Serializer | None = None
+    consumer: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
+    producer: ProducerConfig = field(default_factory=lambda: ProducerConfig())
+
+    def __post_init__(self) -> None:
+        check_whole("transaction_size", self.transaction_size, 1)
+        check_whole("transaction_interval_ms", self.transaction_interval_ms, 0)
+        check_whole("max_attempts", self.max_attempts, 1)
+        check_whole("retry_backoff_ms", self.retry_backoff_ms, 0)
+        for delay in self.retry_delays_ms:
+            check_whole("retry_delays_ms", delay, 1)
+        if self.retry_delays_ms and self.dead_letter_topic is None:
+            raise ConfigError(
+                f"retry_delays_ms={self.retry_delays_ms!r} needs a dead_letter_topic: its name is the "
+                "beginning of the retry topics' names, and what fails in the last one goes there"
+            )
+        for name in ("key_deserializer", "value_deserializer", "enable_auto_commit"):
+            if name in self.consumer:
+                raise ConfigError(
+                    f"consumer: got {name}; the processor deserializes and commits itself, give it the "
+                    "deserializer"
+                )
+        for name in ("transactional_id", "key_serializer", "value_serializer"):
+            if name in self.producer:
+                raise ConfigError(f"producer: got {name}; give it to the processor itself")
+        try:
+            ProducerSettings(**self.for_producer("checked"))
+        except TypeError as error:
+            raise ConfigError(f"a producer has no such setting: {error}") from None
+
+    @property
+    def retry_topics(self) -> tuple[str, ...]:
+        """Where records wait for their next attempts, one topic for each delay."""
+        return tuple(
+            f"{self.dead_letter_topic}.retry.{number}"
+            for number in range(1, len(self.retry_delays_ms) + 1)
+        )
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The topics that exist for the processor's sake."""
+        dead = () if self.dead_letter_topic is None else (self.dead_letter_topic,)
+        return (*self.retry_topics, *dead)
+
+    def subscription(
+        self, topics: str | Iterable[str] | re.Pattern[str]
+    ) -> tuple[str, ...] | re.Pattern[str]:
+        """The user's topics and the retry topics; never the dead letters."""
+        retries = self.retry_topics
+        if isinstance(topics, re.Pattern):
+            own = "|".join(map(re.escape, self.own_topics)) or r"\Z."
+            of_retries = "|".join(map(re.escape, retries)) or r"\Z."
+            return re.compile(
+                f"(?:{of_retries})|(?!(?:{own})\\Z)(?:{topics.pattern})", topics.flags
+            )
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if forbidden := set(names) & set(self.own_topics):
+            raise ConfigError(
+                f"topics: got {sorted(forbidden)}, to which this processor sends what has failed"
+            )
+        return (*names, *retries)
+
+    def for_consumer(self) -> ConsumerConfig:
+        return {
+            "auto_offset_reset": "earliest",
+            "partition_assignment_strategy": "cooperative-sticky",
+            **self.consumer,
+        }
+
+    def for_producer(self, transactional_id: str) -> ProducerConfig:
+        return {
+            "max_request_size": INT32_MAX,
+            "transaction_timeout_ms": _TRANSACTION_TIMEOUT_MS,
+            **self.producer,
+            "transactional_id": transactional_id,
+        }
+
+    def deserialized(self, record: ConsumerRecord) -> ConsumerRecord:
+        """The record as the handler gets it."""
+        key, value = record.key, record.value
+        if self.key_deserializer is not None and isinstance(key, bytes):
+            key = self.key_deserializer(key)
+        if self.value_deserializer is not None and isinstance(value, bytes):
+            value = self.value_deserializer(value)
+        return record._replace(key=key, value=value)

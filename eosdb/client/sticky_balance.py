@@ -1,0 +1,190 @@
+"""Sticky assignment for members that want different topics: as even as their wishes allow.
+
+What is owned stays; what is free goes to whoever has least; then partitions move one by one as long as
+that makes it more even, and all that is taken back when in the end it has not (GeneralAssignmentBuilder).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
+from eosdb.model import TopicPartition
+
+
+def assign_unequal(
+    members: Sequence[MemberSubscription], owned: Assignment, partitions: Mapping[str, int]
+) -> Assignment:
+    """Everybody's partitions. `owned` is what counts of the members' claims; it is used up."""
+    return _Balancing(members, owned, partitions).run()
+
+
+class _Balancing:
+    """One assignment in the making."""
+
+    def __init__(
+        self,
+        members: Sequence[MemberSubscription],
+        owned: Assignment,
+        partitions: Mapping[str, int],
+    ) -> None:
+        self._partitions = partitions
+        self._topics = {
+            member.member_id: {t for t in member.subscription.topics if t in partitions}
+            for member in members
+        }
+        self._subscribers = {
+            topic: [m.member_id for m in members if topic in self._topics[m.member_id]]
+            for topic in partitions
+        }
+        self._before = _earlier_owners(members)
+        self._assigned = owned
+        self._must_revoke = False
+        for member_id, tps in owned.items():
+            kept = [tp for tp in tps if tp.topic in self._topics[member_id]]
+            self._must_revoke |= len(kept) < len(tps)
+            owned[member_id] = kept
+        self._owner = {tp: member_id for member_id, tps in owned.items() for tp in tps}
+        self._owned_topics = {m: Counter(tp.topic for tp in tps) for m, tps in owned.items()}
+        self._by_size = sorted((len(tps), member_id) for member_id, tps in owned.items())
+        self._moves = _Moves()
+
+    def run(self) -> Assignment:
+        topics = sorted(self._partitions, key=lambda topic: (len(self._subscribers[topic]), topic))
+        everything = all_partitions(topics, self._partitions)
+        free = [tp for tp in everything if tp not in self._owner]
+        is_first = self._by_size[-1][0] == 0
+        for tp in free:
+            taker = next(m for _, m in self._by_size if tp.topic in self._topics[m])
+            self._give(tp, taker)
+        fixed = {m: tps for m, tps in self._assigned.items() if not self._can_change(m)}
+        for member_id, tps in fixed.items():
+            self._by_size.remove((len(tps), member_id))
+            del self._assigned[member_id]
+        before = {member_id: list(tps) for member_id, tps in self._assigned.items()}
+        if not self._must_revoke:
+            self._even_out([tp for tp in free if self._is_shared(tp.topic)])
+        has_moved = self._even_out([tp for tp in everything if self._is_shared(tp.topic)])
+        after = self._assigned
+        if has_moved and not is_first and _unevenness(after) >= _unevenness(before):
+            after = before
+        return {**after, **fixed}
+
+    def _even_out(self, tps: Sequence[TopicPartition]) -> bool:
+        """Move partitions until no move makes it more even. Returns whether one did."""
+        has_moved = False
+        while True:
+            moved = False
+            for tp in tps:
+                if self._is_balanced():
+                    break
+                moved |= self._improve(tp)
+            has_moved |= moved
+            if not moved:
+                return has_moved
+
+    def _improve(self, tp: TopicPartition) -> bool:
+        """Move the partition, or one that stands for it, if its owner has too many."""
+        size = len(self._assigned[self._owner[tp]])
+        earlier = self._before.get(tp)
+        if (
+            earlier is not None
+            and earlier in self._subscribers[tp.topic]
+            and size > len(self._assigned[earlier]) + 1
+        ):
+            self._move(tp, earlier)
+            return True
+        if any(size > len(self._assigned[other]) + 1 for other in self._subscribers[tp.topic]):
+            self._move(tp, next(m for _, m in self._by_size if tp.topic in self._topics[m]))
+            return True
+        return False
+
+    def _is_balanced(self) -> bool:
+        """Whether nobody could take a partition from somebody who has at least two more."""
+        if self._by_size[0][0] >= self._by_size[-1][0] - 1:
+            return True
+        largest: Counter[str] = Counter()
+        for size, member_id in self._by_size:
+            for topic in self._owned_topics[member_id]:
+                largest[topic] = max(largest[topic], size)
+        return not any(
+            size + 1 < largest[topic]
+            for size, member_id in self._by_size
+            for topic in self._topics[member_id]
+        )
+
+    def _is_shared(self, topic: str) -> bool:
+        return len(self._subscribers[topic]) >= 2
+
+    def _can_change(self, member_id: str) -> bool:
+        tps = self._assigned[member_id]
+        possible = sum(self._partitions[topic] for topic in self._topics[member_id])
+        return len(tps) < possible or any(self._is_shared(tp.topic) for tp in tps)
+
+    def _move(self, tp: TopicPartition, taker: str) -> None:
+        tp = self._moves.actual(tp, self._owner[tp], taker)
+        giver = self._owner[tp]
+        self._moves.note(tp, giver, taker)
+        self._resize(giver, -1)
+        self._assigned[giver].remove(tp)
+        self._owned_topics[giver] -= Counter([tp.topic])
+        self._give(tp, taker)
+
+    def _give(self, tp: TopicPartition, taker: str) -> None:
+        self._resize(taker, 1)
+        self._assigned[taker].append(tp)
+        self._owned_topics[taker][tp.topic] += 1
+        self._owner[tp] = taker
+
+    def _resize(self, member_id: str, by: int) -> None:
+        size = len(self._assigned[member_id])
+        del self._by_size[bisect_left(self._by_size, (size, member_id))]
+        insort(self._by_size, (size + by, member_id))
+
+
+class _Moves:
+    """Who gave what to whom, so that two members do not exchange partitions of one topic."""
+
+    def __init__(self) -> None:
+        self._way: dict[TopicPartition, tuple[str, str]] = {}
+        self._moved: defaultdict[tuple[str, str, str], set[TopicPartition]] = defaultdict(set)
+
+    def actual(self, tp: TopicPartition, giver: str, taker: str) -> TopicPartition:
+        """The partition to move instead: one that went the other way before, if there is any."""
+        if tp in self._way:
+            giver = self._way[tp][0]
+        back = self._moved[tp.topic, taker, giver]
+        return min(back) if back else tp
+
+    def note(self, tp: TopicPartition, giver: str, taker: str) -> None:
+        """A way that comes back to where it began is none."""
+        earlier = self._way.pop(tp, None)
+        if earlier is not None:
+            self._moved[tp.topic, *earlier].discard(tp)
+            giver = earlier[0]
+        if giver != taker:
+            self._way[tp] = (giver, taker)
+            self._moved[tp.topic, giver, taker].add(tp)
+
+
+def _earlier_owners(members: Sequence[MemberSubscription]) -> dict[TopicPartition, str]:
+    """Who owned a partition in the newest generation before the last one."""
+    newest = max(member.subscription.generation_id for member in members)
+    found: dict[TopicPartition, tuple[int, str]] = {}
+    for member in members:
+        generation = member.subscription.generation_id
+        if generation == newest:
+            continue
+        for tp in member.subscription.owned:
+            if tp not in found or generation > found[tp][0]:
+                found[tp] = (generation, member.member_id)
+    return {tp: member_id for tp, (_, member_id) in found.items()}
+
+
+def _unevenness(assignment: Assignment) -> int:
+    """The differences between the sizes of all pairs of shares."""
+    sizes = (len(tps) for tps in assignment.values())
+    return sum(abs(a - b) for a, b in combinations(sizes, 2))

@@ -1,0 +1,542 @@
+"""The consume–process–produce loop: exactly once, whatever handlers, groups and coordinators do."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import ConsumerRecord, ManualClock, ProducerRecord, TopicPartition
+from eosdb.client.failure import read_failure
+
+Run = Callable[..., dict[str, float]]
+
+
+@pytest.fixture(autouse=True)
+def _topics(db: eosdb.Database) -> None:
+    db.admin.create_topic("in", partitions=2)
+    db.admin.create_topic("out", partitions=2)
+
+
+@pytest.fixture
+def run(db: eosdb.Database) -> Run:
+    """Runs a processor of group `g` from `in` to `out` until nothing comes any more."""
+
+    def run_it(handler: Any, sink: str | None = "out", **config: Any) -> dict[str, float]:
+        topics = config.pop("topics", "in")
+        return eosdb.process(
+            db,
+            topics,
+            handler,
+            sink,
+            group_id="g",
+            transactional_id="tx",
+            until_idle_ms=50,
+            **config,
+        )
+
+    return run_it
+
+
+def feed(db: eosdb.Database, *values: bytes, topic: str = "in", partition: int = 0) -> None:
+    producer = db.producer(linger_ms=10_000)
+    for value in values:
+        producer.send(topic, value, b"k" + value, partition=partition)
+    producer.close()
+
+
+def read(db: eosdb.Database, topic: str = "out") -> list[ConsumerRecord]:
+    consumer = db.consumer(auto_offset_reset="earliest")
+    consumer.subscribe(topic)
+    return [record for _ in range(20) for record in consumer.poll()]
+
+
+def values(db: eosdb.Database, topic: str = "out") -> list[object]:
+    return sorted(record.value for record in read(db, topic))  # type: ignore[type-var]
+
+
+def upper(record: ConsumerRecord) -> bytes:
+    assert isinstance(record.value, bytes)
+    return record.value.upper()
+
+
+def fails_for(*bad: bytes) -> Callable[[ConsumerRecord], bytes]:
+    def handle(record: ConsumerRecord) -> bytes:
+        if record.value in bad:
+            raise ValueError(f"cannot do {record.value!r}")
+        return upper(record)
+
+    return handle
+
+
+def test_each_record_becomes_its_result_under_its_key(db: eosdb.Database, run: Run) -> None:
+    feed(db, b"a", b"b")
+    metrics = run(upper)
+    assert [(r.key, r.value) for r in read(db)] == [(b"ka", b"A"), (b"kb", b"B")]
+    assert metrics["process-total"] == 2
+    assert db.broker.offset_fetch("g") == {TopicPartition("in", 0): eosdb.OffsetAndMetadata(2)}
+
+
+def test_a_second_run_goes_on_where_the_first_ended(db: eosdb.Database, run: Run) -> None:
+    feed(db, b"a")
+    run(upper)
+    feed(db, b"b")
+    run(upper)
+    assert values(db) == [b"A", b"B"]
+
+
+def test_handlers_may_return_nothing_several_things_and_records_for_any_topic(
+    db: eosdb.Database, run: Run
+) -> None:
+    db.admin.create_topic("audit")
+
+    def handle(record: ConsumerRecord) -> Any:
+        if record.value == b"nothing":
+            return None
+        return several(record)
+
+    def several(record: ConsumerRecord) -> Iterator[bytes | str | ProducerRecord]:
+        yield b"bytes"
+        yield "text"
+        yield ProducerRecord(
+            topic="audit", value=b"seen", key=record.key, headers=(("h", b"1"),), timestamp=5
+        )
+
+    feed(db, b"nothing", b"several")
+    run(handle)
+    assert values(db) == [b"bytes", b"text"]
+    (audited,) = read(db, "audit")
+    assert (audited.key, audited.headers, audited.timestamp) == (b"kseveral", (("h", b"1"),), 5)
+
+
+def test_a_transaction_ends_with_its_size(db: eosdb.Database, run: Run) -> None:
+    feed(db, *(b"%d" % i for i in range(10)))
+    assert run(upper, transaction_size=4)["commit-total"] == 3
+
+
+def test_a_transaction_is_held_open_for_more_records_only_so_long(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    processor = db.processor(
+        "in", upper, "out", group_id="g", transactional_id="tx", transaction_interval_ms=500
+    )
+    feed(db, b"a")
+    before = clock.time_ms()
+    processor.run(until_idle_ms=2_000)
+    (history,) = db.query(
+        "SELECT min(timestamp) FROM transaction_history WHERE to_state = 'PrepareCommit'"
+    ).rows
+    assert 500 <= history[0] - before < 600
+
+
+def test_keys_and_values_pass_through_the_users_serializers(db: eosdb.Database, run: Run) -> None:
+    feed(db, b"1", b"2")
+
+    def double(record: ConsumerRecord) -> ProducerRecord:
+        assert isinstance(record.value, int)
+        return ProducerRecord(value=record.value * 2, key=record.key)
+
+    run(
+        double,
+        key_deserializer=bytes.decode,
+        value_deserializer=int,
+        key_serializer=lambda key: str(key).encode(),
+        value_serializer=lambda value: b"%d" % value,
+    )
+    assert [(r.key, r.value) for r in read(db)] == [(b"k1", b"2"), (b"k2", b"4")]
+
+
+def test_a_record_that_fails_at_first_is_tried_again_and_done_once(
+    db: eosdb.Database, run: Run
+) -> None:
+    calls: list[object] = []
+
+    def handle(record: ConsumerRecord) -> bytes:
+        calls.append(record.value)
+        if calls.count(b"b") == 1 and record.value == b"b":
+            raise ValueError("not yet")
+        return upper(record)
+
+    feed(db, b"a", b"b", b"c")
+    run(handle)
+    assert values(db) == [b"A", b"B", b"C"]
+    assert calls == [b"a", b"b", b"b", b"c"]
+
+
+def test_what_fails_for_good_goes_to_the_dead_letters_with_the_reason(
+    db: eosdb.Database, run: Run, clock: ManualClock
+) -> None:
+    feed(db, b"a", b"bad", b"c")
+    metrics = run(fails_for(b"bad"), dead_letter_topic="dlq", max_attempts=2)
+    assert values(db) == [b"A", b"C"]
+    (letter,) = read(db, "dlq")
+    assert (letter.key, letter.value) == (b"kbad", b"bad")
+    failure = read_failure(letter.headers)
+    assert failure is not None
+    assert (failure.group_id, failure.topic, failure.partition, failure.offset) == ("g", "in", 0, 1)
+    assert (failure.attempts, failure.error) == (2, "ValueError")
+    assert failure.message == "cannot do b'bad'"
+    assert "in handle" in failure.stacktrace
+    assert failure.failed_ms <= clock.time_ms()
+    assert (metrics["failed-total"], metrics["dead-lettered-total"]) == (2, 1)
+
+
+def test_without_dead_letters_a_record_that_fails_for_good_stops_the_run_and_is_met_again(
+    db: eosdb.Database, run: Run
+) -> None:
+    feed(db, b"a", b"bad", b"c")
+    with pytest.raises(eosdb.HandlerFailedError, match=r"in-0 offset 1: failed 3 times.*cannot do"):
+        run(fails_for(b"bad"))
+    assert db.broker.describe_group("g").state == "Empty"
+    run(upper)
+    assert values(db) == [b"A", b"BAD", b"C"]
+
+
+@pytest.mark.parametrize(
+    ("config", "result"),
+    [
+        ({}, 3.5),
+        ({}, [b"fine", object()]),
+        ({"sink": None}, b"no sink"),
+        ({}, ProducerRecord(value=object())),
+        ({}, ProducerRecord(topic="nowhere", value=b"x")),
+        ({}, [b"sent first", ProducerRecord(topic="nowhere", value=b"x")]),
+        ({}, [b"sent first", b"x" * 2_000_000]),
+        ({"value_deserializer": int}, b"never called"),
+    ],
+    ids=["number", "object", "no sink", "no bytes", "no topic", "second", "too large", "poison"],
+)
+def test_results_that_cannot_be_sent_are_failures_of_their_record_alone(
+    db: eosdb.Database, run: Run, config: dict[str, Any], result: Any
+) -> None:
+    def handle(record: ConsumerRecord) -> Any:
+        return result if record.value == b"bad" else ProducerRecord(topic="out", value=b"fine")
+
+    feed(db, b"1", b"bad", b"3")
+    run(handle, **{"dead_letter_topic": "dlq", "max_attempts": 2, **config})
+    assert values(db) == [b"fine", b"fine"]
+    assert values(db, "dlq") == [b"bad"]
+
+
+def test_retries_wait_for_their_time_in_topics_of_their_own(
+    db: eosdb.Database, clock: ManualClock, run: Run
+) -> None:
+    tried: list[tuple[int, str, int]] = []
+    start = clock.time_ms()
+
+    def handle(record: ConsumerRecord) -> bytes:
+        if record.value == b"bad":
+            tried.append((clock.time_ms() - start, record.topic, record.offset))
+            if len(tried) < 4:
+                raise ValueError("not yet")
+        return upper(record)
+
+    feed(db, b"a", b"bad", b"c")
+    run(
+        handle,
+        dead_letter_topic="dlq",
+        max_attempts=1,
+        retry_delays_ms=(1_000, 5_000, 20_000),
+        transaction_interval_ms=0,
+    )
+    assert values(db) == [b"A", b"BAD", b"C"]
+    assert values(db, "dlq") == []
+    assert [(topic, offset) for _, topic, offset in tried] == [("in", 1)] * 4
+    waits = [later[0] - earlier[0] for earlier, later in itertools.pairwise(tried)]
+    assert [round(wait, -2) for wait in waits] == [1_000, 5_000, 20_000]
+    retried = [read_failure(read(db, f"dlq.retry.{i}")[0].headers) for i in (1, 2, 3)]
+    assert [failure.attempts for failure in retried if failure] == [1, 2, 3]
+
+
+def test_a_retry_survives_a_restart_and_what_fails_in_the_last_one_is_dead(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    settings: dict[str, Any] = {
+        "group_id": "g",
+        "transactional_id": "tx",
+        "dead_letter_topic": "dlq",
+        "max_attempts": 2,
+        "retry_delays_ms": (60_000,),
+    }
+    feed(db, b"bad", b"c")
+
+    def stop_after_c(record: ConsumerRecord) -> bytes:
+        if record.value == b"c":
+            first.stop()
+        return fails_for(b"bad")(record)
+
+    first = db.processor("in", stop_after_c, "out", **settings)
+    first.run()
+    assert values(db, "dlq.retry.1") == [b"bad"]
+    before = clock.time_ms()
+    db.processor("in", fails_for(b"bad"), "out", **settings).run(until_idle_ms=50)
+    assert clock.time_ms() - before > 50_000
+    (letter,) = read(db, "dlq")
+    failure = read_failure(letter.headers)
+    assert failure is not None
+    assert (failure.attempts, failure.topic, failure.offset) == (4, "in", 0)
+
+
+def test_another_groups_retries_are_left_to_it(db: eosdb.Database) -> None:
+    settings: dict[str, Any] = {
+        "dead_letter_topic": "dlq",
+        "max_attempts": 1,
+        "retry_delays_ms": (1_000,),
+        "until_idle_ms": 50,
+    }
+    feed(db, b"bad")
+    eosdb.process(
+        db, "in", fails_for(b"bad"), "out", group_id="g", transactional_id="a", **settings
+    )
+    eosdb.process(db, "in", upper, "out", group_id="h", transactional_id="b", **settings)
+    assert values(db) == [b"BAD"]
+    assert len(read(db, "dlq")) == 1
+
+
+def test_a_pattern_takes_new_topics_and_never_the_dead_letters(
+    db: eosdb.Database, run: Run
+) -> None:
+    feed(db, b"a", b"bad")
+    pattern = re.compile("in.*")
+    run(fails_for(b"bad"), topics=pattern, dead_letter_topic="in.dlq", max_attempts=1)
+    db.admin.create_topic("in2")
+    feed(db, b"b", topic="in2")
+    run(upper, topics=pattern, dead_letter_topic="in.dlq")
+    assert values(db) == [b"A", b"B"]
+    assert values(db, "in.dlq") == [b"bad"]
+
+
+def test_copies_in_threads_share_the_work(db_path: Path) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        feed(db, *(b"%d" % i for i in range(500)), partition=0)
+        feed(db, *(b"%d" % i for i in range(500, 1000)), partition=1)
+        processors = [
+            db.processor(
+                "in",
+                upper,
+                "out",
+                group_id="g",
+                transactional_id="tx",
+                transaction_size=20,
+                consumer={"heartbeat_interval_ms": 50},
+            )
+            for _ in range(3)
+        ]
+        threads = [threading.Thread(target=processor.run, args=(500,)) for processor in processors]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert values(db) == sorted(b"%d" % i for i in range(1000))
+
+
+def test_whoever_lost_its_membership_repeats_nothing(
+    db: eosdb.Database, clock: ManualClock, run: Run
+) -> None:
+    taken_over = False
+
+    def handle(record: ConsumerRecord) -> bytes:
+        nonlocal taken_over
+        if not taken_over:
+            taken_over = True
+            clock.advance(
+                45_001
+            )  # Long enough for the session to end, and for another to take over.
+            run(upper)
+        return upper(record)
+
+    feed(db, b"a", b"b")
+    metrics = run(handle)
+    assert values(db) == [b"A", b"B"]
+    assert metrics["abort-total"] == 1
+    assert metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1
+
+
+def test_a_fenced_producer_is_replaced_and_the_work_done_anew(
+    db: eosdb.Database, clock: ManualClock, run: Run
+) -> None:
+    fenced = False
+
+    def handle(record: ConsumerRecord) -> bytes:
+        nonlocal fenced
+        if not fenced:
+            fenced = True
+            (listing,) = db.broker.list_transactions()
+            db.broker.init_producer_id(listing.transactional_id)
+        return upper(record)
+
+    feed(db, b"a", b"b")
+    metrics = run(handle)
+    assert values(db) == [b"A", b"B"]
+    assert metrics["abort-total"] == 1
+
+
+def test_a_transaction_that_timed_out_is_done_anew(
+    db: eosdb.Database, clock: ManualClock, run: Run
+) -> None:
+    slow = True
+
+    def handle(record: ConsumerRecord) -> bytes:
+        nonlocal slow
+        if record.value == b"b" and slow:
+            slow = False
+            db.producer().send("in", b"noise", partition=1).result()
+            clock.advance(30_000)
+        return b"x" * 600_000 if record.value != b"noise" else b"N"
+
+    feed(db, b"a", b"a", b"b")
+    run(handle, producer={"transaction_timeout_ms": 20_000})
+    assert [len(value) for value in values(db)].count(600_000) == 3  # type: ignore[arg-type]
+
+
+def test_a_result_refused_at_the_commit_is_found_and_becomes_a_dead_letter(
+    db: eosdb.Database, run: Run
+) -> None:
+    db.admin.alter_topic_config("out", {"max.message.bytes": 200})
+
+    def handle(record: ConsumerRecord) -> bytes:
+        return b"x" * 500 if record.value == b"bad" else upper(record)
+
+    feed(db, b"a", b"b", b"bad", b"c", b"d")
+    metrics = run(handle, dead_letter_topic="dlq", max_attempts=2)
+    assert values(db) == [b"A", b"B", b"C", b"D"]
+    (letter,) = read(db, "dlq")
+    failure = read_failure(letter.headers)
+    assert failure is not None
+    assert (failure.error, failure.attempts, failure.offset) == ("MessageTooLargeError", 2, 2)
+    assert metrics["dead-lettered-total"] == 1
+
+
+def test_a_large_result_that_is_refused_early_is_not_blamed_on_the_next_record(
+    db: eosdb.Database, run: Run
+) -> None:
+    def handle(record: ConsumerRecord) -> bytes:
+        return b"x" * 2_000_000 if record.value == b"bad" else upper(record)
+
+    feed(db, b"bad", b"a", b"b")
+    run(handle, dead_letter_topic="dlq", max_attempts=1)
+    assert values(db) == [b"A", b"B"]
+    assert values(db, "dlq") == [b"bad"]
+
+
+def test_a_source_that_is_deleted_under_way_ends_nothing_else(db: eosdb.Database, run: Run) -> None:
+    db.admin.create_topic("in2")
+    feed(db, b"gone", topic="in2")
+
+    def handle(record: ConsumerRecord) -> bytes:
+        if record.topic == "in2" and "in2" in db.admin.list_topics():
+            db.admin.delete_topic("in2")
+            feed(db, b"a")
+        return upper(record)
+
+    run(handle, topics=["in2", "in"])
+    assert values(db) == [b"A"]
+
+
+def test_an_interrupt_in_a_handler_leaves_nothing_half_done(db: eosdb.Database, run: Run) -> None:
+    def handle(record: ConsumerRecord) -> bytes:
+        if record.value == b"b":
+            raise KeyboardInterrupt
+        return upper(record)
+
+    feed(db, b"a", b"b")
+    with pytest.raises(KeyboardInterrupt):
+        run(handle)
+    run(upper)
+    assert values(db) == [b"A", b"B"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_after_the_record_in_hand(
+    db: eosdb.Database, number: signal.Signals
+) -> None:
+    def handle(record: ConsumerRecord) -> bytes:
+        if record.value == b"b":
+            os.kill(os.getpid(), number)
+        return upper(record)
+
+    feed(db, b"a", b"b", b"c")
+    before = signal.getsignal(number)
+    eosdb.process(db, "in", handle, "out", group_id="g", transactional_id="tx")
+    assert values(db) == [b"A", b"B"]
+    assert db.broker.describe_group("g").state == "Empty"
+    assert signal.getsignal(number) is before
+
+
+def test_stop_ends_a_run_that_waits(db_path: Path) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        processor = db.processor("in", upper, "out", group_id="g", transactional_id="tx")
+        thread = threading.Thread(target=processor.run)
+        thread.start()
+        processor.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_static_copy_that_is_replaced_ends_with_the_groups_error(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    settings: dict[str, Any] = {
+        "group_id": "g",
+        "transactional_id": "tx",
+        "consumer": {"group_instance_id": "one"},
+    }
+    replaced = False
+
+    def handle(record: ConsumerRecord) -> bytes:
+        nonlocal replaced
+        if not replaced:
+            replaced = True
+            db.processor("in", upper, "out", **settings).run(until_idle_ms=50)
+        return upper(record)
+
+    feed(db, b"a")
+    with pytest.raises((eosdb.FencedInstanceIdError, eosdb.ProducerFencedError)):
+        db.processor("in", handle, "out", **settings).run(until_idle_ms=5_000)
+    assert values(db) == [b"A"]
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"transaction_size": 0}, "transaction_size"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"retry_delays_ms": (5,)}, "dead_letter_topic"),
+        ({"retry_delays_ms": (0,), "dead_letter_topic": "dlq"}, "retry_delays_ms"),
+        ({"consumer": {"enable_auto_commit": True}}, "enable_auto_commit"),
+        ({"producer": {"transactional_id": "x"}}, "transactional_id"),
+        ({"producer": {"linger": 1}}, "linger"),
+        ({"consumer": {"fetch": 1}}, "fetch"),
+        ({"dead_letter_topic": "in"}, "topics"),
+        ({"batch": 1}, "batch"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused(db: eosdb.Database, config: dict[str, Any], told: str) -> None:
+    with pytest.raises(eosdb.ConfigError, match=told):
+        db.processor("in", upper, "out", group_id="g", transactional_id="tx", **config)
+
+
+def test_ids_and_sink_are_checked_before_anything_runs(db: eosdb.Database, tmp_path: Path) -> None:
+    with pytest.raises(eosdb.ConfigError, match="transactional_id"):
+        db.processor("in", upper, "out", group_id="g", transactional_id="")
+    with pytest.raises(eosdb.ConfigError, match="group_id"):
+        db.processor("in", upper, "out", group_id="", transactional_id="tx")
+    with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+        db.processor("in", upper, "nowhere", group_id="g", transactional_id="tx")
+
+
+def test_a_path_will_do(db: eosdb.Database, db_path: Path) -> None:
+    feed(db, b"a")
+    eosdb.process(
+        db_path, "in", upper, "out", group_id="g", transactional_id="tx", until_idle_ms=10
+    )
+    assert values(db) == [b"A"]
