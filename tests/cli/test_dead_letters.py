@@ -1,0 +1,84 @@
+"""`eosdb dlq list|show|replay`, as an operator uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import ConsumerRecord
+from tests.cli.conftest import Run
+
+
+@pytest.fixture(autouse=True)
+def _letters(db_path: Path) -> None:
+    def refuse(record: ConsumerRecord) -> None:
+        raise ValueError(f"cannot read {record.value!r}")
+
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("orders")
+        for i in range(3):
+            db.producer().send("orders", b"%d" % i, b"k")
+        eosdb.process(
+            db,
+            "orders",
+            refuse,
+            group_id="billing",
+            transactional_id="tx",
+            until_idle_ms=10,
+            max_attempts=1,
+            dead_letter_topic="orders.dlq",
+        )
+
+
+def test_list_says_what_failed_where_and_why(run: Run) -> None:
+    listed = json.loads(run("dlq", "list", "orders.dlq", "--format", "json").stdout)
+    assert [row["ORIGIN"] for row in listed] == ["orders/0/0", "orders/0/1", "orders/0/2"]
+    assert listed[1]["MESSAGE"] == "cannot read b'1'"
+    assert {(row["GROUP"], row["ATTEMPTS"], row["ERROR"], row["REPLAYED"]) for row in listed} == {
+        ("billing", 1, "ValueError", "no")
+    }
+
+
+def test_show_tells_one_in_full(run: Run) -> None:
+    shown = run("dlq", "show", "orders.dlq", "1")
+    assert "Traceback" in shown.stdout
+    assert "cannot read b'1'" in shown.stdout
+    (told,) = json.loads(run("dlq", "show", "orders.dlq", "1", "--format", "json").stdout)
+    assert (told["key"], told["value"], told["replayed"]) == ("k", "1", False)
+    assert "in refuse" in told["stacktrace"]
+
+
+def test_replay_is_idempotent(run: Run) -> None:
+    one = run("dlq", "replay", "orders.dlq", "--offset", "1")
+    assert one.stdout == "replayed 1 dead letters of orders.dlq; 0 had been replayed before\n"
+    rest = run("dlq", "replay", "orders.dlq")
+    assert rest.stdout == "replayed 2 dead letters of orders.dlq; 1 had been replayed before\n"
+    again = run("dlq", "replay", "orders.dlq")
+    assert again.stdout == "replayed 0 dead letters of orders.dlq; 3 had been replayed before\n"
+    assert (
+        json.loads(run("dlq", "list", "orders.dlq", "--pending", "--format", "json").stdout) == []
+    )
+    assert len(run("consume", "orders", "--from-beginning").stdout.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (("list", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("show", "orders.dlq", "99"), 1, "error:"),
+        (("show", "orders.dlq", "-1"), 2, "OFFSET"),
+        (("replay", "orders.dlq", "--offset", "99"), 1, "no dead letter"),
+        (("replay", "orders.dlq", "--to", "nope"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("replay", "orders"), 1, "does not say where it was"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    run: Run, arguments: tuple[str, ...], status: int, told: str
+) -> None:
+    result = run("dlq", *arguments)
+    assert result.exit_code == status
+    assert told in result.stderr
