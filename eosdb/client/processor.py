@@ -181,6 +181,10 @@ class Processor:
         self._wake([tp for tp, due_ms in self._resting.items() if due_ms <= now])
         size = 1 if self._alone else settings.transaction_size
         records = self._consumer.poll(self._patience_ms(wait_ms), size - transaction.records)
+        if transaction.is_broken:
+            # Lost in a rebalance. What has come belongs to another generation, so to another transaction.
+            self._put_back(records)
+            return True
         for i, record in enumerate(records):
             tp = TopicPartition(record.topic, record.partition)
             if tp in self._resting:

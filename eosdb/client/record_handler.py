@@ -136,6 +136,7 @@ class RecordHandler:
             results = self._results(origin)
         except Exception as error:
             return error
+        assert not transaction.is_broken
         # Interrupted between two results, the transaction must not be committed.
         transaction.is_broken = bool(results)
         try:

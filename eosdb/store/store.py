@@ -35,6 +35,8 @@ T = TypeVar("T")
 _MEMO_MAX: Final = 20_000
 _CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 _WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_FRAME_BYTES: Final = 4_096
+_READERS_WAIT_MS: Final = 50
 _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
@@ -77,6 +79,8 @@ class Store:
             with translated(path):
                 self._writer = connect(path, lock_timeout_ms)
                 self._unit = Unit(self._writer, apply)
+            # Left by others, who may have been killed before it was their turn to copy it.
+            self._wal_bytes = _size(f"{path}-wal")
         _opened.add(self)
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
@@ -295,8 +299,19 @@ class Store:
         self._wal_bytes = 0
         # A full disk must not undo a commit that has succeeded; the next round tries again.
         with contextlib.suppress(sqlite3.Error):
-            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            _, frames, _ = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if frames * _FRAME_BYTES > _WAL_LIMIT_BYTES // 2:
+                self._begin_wal_anew()
             reach(Failpoint.CHECKPOINT_DONE)
+
+    def _begin_wal_anew(self) -> None:
+        """With readers that overlap all the time the WAL would never be reused: wait for those that are
+        reading now, but not for one that stands still."""
+        self._writer.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
+        try:
+            self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        finally:
+            self._writer.execute(f"PRAGMA busy_timeout={self.lock_timeout_ms}")
 
     def _take_reader(self) -> sqlite3.Connection:
         self.check_open()
@@ -324,6 +339,13 @@ class Store:
             self._readers.extend(connections)
             self._reading -= 1
             self._readers_changed.notify_all()
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def connect(

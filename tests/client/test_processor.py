@@ -360,6 +360,35 @@ def test_whoever_lost_its_membership_repeats_nothing(
     assert metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1
 
 
+def test_a_membership_lost_and_regained_within_one_poll_repeats_nothing(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """What was processed before belongs to an old generation, and must not be committed in the new."""
+    lost = False
+
+    def handle(record: ConsumerRecord) -> bytes:
+        nonlocal lost
+        if record.value == b"a" and not lost:
+            lost = True
+            clock.advance(45_001)
+            db.housekeeping()
+            assert db.broker.describe_group("g").state == "Empty"
+        return upper(record)
+
+    feed(db, b"a", b"b")
+    processor = db.processor(
+        "in",
+        handle,
+        "out",
+        group_id="g",
+        transactional_id="tx",
+        transaction_interval_ms=46_000,
+        consumer={"max_poll_records": 1},
+    )
+    processor.run(until_idle_ms=50)
+    assert values(db) == [b"A", b"B"]
+
+
 def test_a_fenced_producer_is_replaced_and_the_work_done_anew(
     db: eosdb.Database, clock: ManualClock, run: Run
 ) -> None:

@@ -1,0 +1,115 @@
+"""Real processes share the work of a pipeline, are killed, suspended and replaced; every input has exactly
+one result. `--seeds N` gives each of them N times as long."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.crew import Crew, check_exactly_once, count
+from tests.pipeline.worker import PAUSE_FILE, connect
+
+WAL_LIMIT_BYTES = 200 * 1024 * 1024
+
+
+def seconds(request: pytest.FixtureRequest) -> float:
+    return 4.0 * request.config.getoption("--seeds", 3)
+
+
+def test_workers_killed_suspended_and_added_do_each_input_once(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = tmp_path / "workers.db"
+    with Crew(path, random.Random(1)) as crew:
+        crew.start("feed", "feed")
+        for _ in range(4):
+            crew.start("transform")
+        crew.start("collect")
+        until = time.monotonic() + seconds(request)
+        while time.monotonic() < until:
+            time.sleep(crew.rng.uniform(0.3, 1.0))
+            crew.harm_somebody("transform")
+        crew.finish("feed")
+        crew.wait_until_drained()
+        for name in list(crew.at_work):
+            crew.finish(name)
+    assert check_exactly_once(path) > 100
+
+
+def test_a_zombies_commit_is_refused_with_the_groups_error(tmp_path: Path) -> None:
+    path = tmp_path / "zombie.db"
+    with Crew(path, random.Random(1)) as crew:
+        crew.start("feed", "feed")
+        zombie = crew.start("transform")
+        crew.start("collect")
+        wait_for(lambda: committed(path, "out") > 0)
+        path.with_name(PAUSE_FILE).touch()
+        stdout = crew.at_work[zombie].stdout
+        assert stdout is not None
+        assert stdout.readline() == "paused\n"
+        heir = crew.start("transform")
+        wait_for(lambda: {m.split("-")[0] for m in members(path)} == {heir})
+        at_takeover = committed(path, "out")
+        wait_for(lambda: committed(path, "out") > at_takeover)
+        crew.suspend(zombie, 0)
+        wait_for(lambda: len(members(path)) == 2)
+        told = crew.finish(zombie)
+        refusals = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "PRODUCER_FENCED")
+        assert sum(told.get(f"errors-total:{name}", 0) for name in refusals) >= 1
+        assert told["abort-total"] >= 1
+        crew.finish("feed")
+        crew.wait_until_drained()
+        for name in list(crew.at_work):
+            crew.finish(name)
+    check_exactly_once(path)
+
+
+def test_eight_processes_under_random_kills_lose_and_double_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = tmp_path / "eight.db"
+    wal = path.with_name("eight.db-wal")
+    largest = 0
+    with Crew(path, random.Random(2)) as crew:
+        for number in range(3):
+            crew.start("feed", f"feed{number}")
+        for role in ("transform", "transform", "transform", "collect", "collect"):
+            crew.start(role)
+        until = time.monotonic() + seconds(request)
+        while time.monotonic() < until:
+            time.sleep(crew.rng.uniform(0.1, 0.5))
+            crew.harm_somebody(crew.rng.choice(("feed", "transform", "collect")))
+            largest = max(largest, wal.stat().st_size if wal.exists() else 0)
+        for name in crew.names("feed"):
+            crew.finish(name)
+        crew.wait_until_drained()
+        for name in list(crew.at_work):
+            crew.finish(name)
+    total = check_exactly_once(path)
+    assert total > 100
+    assert largest < WAL_LIMIT_BYTES
+    assert not [name for name in crew.metrics if "Locked" in name]
+    print(f"{total} inputs, WAL at most {largest / 1e6:.1f} MB, {dict(crew.metrics)}")
+
+
+def wait_for(condition: object, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    assert callable(condition)
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def committed(path: Path, topic: str) -> int:
+    with connect(path) as db:
+        return count(db)[topic]
+
+
+def members(path: Path) -> list[str]:
+    with connect(path) as db:
+        if "transform" not in db.broker.list_groups():
+            return []
+        return [member.member_id for member in db.broker.describe_group("transform").members]

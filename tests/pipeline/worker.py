@@ -1,0 +1,98 @@
+"""The programs of a pipeline: feed `in`, transform `in` to `out`, collect `out` into `seen`.
+
+    python -m tests.pipeline.worker FILE ROLE NAME
+
+Each goes on until SIGTERM; then it says its metrics, as JSON. Whatever else ends it is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import eosdb
+
+CONFIG = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
+SESSION_MS = 800
+DEAD_LETTERS = "dead"
+CONSUMER = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 150}
+PAUSE_FILE = "pause"
+"""While a file of this name lies beside the database, the next transformer stops itself at a record."""
+
+
+def connect(path: str | Path) -> eosdb.Database:
+    return eosdb.connect(path, durability="normal", config=CONFIG)
+
+
+def feed(db: eosdb.Database, name: str) -> dict[str, float]:
+    """Numbers from where the last life ended, in transactions."""
+    stopping: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    producer = db.producer(transactional_id=name)
+    producer.init_transactions()
+    last = "SELECT count(*) FROM committed_records WHERE topic = 'in' AND transactional_id = ?"
+    ((number,),) = db.query(last, (name,)).rows
+    while not stopping:
+        with producer.transaction():
+            for _ in range(10):
+                producer.send("in", f"{name}:{number}", f"{number}")
+                number += 1
+        time.sleep(0.01)
+    producer.close()
+    return producer.metrics()
+
+
+def transform(db: eosdb.Database, name: str) -> dict[str, float]:
+    """Each record's value and where it was; what is bad is a dead letter."""
+    pause = Path(db.path).with_name(PAUSE_FILE)
+
+    def handle(record: eosdb.ConsumerRecord) -> eosdb.ProducerRecord:
+        if pause.exists():
+            pause.unlink()
+            print("paused", flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        value = record.value
+        assert isinstance(value, bytes)
+        if value.endswith(b"13"):
+            raise ValueError("unlucky")
+        return eosdb.ProducerRecord(value=value, key=f"{record.partition}/{record.offset}")
+
+    processor = db.processor(
+        "in",
+        handle,
+        "out",
+        group_id="transform",
+        transactional_id="transform",
+        transaction_size=50,
+        max_attempts=2,
+        retry_backoff_ms=1,
+        dead_letter_topic=DEAD_LETTERS,
+        consumer={**CONSUMER, "client_id": name},  # type: ignore[typeddict-item]
+        producer={"transaction_timeout_ms": 1_500},
+    )
+    return processor.run()
+
+
+def collect(db: eosdb.Database, name: str) -> dict[str, float]:
+    processor = db.processor(
+        "out",
+        lambda record: eosdb.ProducerRecord(value=record.value, key=record.key),
+        "seen",
+        group_id="collect",
+        transactional_id="collect",
+        transaction_size=100,
+        consumer={**CONSUMER, "client_id": name},  # type: ignore[typeddict-item]
+        producer={"transaction_timeout_ms": 1_500},
+    )
+    return processor.run()
+
+
+ROLES = {"feed": feed, "transform": transform, "collect": collect}
+
+if __name__ == "__main__":
+    with connect(sys.argv[1]) as opened:
+        print(json.dumps(ROLES[sys.argv[2]](opened, sys.argv[3])), flush=True)
