@@ -11,14 +11,22 @@ import click
 
 from eosdb.testing.simulation import ALL_ROLES, Faults, Result, Settings, command, run, shrink
 
-_TOLD = ("acknowledged", "committed", "aborted", "processed", "node crash", "make a zombie")
+_TOLD = (
+    "acknowledged",
+    "committed",
+    "aborted",
+    "processed",
+    "processed by members",
+    "node crash",
+    "make a zombie",
+)
 
 
 def _roles(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> tuple[str, ...]:
     if value is None:
-        return ALL_ROLES
+        return ()
     names = tuple(name.strip() for name in value.split(",") if name.strip())
     unknown = [name for name in names if name not in ALL_ROLES]
     if unknown or not names:
@@ -59,7 +67,12 @@ def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[
 @click.option(
     "--steps", type=click.IntRange(1), default=2_000, show_default=True, help="Turns in each run."
 )
-@click.option("--actors", "roles", callback=_roles, help=f"Who is there: {', '.join(ALL_ROLES)}.")
+@click.option(
+    "--actors",
+    "roles",
+    callback=_roles,
+    help=f"Who is there, of {', '.join(ALL_ROLES)}; unless given, the seed decides.",
+)
 @click.option(
     "--fault",
     "faults",

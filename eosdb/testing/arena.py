@@ -26,7 +26,10 @@ from eosdb.testing.scheduler import NodeCrashed, Scheduler, SimulatedClock
 T = TypeVar("T")
 
 START_MS: Final = 1_700_000_000_000
-_READING: Final = ("fetch", "list_offsets", "partitions_for", "offset_fetch", "topics", "offsets")
+_READING: Final = (
+    "data_version", "describe_group", "fetch", "list_offsets", "offset_fetch", "offsets",
+    "partitions_for", "topic_partitions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,12 @@ class Faults:
     """The share of steps in which an administrator, or fate, does something."""
     crash_between_steps: float = 0.03
     """How often the coordinator dies between deciding a transaction and completing it."""
+
+
+CALM: Final = Faults(
+    lose_request=0, lose_response=0, duplicate=0, reorder=0, longest_delay_ms=0, very_late=0
+)
+"""A client in the process of its broker: others go on between its requests, and that is all."""
 
 
 class Arena:
@@ -94,9 +103,9 @@ class Arena:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def transport(self, node: int) -> SimulatedTransport:
-        """A network of its own for one client."""
-        made = SimulatedTransport(self, node, self.rng.getrandbits(32))
+    def transport(self, node: int, faults: Faults | None = None) -> SimulatedTransport:
+        """A network of its own for one client, as bad as the world unless told otherwise."""
+        made = SimulatedTransport(self, node, self.rng.getrandbits(32), faults or self.faults)
         self.transports.append(made)
         return made
 
@@ -193,9 +202,9 @@ class NodeBroker:
 class SimulatedTransport(FaultyTransport):
     """A bad network on which others go on while a request is sent."""
 
-    def __init__(self, arena: Arena, node: int, seed: int) -> None:
-        faults = arena.faults
+    def __init__(self, arena: Arena, node: int, seed: int, faults: Faults) -> None:
         self._arena = arena
+        self._faults = faults
         super().__init__(
             arena.broker(node),
             seed,
@@ -209,7 +218,7 @@ class SimulatedTransport(FaultyTransport):
         )
 
     def _way(self, held_up: bool) -> int:
-        faults = self._arena.faults
+        faults = self._faults
         late = self._rng.random() < faults.very_late
         return super()._way(held_up) + (self._rng.randint(0, faults.latest_ms) if late else 0)
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from eosdb.client import fetcher, progress, settling
+from eosdb.client import fetcher, membership, progress, settling
 from eosdb.client.answers import is_lost
 from eosdb.coordinator import (
     coordinator,
     group_offsets,
+    group_requests,
     producer_ids,
     transaction,
     transaction_end,
@@ -28,12 +29,13 @@ from eosdb.errors import (
     EosdbError,
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
+    UnknownMemberIdError,
 )
 from eosdb.events import TxnOffsetsCommitted
 from eosdb.log import append, fetch, producer_state, producers, retention, transaction_index
 from eosdb.log.partitions import Partition
 from eosdb.log.producer_state import Accept, Duplicate
-from eosdb.model import ProduceResult, TransactionState
+from eosdb.model import ConsumerGroupMetadata, ProduceResult, TransactionState
 
 Patch = Callable[[], contextlib.AbstractContextManager[object]]
 MUTANTS: dict[str, tuple[str, Patch]] = {}
@@ -466,6 +468,42 @@ def client_opens_the_window_at_once() -> Any:
         return admitted
 
     return replaced(progress.PartitionProgress, "admits_new", make)
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+@mutant("a group takes the offsets of somebody whose session has ended")
+def group_takes_offsets_of_strangers() -> Any:
+    def make(check: Any) -> Any:
+        def checked(*arguments: Any, **options: Any) -> None:
+            with contextlib.suppress(UnknownMemberIdError):
+                check(*arguments, **options)
+
+        return checked
+
+    return replaced(group_requests, "check_commit", make)
+
+
+@mutant("a consumer tells the transaction its group, but not who it is")
+def consumer_commits_as_nobody() -> Any:
+    def nobody(self: Any) -> ConsumerGroupMetadata:
+        return ConsumerGroupMetadata(self._held.group_id)
+
+    return mock.patch.object(membership.Membership, "metadata", property(nobody))
+
+
+@mutant("the leader gives a partition to two members")
+def leader_gives_twice() -> Any:
+    def make(assign: Any) -> Any:
+        def assigned(self: Any, joined: Any) -> dict[str, bytes]:
+            shares = assign(self, joined)
+            largest = max(shares.values(), key=len)
+            return dict.fromkeys(shares, largest)
+
+        return assigned
+
+    return replaced(membership.Membership, "_assign", make)
 
 
 def _both(*patches: Any) -> Any:

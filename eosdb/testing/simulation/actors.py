@@ -6,16 +6,18 @@ a successor takes its place.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from eosdb.client.consumer import Consumer
 from eosdb.client.producer import Producer
 from eosdb.errors import EosdbError, InvalidRequestError
-from eosdb.model import OffsetAndMetadata, RecordMetadata, TopicPartition
-from eosdb.testing.simulation.checker import INPUT, OUTPUT, WORKERS
+from eosdb.model import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
+from eosdb.testing.simulation.checker import INPUT, INPUTS, OUTPUT, SHARED, WORKERS
 from eosdb.testing.simulation.ledger import TransactionRecord
-from eosdb.testing.simulation.world import DATA, INPUTS, TOPICS, World
+from eosdb.testing.simulation.world import DATA, TOPICS, World
 
 
 class Me(NamedTuple):
@@ -124,10 +126,7 @@ def worker(world: World, me: Me) -> None:
         record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
         try:
             for consumed in records:
-                value = f"{record.key}|{consumed.offset}".encode()
-                tp = TopicPartition(OUTPUT, consumed.offset % TOPICS[OUTPUT])
-                record.sent[value] = tp
-                producer.send(tp.topic, value, partition=tp.partition)
+                _send_result(producer, record, consumed, OUTPUT)
             producer.send_offsets_to_transaction(
                 {source: OffsetAndMetadata(records[-1].offset + 1)}, consumer.group_metadata()
             )
@@ -139,6 +138,57 @@ def worker(world: World, me: Me) -> None:
                 return
             consumer.close()
             consumer = world.consumer(me.node, WORKERS)
+
+
+def member(world: World, me: Me) -> None:
+    """Shares the input with others. Every life has a transactional id of its own, so nothing but its
+    membership fences it (KIP-447)."""
+    producer = _initialized(world, me, me.full_name)
+    if producer is None:
+        return
+    consumer: Consumer | None = None
+    number = 0
+    while True:
+        try:
+            if consumer is None:
+                consumer = world.member(me.full_name, me.node)
+                consumer.subscribe(INPUT)
+            while not (records := consumer.poll(max_records=me.rng.randint(1, 4))):
+                world.clock.sleep_ms(me.rng.randint(20, 100))
+        except EosdbError:
+            world.clock.sleep_ms(100)
+            continue
+        number += 1
+        record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
+        try:
+            for consumed in records:
+                _send_result(producer, record, consumed, SHARED)
+            if me.rng.random() < 0.2:
+                world.clock.sleep_ms(me.rng.randint(0, 2_000))
+            offsets = {
+                TopicPartition(r.topic, r.partition): OffsetAndMetadata(r.offset + 1)
+                for r in records
+            }
+            producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+            producer.commit_transaction()
+            world.ledger.answered(record, "committed")
+            world.counts["processed by members"] += len(records)
+        except EosdbError:
+            if not _resolve(world, me, producer, record):
+                return
+            with contextlib.suppress(EosdbError):
+                consumer.close()
+            consumer = None
+
+
+def _send_result(
+    producer: Producer, record: TransactionRecord, consumed: ConsumerRecord, topic: str
+) -> None:
+    """One result for an input record; its number says which."""
+    value = f"{record.key}|{consumed.offset * INPUTS + consumed.partition}".encode()
+    tp = TopicPartition(topic, consumed.offset % TOPICS[topic])
+    record.sent[value] = tp
+    producer.send(tp.topic, value, partition=tp.partition)
 
 
 def committed_reader(world: World, me: Me) -> None:
@@ -162,12 +212,12 @@ def _read(world: World, me: Me, isolation_level: str) -> None:
         world.clock.sleep_ms(me.rng.randint(20, 200))
 
 
-def _initialized(world: World, me: Me) -> Producer | None:
+def _initialized(world: World, me: Me, transactional_id: str | None = None) -> Producer | None:
     """A producer that holds its transactional id; None when that could not be had."""
     producer = world.producer(
         me.full_name,
         me.node,
-        transactional_id=me.name,
+        transactional_id=transactional_id or me.name,
         transaction_timeout_ms=me.rng.choice((1_500, 6_000, 30_000)),
     )
     for _ in range(3):
@@ -210,6 +260,7 @@ ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
     "idempotent": (idempotent_writer, ("writer0", "writer1")),
     "transactional": (transactional_writer, ("shop", "till", "depot")),
     "worker": (worker, tuple(f"worker{i}" for i in range(INPUTS))),
+    "member": (member, ("member0", "member1", "member2")),
     "committed_reader": (committed_reader, ("committed",)),
     "uncommitted_reader": (uncommitted_reader, ("uncommitted",)),
     "admin": (lambda world, me: None, ()),

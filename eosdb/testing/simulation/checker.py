@@ -7,6 +7,8 @@ is used, so a bug there cannot hide in here.
 
 from __future__ import annotations
 
+import base64
+import json
 import sqlite3
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -17,7 +19,12 @@ from eosdb.testing.simulation.ledger import Ledger, transaction_of
 
 INPUT: Final = "in"
 OUTPUT: Final = "out"
+SHARED: Final = "shared"
 WORKERS: Final = "workers"
+MEMBERS: Final = "members"
+RESULTS: Final = {OUTPUT: WORKERS, SHARED: MEMBERS}
+"""Topics whose records are results, and the group whose work they are."""
+INPUTS: Final = 2
 
 
 class Violation(AssertionError):
@@ -67,10 +74,12 @@ class Checker:
         """Every committed value, and the one place where it may be."""
         self._newest: dict[tuple[TopicPartition, str], int] = {}
         self.outcomes: dict[str, str] = {}
-        self._outputs: dict[int, set[int]] = defaultdict(set)
-        self._consumed: dict[int, int] = defaultdict(int)
+        self._outputs: dict[tuple[str, int], set[int]] = defaultdict(set)
+        """By group and input partition: the offsets whose results stand."""
+        self._consumed: dict[tuple[str, int], int] = defaultdict(int)
         self._expected_offsets: dict[tuple[str, TopicPartition], int] = {}
         self._read: dict[tuple[str, TopicPartition], int] = {}
+        self._generations: dict[str, int] = {}
         self.reads: list[tuple[str, bool, TopicPartition, int, bytes]] = []
         """What readers have been given since the last look: reader, committed only, where, what."""
 
@@ -93,6 +102,7 @@ class Checker:
             try:
                 self._look_at_partitions()
                 self._look_at_offsets()
+                self._look_at_assignments()
             finally:
                 self._file.execute("COMMIT")
         self._check_acknowledgements()
@@ -224,8 +234,15 @@ class Checker:
         self._where[value] = (tp, row.offset)
         model.committed[row.offset] = value
         producer, transaction, number = value.decode().rsplit("|", 2)
-        if tp.topic == OUTPUT:
-            self._outputs[int(producer.partition("@")[0].removeprefix("worker"))].add(int(number))
+        group = RESULTS.get(tp.topic)
+        if group is not None:
+            offset, partition = divmod(int(number), INPUTS)
+            outputs = self._outputs[group, partition]
+            _require(
+                offset not in outputs,
+                f"{group}: {INPUT}-{partition} offset {offset} has two results",
+            )
+            outputs.add(offset)
             return
         order = (tp, producer if transaction == "-" else f"{producer}|{transaction}")
         newest = self._newest.get(order, -1)
@@ -240,31 +257,48 @@ class Checker:
             )
         }
         for (group, tp), offset in found.items():
-            if group == WORKERS:
-                self._check_worker_offset(tp, offset)
+            if group in RESULTS.values():
+                self._check_worker_offset(group, tp, offset)
             else:
                 expected = self._expected_offsets.get((group, tp))
                 _require(offset == expected, f"{group} {tp}: offset {offset}, expected {expected}")
         missing = set(self._expected_offsets) - set(found)
         _require(not missing, f"offsets of committed transactions are missing: {missing}")
-        for partition, outputs in self._outputs.items():
-            consumed = self._consumed[partition]
+        for (group, partition), outputs in self._outputs.items():
+            consumed = self._consumed[group, partition]
             _require(
                 len(outputs) == consumed,
-                f"input {partition}: {consumed} records were consumed, {len(outputs)} results stand",
+                f"{group}: {consumed} records of input {partition} were consumed, {len(outputs)} results "
+                "stand",
             )
 
-    def _check_worker_offset(self, tp: TopicPartition, offset: int) -> None:
-        model, done = self.partitions[tp], self._read.get((WORKERS, tp), 0)
-        _require(offset >= done, f"{WORKERS} {tp}: the offset went back from {done} to {offset}")
+    def _check_worker_offset(self, group: str, tp: TopicPartition, offset: int) -> None:
+        model, done = self.partitions[tp], self._read.get((group, tp), 0)
+        _require(offset >= done, f"{group} {tp}: the offset went back from {done} to {offset}")
         for consumed in range(done, offset):
             if consumed in model.committed:
-                self._consumed[tp.partition] += 1
+                self._consumed[group, tp.partition] += 1
                 _require(
-                    consumed in self._outputs[tp.partition],
-                    f"{tp}: the group has passed offset {consumed}, whose result is missing",
+                    consumed in self._outputs[group, tp.partition],
+                    f"{group}: {tp} has been passed at {consumed}, whose result is missing",
                 )
-        self._read[WORKERS, tp] = offset
+        self._read[group, tp] = offset
+
+    def _look_at_assignments(self) -> None:
+        """No two members of a generation have been given the same partition; generations only grow."""
+        for group, generation, members in self._file.execute(
+            "SELECT group_id, generation_id, members FROM groups"
+        ):
+            before = self._generations.get(group, 0)
+            _require(generation >= before, f"{group}: generation {generation} follows {before}")
+            self._generations[group] = generation
+            given: set[tuple[str, int]] = set()
+            for member in json.loads(members):
+                told = base64.b64decode(member["assignment"])
+                for topic, numbers in json.loads(told or b"{}").items():
+                    mine = {(topic, number) for number in numbers}
+                    _require(not mine & given, f"{group}: {mine & given} were given to two members")
+                    given |= mine
 
     # -- what was promised ----------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from eosdb.testing.arena import Faults
-from eosdb.testing.simulation.run import ALL_ROLES, Result, Settings, run
+from eosdb.testing.simulation.run import Result, Settings, run
 
 _ENOUGH_RUNS = 300
 _OTHER_SEEDS = 40
@@ -37,7 +37,7 @@ def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
 def command(settings: Settings) -> str:
     """What to type to see exactly this run again."""
     words = ["eosdb", "simulate", "--seed", str(settings.seed), "--steps", str(settings.steps)]
-    if tuple(settings.roles) != ALL_ROLES:
+    if settings.roles:
         words += ["--actors", ",".join(settings.roles)]
     if settings.transaction_version != Settings(0).transaction_version:
         words += ["--transaction-version", str(settings.transaction_version)]
@@ -51,9 +51,9 @@ def command(settings: Settings) -> str:
 def _smaller(result: Result) -> Iterator[Settings]:
     """Settings that may fail sooner, the most promising first."""
     settings = dataclasses.replace(result.settings, steps=result.steps)
-    for role in settings.roles:
-        if len(settings.roles) > 1:
-            fewer = tuple(other for other in settings.roles if other != role)
+    for role in settings.cast:
+        if len(settings.cast) > 1:
+            fewer = tuple(other for other in settings.cast if other != role)
             yield dataclasses.replace(settings, roles=fewer)
     for field in dataclasses.fields(Faults):
         if getattr(settings.faults, field.name):

@@ -10,13 +10,12 @@ from eosdb.client.producer import Producer
 from eosdb.client.transport import DirectTransport
 from eosdb.config import BrokerConfig
 from eosdb.model import ProducerIdAndEpoch, TopicPartition
-from eosdb.testing.arena import Arena, Faults
-from eosdb.testing.simulation.checker import INPUT, OUTPUT, Checker
+from eosdb.testing.arena import CALM, Arena, Faults
+from eosdb.testing.simulation.checker import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, Checker
 from eosdb.testing.simulation.ledger import Ledger
 
 DATA: Final = "data"
-INPUTS: Final = 2
-TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, DATA: 3}
+TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3}
 
 
 class World(Arena):
@@ -28,8 +27,10 @@ class World(Arena):
             producer_id_expiration_ms=90_000,
             transactional_id_expiration_ms=150_000,
             producer_id_block_size=10,
+            group_min_session_timeout_ms=100,
         )
         super().__init__(seed, faults, TOPICS, config=config)
+        self.strategy = self.rng.choice(("range", "roundrobin", "cooperative-sticky"))
         self.ledger = Ledger()
         self.checker = Checker(self.path, self.ledger)
 
@@ -62,6 +63,21 @@ class World(Arena):
             request_timeout_ms=400,
             retry_backoff_ms=20,
             default_api_timeout_ms=3_000,
+        )
+
+    def member(self, name: str, node: int) -> Consumer:
+        """A consumer that shares the input with the other members of its group; in the same process as
+        its broker, because nobody else has a right to be missed so soon."""
+        return Consumer(
+            self.transport(node, CALM),
+            self.clock,
+            MEMBERS,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=self.strategy,
+            session_timeout_ms=800,
+            heartbeat_interval_ms=150,
+            max_poll_interval_ms=4_000,
+            client_id=name,
         )
 
     def reader(self, node: int, isolation_level: str) -> Consumer:
