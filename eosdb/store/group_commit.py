@@ -47,23 +47,24 @@ class GroupCommit:
     def submit(self, function: Callable[[Unit], T], sync: bool) -> T:
         """Run `function` in a unit and return its result once the unit is committed."""
         request = Request(function, sync)
-        with self._changed:
-            if self._refusal is not None:
-                raise self._refusal()
-            self._queue.append(request)
-            try:
+        leading = False
+        try:
+            with self._changed:
+                if self._refusal is not None:
+                    raise self._refusal()
+                self._queue.append(request)
                 while self._leading and not request.done:
                     self._changed.wait()
-            except BaseException:
-                # Interrupted: nobody waits for it any more, so it is not to be run later.
-                if request in self._queue:
-                    self._queue.remove(request)
-                    self._changed.notify_all()
-                raise
+                if not request.done:
+                    # In one line: an interrupt between the two would leave a leader that is none.
+                    self._leading = leading = True
+            while leading and not request.done:
+                self._run_next_round(request)
+        finally:
             if not request.done:
-                self._leading = True
-        if not request.done:
-            self._lead(request)
+                self._withdraw(request)
+            if leading:
+                self._stop_leading()
         if request.error is not None:
             raise request.error
         result: T = request.result
@@ -76,18 +77,26 @@ class GroupCommit:
             while self._leading or self._queue:
                 self._changed.wait()
 
-    def _lead(self, own: Request) -> None:
-        batch: list[Request] = []
+    def _run_next_round(self, own: Request) -> None:
+        with self._changed:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), _ROUND_MAX))]
         try:
-            while not own.done:
-                with self._changed:
-                    batch = [
-                        self._queue.popleft() for _ in range(min(len(self._queue), _ROUND_MAX))
-                    ]
-                self._run_round(batch)
+            self._run_round(batch)
         finally:
-            with self._changed:
-                # An interrupt (Ctrl-C) belongs to the leader alone: the others' requests go again.
-                self._queue.extendleft(r for r in reversed(batch) if not r.done and r is not own)
-                self._leading = False
-                self._changed.notify_all()
+            # An interrupt (Ctrl-C) belongs to the leader alone: the others' requests go again.
+            again = [r for r in reversed(batch) if not r.done and r is not own]
+            if again:
+                with self._changed:
+                    self._queue.extendleft(again)
+
+    def _stop_leading(self) -> None:
+        with self._changed:
+            self._leading = False
+            self._changed.notify_all()
+
+    def _withdraw(self, request: Request) -> None:
+        """Interrupted: nobody waits for it any more, so it is not to be run later."""
+        with self._changed:
+            if request in self._queue:
+                self._queue.remove(request)
+                self._changed.notify_all()  # `end` may be waiting for an empty queue.
