@@ -147,7 +147,11 @@ class GroupBroker:
         return self._groups.fetch(group_id, partitions, require_stable=require_stable)
 
     def offset_delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets of the group, pending ones too. Raises GroupIdNotFoundError."""
+        """Forget offsets of the group, pending ones too: all of them or none.
+
+        Raises GroupIdNotFoundError, GroupSubscribedToTopicError while a member subscribes to one of the
+        topics, and NonEmptyGroupError while the group has members that are no consumers.
+        """
         self._groups.delete(group_id, partitions)
 
     def delete_group(self, group_id: str) -> None:

@@ -59,8 +59,10 @@ class EosdbDouble:
             return consumer.group_metadata()
 
     def departed_member(self, group: str) -> object:
-        """As the broker would see it: a member id and generation that the group does not have."""
-        return eosdb.ConsumerGroupMetadata(group, generation_id=1, member_id="departed")
+        """It joins, and leaves when the block ends."""
+        with self._consumer(READ_COMMITTED, group) as consumer:
+            consumer.subscribe(TOPIC)
+            return consumer.group_metadata()
 
     def requests(self) -> Requests:
         return _EosdbRequests(self.db.broker)

@@ -12,11 +12,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from eosdb.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from eosdb.errors import (
     ApiError,
     FencedInstanceIdError,
+    GroupSubscribedToTopicError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
+    NonEmptyGroupError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
@@ -204,6 +207,32 @@ def check_commit(
     check_generation(group, generation_id)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise _rebalancing(group)
+
+
+def check_offset_delete(group: Group | None, topics: Collection[str]) -> None:
+    """Whether offsets of these topics may be deleted (ClassicGroup.validateOffsetDelete).
+
+    Raises NonEmptyGroupError for a group with members that are no consumers, and
+    GroupSubscribedToTopicError; a member that does not say what it subscribes to counts for all.
+    """
+    if group is None or not group.members:
+        return
+    if group.protocol_type != PROTOCOL_TYPE:
+        raise NonEmptyGroupError(
+            f"group {group.group_id!r} has {len(group.members)} members; its offsets can be deleted "
+            "when all of them have left"
+        )
+    for member in group.members:
+        data = member.metadata(group.protocol_name or member.protocols[0][0])
+        try:
+            wanted = set(decode_subscription(data).topics)
+        except ValueError:
+            wanted = set(topics)
+        if subscribed := sorted(wanted.intersection(topics)):
+            raise GroupSubscribedToTopicError(
+                f"group {group.group_id!r}: member {member.member_id!r} subscribes to "
+                f"{', '.join(subscribed)}; its offsets can be deleted when it has left"
+            )
 
 
 def is_in_generation(group: Group, member_id: str) -> bool:

@@ -24,24 +24,30 @@ from eosdb.model import OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
+_OWN: Final = "__eosdb."
+"""Groups whose offsets are eosdb's own notes; they never expire."""
 _PUT: Final = (
     "INSERT INTO group_offsets (group_id, topic, partition, committed_offset, leader_epoch, "
-    "metadata, commit_timestamp, commit_position) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+    "metadata, commit_timestamp, commit_position, retain_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (group_id, topic, partition) DO UPDATE SET "
     "committed_offset = excluded.committed_offset, leader_epoch = excluded.leader_epoch, "
     "metadata = excluded.metadata, commit_timestamp = excluded.commit_timestamp, "
-    "commit_position = excluded.commit_position "
+    "commit_position = excluded.commit_position, retain_from = excluded.retain_from "
     "WHERE excluded.commit_position > commit_position"
 )
-OLDEST: Final = """
-    SELECT g.commit_timestamp FROM group_offsets g
-    WHERE substr(g.group_id, 1, 8) <> '__eosdb.' AND NOT EXISTS (
+_EXPIRABLE: Final = """
+    FROM group_offsets g
+    WHERE g.retain_from IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM pending_group_offsets p
         WHERE p.group_id = g.group_id AND p.topic = g.topic AND p.partition = g.partition
     )
-    ORDER BY g.commit_timestamp LIMIT 1
 """
-"""The commit time of the offset that expires next."""
+OLDEST: Final = f"SELECT g.retain_from {_EXPIRABLE} ORDER BY g.retain_from LIMIT 1"
+"""From when the retention of the offset counts that expires next."""
+_EXPIRED: Final = (
+    f"SELECT g.group_id, g.topic, g.partition {_EXPIRABLE} AND g.retain_from <= ? "
+    "ORDER BY g.retain_from LIMIT 10000"
+)
 _PEND: Final = (
     "INSERT OR REPLACE INTO pending_group_offsets (producer_id, producer_epoch, group_id, topic, "
     'partition, "offset", leader_epoch, metadata, commit_timestamp, commit_position) '
@@ -89,6 +95,7 @@ def put(
     unit: Unit, group_id: str, offsets: Iterable[OffsetCommit], timestamp: int, position: int
 ) -> None:
     """Projection only: committed offsets."""
+    retain_from = None if _is_kept(unit, group_id) else timestamp
     unit.executemany(
         _PUT,
         [
@@ -101,6 +108,7 @@ def put(
                 c.metadata,
                 timestamp,
                 position,
+                retain_from,
             )
             for c in offsets
         ],
@@ -135,8 +143,35 @@ def settle_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
             "commit_timestamp, commit_position FROM pending_group_offsets WHERE producer_id = ?",
             (producer_id,),
         ).fetchall()
-        unit.executemany(_PUT, rows)
+        kept = {group_id: _is_kept(unit, group_id) for group_id in {row[0] for row in rows}}
+        unit.executemany(_PUT, [(*row, None if kept[row[0]] else row[6]) for row in rows])
     unit.execute("DELETE FROM pending_group_offsets WHERE producer_id = ?", (producer_id,))
+
+
+def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:
+    """Projection only: the group has become empty at `since_ms`, or (None) has members."""
+    if since_ms is None:
+        unit.execute(
+            "UPDATE group_offsets SET retain_from = NULL "
+            "WHERE group_id = ? AND retain_from IS NOT NULL",
+            (group_id,),
+        )
+    elif not group_id.startswith(_OWN):
+        unit.execute(
+            "UPDATE group_offsets SET retain_from = max(commit_timestamp, ?) WHERE group_id = ?",
+            (since_ms, group_id),
+        )
+
+
+def _is_kept(unit: Unit, group_id: str) -> bool:
+    """Whether the group's offsets do not expire: it has members, or is eosdb's own."""
+    if group_id.startswith(_OWN):
+        return True
+    return bool(
+        unit.execute(
+            "SELECT 1 FROM groups WHERE group_id = ? AND state <> 'Empty'", (group_id,)
+        ).fetchone()
+    )
 
 
 def forget(unit: Unit, group_id: str, tps: Iterable[TopicPartition]) -> None:
@@ -209,27 +244,30 @@ def delete(
 
 
 def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
-    """Forget offsets committed so long ago, unless a transaction holds a new one. Returns how
-    many."""
-    rows = unit.execute(
-        """
-        SELECT g.group_id, g.topic, g.partition FROM group_offsets g
-        WHERE g.commit_timestamp <= ? AND substr(g.group_id, 1, 8) <> '__eosdb.'
-        AND NOT EXISTS (
-            SELECT 1 FROM pending_group_offsets p
-            WHERE p.group_id = g.group_id AND p.topic = g.topic AND p.partition = g.partition
-        )
-        ORDER BY g.group_id LIMIT 10000
-        """,
-        (now_ms - retention_ms,),
-    ).fetchall()
+    """Forget what has been kept long enough: since the commit, or since the group's last member left
+    (OffsetExpirationConditionImpl). A group without members that has no offset left is forgotten, too.
+
+    Returns how many offsets.
+    """
+    rows = unit.execute(_EXPIRED, (now_ms - retention_ms,)).fetchall()
     by_group: dict[str, list[TopicPartition]] = {}
     for group_id, topic, partition in rows:
         by_group.setdefault(group_id, []).append(TopicPartition(topic, partition))
-    for group_id, tps in by_group.items():
+    for group_id, tps in sorted(by_group.items()):
+        reason = "expired" if _has_more(unit, group_id, len(tps)) else "group expired"
         unit.record(
             OffsetsDeleted(
-                timestamp=now_ms, group_id=group_id, partitions=tuple(tps), reason="expired"
+                timestamp=now_ms, group_id=group_id, partitions=tuple(sorted(tps)), reason=reason
             )
         )
     return len(rows)
+
+
+def _has_more(unit: Unit, group_id: str, count: int) -> bool:
+    """Whether the group has more than `count` offsets, committed or pending."""
+    (found,) = unit.execute(
+        "SELECT (SELECT count(*) FROM group_offsets WHERE group_id = ?) + "
+        "(SELECT count(*) FROM pending_group_offsets WHERE group_id = ?)",
+        (group_id, group_id),
+    ).fetchone()
+    return int(found) > count

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from eosdb.coordinator import group_offsets, groups
-from eosdb.coordinator.group import Group, check_commit
+from eosdb.coordinator.group import Group, check_commit, check_offset_delete
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
 from eosdb.events import OffsetsCommitted
@@ -110,6 +110,8 @@ class GroupRequests(RequestHandler):
                     f"group {group_id!r} has {len(group.members)} members; it can be deleted when "
                     "all of them have left"
                 )
+            if tps is not None:
+                check_offset_delete(group, {tp.topic for tp in tps})
             group_offsets.delete(unit, group_id, tps, reason, self._clock.time_ms())
 
         self._coordinator.write(delete)

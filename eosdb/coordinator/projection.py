@@ -24,7 +24,7 @@ from eosdb.events import (
     TransactionStateChanged,
     TxnOffsetsCommitted,
 )
-from eosdb.model import EPOCH_PER_TRANSACTION, TransactionState
+from eosdb.model import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
 from eosdb.store.unit import Unit
 
@@ -111,12 +111,14 @@ def txn_offsets_committed(unit: Unit, event: TxnOffsetsCommitted, position: int)
 
 def offsets_deleted(unit: Unit, event: OffsetsDeleted, position: int) -> None:
     group_offsets.forget(unit, event.group_id, event.partitions)
-    if event.reason == "group deleted":
+    if event.reason in ("group deleted", "group expired"):
         groups.forget(unit, event.group_id)
 
 
 def group_changed(unit: Unit, event: GroupChanged, position: int) -> None:
     groups.save(unit, event)
+    is_empty = event.state == GroupState.EMPTY.value
+    group_offsets.retain(unit, event.group_id, event.timestamp if is_empty else None)
 
 
 def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:

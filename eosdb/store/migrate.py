@@ -32,7 +32,7 @@ from eosdb.store.store import connect
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """The number of the newest revision in `migrations`."""
 
 

@@ -119,7 +119,7 @@ group_offsets: Final = _table(
     "group_offsets",
     "group_id topic partition",
     "group_id:text topic:text partition committed_offset leader_epoch metadata:text "
-    "commit_timestamp commit_position",
+    "commit_timestamp commit_position retain_from?",
 )
 pending_group_offsets: Final = _table(
     "pending_group_offsets",

@@ -30,27 +30,41 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
-def test_the_python_of_the_readme_runs_in_order(tmp_path: Path) -> None:
-    blocks = re.findall(r"(?s)```python\n(.*?)```", (ROOT / "README.md").read_text())
+def python_of(page: str, folder: Path) -> None:
+    """Runs the page's Python blocks, as one program."""
+    blocks = re.findall(r"(?s)```python\n(.*?)```", (ROOT / page).read_text())
     assert blocks
-    program = tmp_path / "readme.py"
+    program = folder / "page.py"
     program.write_text("\n".join(blocks))
     done = subprocess.run(
-        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, str(program)], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_the_commands_of_the_readme_run_in_order(tmp_path: Path) -> None:
-    """The blocks marked `console`: each line after `$`, in one shell, in an empty folder."""
-    blocks = re.findall(r"(?s)```console\n(.*?)```", (ROOT / "README.md").read_text())
+def commands_of(page: str, folder: Path) -> None:
+    """Runs the blocks marked `console`: each line after `$`, in one shell."""
+    blocks = re.findall(r"(?s)```console\n(.*?)```", (ROOT / page).read_text())
     lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
     assert lines
     script = "\n".join(["set -e", f'eosdb() {{ "{sys.executable}" -m eosdb.cli "$@"; }}', *lines])
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_python_of_the_readme_runs_in_order(tmp_path: Path) -> None:
+    python_of("README.md", tmp_path)
+
+
+def test_the_commands_of_the_readme_run_in_order(tmp_path: Path) -> None:
+    commands_of("README.md", tmp_path)
+
+
+def test_the_page_about_groups_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/groups.md", tmp_path)
+    commands_of("docs/groups.md", tmp_path)
 
 
 def test_every_command_has_help_with_an_example() -> None:

@@ -57,7 +57,10 @@ def tamper(path: Path, *statements: str) -> None:
         ("UPDATE partitions SET last_stable_offset = 0", "partitions: row"),
         ("DELETE FROM partition_producers", "partition_producers: the events give"),
         ("UPDATE partition_producers SET last_sequence = 99", "partition_producers: row"),
-        ("INSERT INTO group_offsets VALUES ('x', 't', 0, 5, -1, '', 0, 0)", "the events give none"),
+        (
+            "INSERT INTO group_offsets VALUES ('x', 't', 0, 5, -1, '', 0, 0, 0)",
+            "the events give none",
+        ),
         ("UPDATE transactional_ids SET state = 'Ongoing'", "transactional_ids"),
         ("DELETE FROM transaction_index", "transaction_index"),
         ("UPDATE counters SET value = 0 WHERE name = 'next_producer_id'", "counters"),
