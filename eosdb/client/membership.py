@@ -28,6 +28,7 @@ from eosdb.consumer_protocol import (
 )
 from eosdb.errors import (
     ApiError,
+    DatabaseClosedError,
     EosdbError,
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -315,7 +316,7 @@ class Membership:
             # Whoever is joining expects a newer generation, and is told of it by the join.
             if self._phase is not Phase.JOINING:
                 self._forget(keep_member_id=True)
-        elif isinstance(error, FencedInstanceIdError):
+        elif isinstance(error, (DatabaseClosedError, FencedInstanceIdError)):
             self._error = error
 
     def _forget(self, *, keep_member_id: bool) -> None:
@@ -348,8 +349,10 @@ class Membership:
                 f"eosdb-heartbeat-{self._held.group_id}", self._background_step
             )
 
-    def _background_step(self) -> int:
+    def _background_step(self) -> int | None:
         with self._lock:
+            if self._error is not None:
+                return None
             now = self._clock.monotonic_ms()
             self._leave_when_idle(now)
             self._beat_when_due(now)

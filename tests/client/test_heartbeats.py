@@ -67,6 +67,16 @@ def test_a_closed_consumer_leaves_no_thread_behind(real: eosdb.Database) -> None
     assert set(threading.enumerate()) <= before
 
 
+def test_when_the_database_is_closed_its_consumers_threads_end(real: eosdb.Database) -> None:
+    consumer = member(real)
+    (thread,) = [t for t in threading.enumerate() if t.name == "eosdb-heartbeat-g"]
+    real.close()
+    thread.join(30)
+    assert not thread.is_alive()
+    with pytest.raises(eosdb.DatabaseClosedError):
+        consumer.poll()
+
+
 def test_a_forgotten_consumer_leaves_no_thread_behind(real: eosdb.Database) -> None:
     consumer = member(real)
     (thread,) = [t for t in threading.enumerate() if t.name == "eosdb-heartbeat-g"]
