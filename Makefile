@@ -17,6 +17,7 @@ lint: $(SETUP)
 
 bench: $(SETUP)
 	$(PYTHON) benchmarks/run.py
+	$(PYTHON) benchmarks/groups.py
 
 simulate: $(SETUP)
 	$(PYTHON) -m eosdb.cli simulate --seeds 1000 --steps 2000 --jobs 2
