@@ -86,6 +86,7 @@ class Processor:
             self._consumer, self._make_producer, clock, self._metrics
         )
         self._topics = self._settings.subscription(topics)
+        self._retry_topics = frozenset(self._settings.retry_topics)
         self._records = RecordHandler(
             handler, sink, group_id, self._settings, self._transaction, clock, self._metrics
         )
@@ -237,7 +238,7 @@ class Processor:
 
     def _process(self, tp: TopicPartition, record: ConsumerRecord) -> bool:
         """One record, with everything that belongs to it. False: it must come again."""
-        earlier = read_failure(record.headers) if tp.topic in self._settings.retry_topics else None
+        earlier = read_failure(record.headers) if tp.topic in self._retry_topics else None
         if earlier is not None and earlier.due_ms > self._clock.time_ms():
             self._rest(tp, record.offset, earlier.due_ms)
             return True

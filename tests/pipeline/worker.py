@@ -1,4 +1,4 @@
-"""The programs of a pipeline: feed `in`, transform `in` to `out`, collect `out` into `seen`.
+"""The programs of a pipeline of flights: feed `in`, transform `in` to `out`, collect `out` into `seen`.
 
     python -m tests.pipeline.worker FILE ROLE NAME
 
@@ -20,8 +20,19 @@ CONFIG = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
 SESSION_MS = 800
 DEAD_LETTERS = "dead"
 CONSUMER = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 150}
+FLIGHTS_FILE = "flights.ndjson"
 PAUSE_FILE = "pause"
 """While a file of this name lies beside the database, the next transformer stops itself at a record."""
+
+
+def result(value: bytes) -> bytes:
+    """What a numbered flight becomes. Raises ValueError for one in a hundred."""
+    number, _, line = value.partition(b" ")
+    if number.endswith(b"13"):
+        raise ValueError(f"{number!r} is unlucky")
+    flight = json.loads(line)
+    late = (flight["dep_delay"] or 0) > 15
+    return b"%s %s %s" % (number, flight["carrier"].encode(), b"late" if late else b"in time")
 
 
 def connect(path: str | Path) -> eosdb.Database:
@@ -29,7 +40,8 @@ def connect(path: str | Path) -> eosdb.Database:
 
 
 def feed(db: eosdb.Database, name: str) -> dict[str, float]:
-    """Numbers from where the last life ended, in transactions."""
+    """One flight after the other, numbered, from where the last life ended, in transactions."""
+    flights = Path(db.path).with_name(FLIGHTS_FILE).read_text().splitlines()
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     producer = db.producer(transactional_id=name)
@@ -39,7 +51,9 @@ def feed(db: eosdb.Database, name: str) -> dict[str, float]:
     while not stopping:
         with producer.transaction():
             for _ in range(10):
-                producer.send("in", f"{name}:{number}", f"{number}")
+                producer.send(
+                    "in", f"{name}:{number} {flights[number % len(flights)]}", f"{number}"
+                )
                 number += 1
         time.sleep(0.01)
     producer.close()
@@ -47,7 +61,7 @@ def feed(db: eosdb.Database, name: str) -> dict[str, float]:
 
 
 def transform(db: eosdb.Database, name: str) -> dict[str, float]:
-    """Each record's value and where it was; what is bad is a dead letter."""
+    """What became of each flight; one in a hundred cannot be told, and is a dead letter."""
     pause = Path(db.path).with_name(PAUSE_FILE)
 
     def handle(record: eosdb.ConsumerRecord) -> eosdb.ProducerRecord:
@@ -55,11 +69,8 @@ def transform(db: eosdb.Database, name: str) -> dict[str, float]:
             pause.unlink()
             print("paused", flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
-        value = record.value
-        assert isinstance(value, bytes)
-        if value.endswith(b"13"):
-            raise ValueError("unlucky")
-        return eosdb.ProducerRecord(value=value, key=f"{record.partition}/{record.offset}")
+        assert isinstance(record.value, bytes)
+        return eosdb.ProducerRecord(value=result(record.value), key=record.key)
 
     processor = db.processor(
         "in",
