@@ -169,6 +169,9 @@ class Consumer:
         deadline = now + timeout_ms
         version: int | None = None
         while True:
+            # Before anything is taken: what fails after that would lose it.
+            if self._subscription is not None and now >= self._next_look_ms:
+                self._look(self._broker.topic_partitions())
             come_back = self._advance()
             try:
                 records = self._fetcher.take(limit)
@@ -178,8 +181,6 @@ class Consumer:
                 continue
             now = self._clock.monotonic_ms()
             if records:
-                if now >= self._next_look_ms:
-                    self._look(self._broker.topic_partitions())
                 self._metrics.count("records-consumed", len(records))
                 return records
             if self._subscription is not None and self._look(self._broker.topic_partitions()):

@@ -186,15 +186,16 @@ class Processor:
             # Lost in a rebalance. What has come belongs to another generation, so to another transaction.
             self._put_back(records)
             return True
-        for i, record in enumerate(records):
-            tp = TopicPartition(record.topic, record.partition)
-            if tp in self._resting:
-                continue
-            if self._stopping.is_set() or not self._process(tp, record):
-                self._put_back(records[i:])
-                break
-            if transaction.age_ms() > settings.transaction_interval_ms:
-                self._commit()
+        done = 0
+        try:
+            for record in records:
+                if self._stopping.is_set() or not self._process(record):
+                    break
+                done += 1
+                if transaction.age_ms() > settings.transaction_interval_ms:
+                    self._commit()
+        finally:
+            self._put_back(records[done:])
         is_old = transaction.age_ms() >= settings.transaction_interval_ms
         is_due = transaction.records >= size or (is_old and transaction.records > 0)
         if is_due and not transaction.is_broken:
@@ -236,8 +237,11 @@ class Processor:
 
     # -- one record -----------------------------------------------------------------------------
 
-    def _process(self, tp: TopicPartition, record: ConsumerRecord) -> bool:
+    def _process(self, record: ConsumerRecord) -> bool:
         """One record, with everything that belongs to it. False: it must come again."""
+        tp = TopicPartition(record.topic, record.partition)
+        if tp in self._resting:
+            return True  # It comes again when the partition is woken.
         earlier = read_failure(record.headers) if tp.topic in self._retry_topics else None
         if earlier is not None and earlier.due_ms > self._clock.time_ms():
             self._rest(tp, record.offset, earlier.due_ms)

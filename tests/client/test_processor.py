@@ -16,6 +16,7 @@ import pytest
 import eosdb
 from eosdb import ConsumerRecord, ManualClock, ProducerRecord, TopicPartition
 from eosdb.client.failure import read_failure
+from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
 Run = Callable[..., dict[str, float]]
 
@@ -406,6 +407,47 @@ def test_a_fenced_producer_is_replaced_and_the_work_done_anew(
     metrics = run(handle)
     assert values(db) == [b"A", b"B"]
     assert metrics["abort-total"] == 1
+
+
+@pytest.mark.parametrize("fate", ["fenced", "lost", "locked"])
+def test_what_was_read_beside_a_failed_commit_is_not_passed_over(
+    db: eosdb.Database, clock: ManualClock, fate: str
+) -> None:
+    """The commit in the middle of what a poll returned fails; the rest is of another partition."""
+    happened = False
+
+    class Locked(DirectTransport):
+        def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+            nonlocal happened
+            if name == "txn_offset_commit" and fate == "locked" and not happened:
+                happened = True
+                failed = Exchange[T](name)
+                failed.fail(eosdb.UnstableOffsetCommitError("as if"))
+                return failed
+            return super().submit(name, request)
+
+    def handle(record: ConsumerRecord) -> bytes:
+        nonlocal happened
+        if not happened and fate != "locked":
+            happened = True
+            if fate == "fenced":
+                (listing,) = db.broker.list_transactions()
+                db.broker.init_producer_id(listing.transactional_id)
+            else:
+                clock.advance(45_001)
+                db.housekeeping()
+        clock.advance(200)
+        return upper(record)
+
+    for i in range(3):
+        feed(db, b"a%d" % i, partition=0)
+        feed(db, b"b%d" % i, partition=1)
+    processor = db.processor(
+        "in", handle, "out", group_id="g", transactional_id="tx", transport=Locked(db.broker)
+    )
+    processor.run(until_idle_ms=50)
+    assert happened
+    assert values(db) == [b"A0", b"A1", b"A2", b"B0", b"B1", b"B2"]
 
 
 def test_a_transaction_that_timed_out_is_done_anew(
