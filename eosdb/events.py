@@ -278,7 +278,8 @@ class TxnOffsetsCommitted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsDeleted(Event):
-    """`reason` is `deleted`, `expired` or `group deleted`."""
+    """`reason` is `deleted`, `expired`, `group deleted` or `group expired`; the last two end the
+    group, too."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...]

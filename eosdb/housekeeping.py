@@ -10,6 +10,7 @@ import threading
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
+from eosdb.coordinator import group_offsets
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partitions, retention, snapshots
@@ -34,6 +35,7 @@ class Housekeeper:
     def run(self) -> HousekeepingReport:
         """Everything that is due, now."""
         self._next_ms = self._clock.time_ms() + self._config.log_retention_check_interval_ms
+        self._forget_groups()
         due = self._coordinator.run_due()
         moved = self._move_log_starts()
         reach(Failpoint.RETENTION_MOVED)
@@ -59,6 +61,12 @@ class Housekeeper:
                 self.run()
             finally:
                 self._lock.release()
+
+    def _forget_groups(self) -> None:
+        """Before members expire, so that a group that loses its last one now is seen empty once."""
+        now_ms = self._clock.time_ms()
+        while self._store.write(lambda unit: group_offsets.forget_groups(unit, now_ms), sync=False):
+            pass
 
     def _move_log_starts(self) -> int:
         def move(unit: Unit) -> int:

@@ -48,6 +48,13 @@ _EXPIRED: Final = (
     f"SELECT g.group_id, g.topic, g.partition {_EXPIRABLE} AND g.retain_from <= ? "
     "ORDER BY g.retain_from LIMIT 10000"
 )
+_IDLE: Final = """
+    SELECT group_id FROM groups g
+    WHERE state = 'Empty'
+        AND NOT EXISTS (SELECT 1 FROM group_offsets o WHERE o.group_id = g.group_id)
+        AND NOT EXISTS (SELECT 1 FROM pending_group_offsets p WHERE p.group_id = g.group_id)
+    LIMIT 10000
+"""
 _PEND: Final = (
     "INSERT OR REPLACE INTO pending_group_offsets (producer_id, producer_epoch, group_id, topic, "
     'partition, "offset", leader_epoch, metadata, commit_timestamp, commit_position) '
@@ -258,6 +265,19 @@ def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
         unit.record(
             OffsetsDeleted(
                 timestamp=now_ms, group_id=group_id, partitions=tuple(sorted(tps)), reason=reason
+            )
+        )
+    return len(rows)
+
+
+def forget_groups(unit: Unit, now_ms: int) -> int:
+    """Forget groups with neither members nor offsets (GroupMetadataManager.maybeDeleteGroup): those
+    that never committed, and those whose topics were deleted. Returns how many."""
+    rows = unit.execute(_IDLE).fetchall()
+    for (group_id,) in rows:
+        unit.record(
+            OffsetsDeleted(
+                timestamp=now_ms, group_id=group_id, partitions=(), reason="group expired"
             )
         )
     return len(rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,13 @@ from eosdb.consumer_protocol import Subscription
 TP = TopicPartition("t", 0)
 DAY_MS = 24 * 3600 * 1000
 RETENTION_MS = 7 * DAY_MS
+TO_SCHEMA_3 = """
+DROP INDEX group_offsets_retention;
+ALTER TABLE group_offsets DROP COLUMN retain_from;
+CREATE INDEX group_offsets_age ON group_offsets (commit_timestamp);
+UPDATE alembic_version SET version_num = '0003';
+PRAGMA user_version = 3;
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -128,10 +137,58 @@ def test_a_group_whose_last_offset_expires_is_forgotten(
     assert db.broker.list_groups() == []
 
 
+def test_a_group_without_members_and_offsets_is_forgotten_by_housekeeping(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    for group, topic in (("silent", None), ("of deleted topic", "u"), ("stays", "t")):
+        name = member(db, group)
+        if topic is not None:
+            commit(db, group, name, topic)
+        db.broker.leave_group(group, name)
+    member(db, "living")
+    db.admin.delete_topic("u")
+    assert len(db.broker.list_groups()) == 4
+    db.housekeeping()
+    assert db.broker.list_groups() == ["living", "stays"]
+    assert db.verify().ok
+
+
 def test_eosdbs_own_notes_do_not_expire(db: eosdb.Database, clock: ManualClock) -> None:
     commit(db, "__eosdb.note")
     clock.advance(10 * RETENTION_MS)
     assert db.housekeeping().expired_offsets == 0
+
+
+def live_through(db: eosdb.Database, clock: ManualClock, seed: int, jumps: tuple[int, ...]) -> None:
+    """Groups get and lose members and offsets, come and go, in one order out of very many."""
+    rng = random.Random(seed)
+    members: dict[str, list[str]] = {"g": [], "h": [], "__eosdb.own": []}
+    open_transactions: list[eosdb.Producer] = []
+    for step in range(60):
+        group = rng.choice(list(members))
+        clock.advance(rng.choice((0, 1)))
+        with contextlib.suppress(eosdb.ApiError):
+            match rng.randrange(9):
+                case 0:
+                    members[group].append(member(db, group))
+                case 1 | 8 if members[group]:
+                    db.broker.leave_group(group, members[group].pop())
+                case 2 | 3:
+                    one = rng.choice(members[group]) if members[group] else ""
+                    commit(db, group, one, rng.choice("tu"))
+                case 4:
+                    producer = db.producer(transactional_id=f"{group}-{step}")
+                    producer.init_transactions()
+                    producer.begin_transaction()
+                    producer.send_offsets_to_transaction({TP: OffsetAndMetadata(5)}, group)
+                    open_transactions.append(producer)
+                case 5 if open_transactions:
+                    producer = open_transactions.pop(rng.randrange(len(open_transactions)))
+                    rng.choice((producer.commit_transaction, producer.abort_transaction))()
+                case 6:
+                    clock.advance(rng.choice(jumps))
+                case 7 if rng.random() < 0.2:
+                    db.broker.delete_group(group)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -139,31 +196,25 @@ def test_what_is_due_is_what_expires_whatever_happened_before(
     db: eosdb.Database, clock: ManualClock, seed: int
 ) -> None:
     """A write that finds something due which then does not expire would never end."""
-    rng = random.Random(seed)
-    members: dict[str, list[str]] = {"g": [], "h": [], "__eosdb.own": []}
-    for _ in range(60):
-        group = rng.choice(list(members))
-        with contextlib.suppress(eosdb.ApiError):
-            match rng.randrange(6):
-                case 0:
-                    members[group].append(member(db, group))
-                case 1 if members[group]:
-                    db.broker.leave_group(group, members[group].pop())
-                case 2 | 3:
-                    one = rng.choice(members[group]) if members[group] else ""
-                    commit(db, group, one, rng.choice("tu"))
-                case 4:
-                    producer = db.producer(transactional_id=group)
-                    producer.init_transactions()
-                    producer.begin_transaction()
-                    producer.send_offsets_to_transaction({TP: OffsetAndMetadata(5)}, group)
-                    if rng.random() < 0.5:
-                        producer.commit_transaction()
-                case 5:
-                    clock.advance(rng.choice((1_000, DAY_MS, RETENTION_MS)))
+    live_through(db, clock, seed, (1_000, DAY_MS, RETENTION_MS))
     db.housekeeping()
     assert db.housekeeping().expired_offsets == 0
     assert db.verify().ok
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_upgraded_file_keeps_its_offsets_as_long_as_a_new_one(
+    db: eosdb.Database, db_path: Path, clock: ManualClock, seed: int
+) -> None:
+    live_through(db, clock, seed, (1_000, 5_000))
+    db.close()
+    question = "SELECT group_id, topic, partition, retain_from FROM group_offsets ORDER BY 1, 2, 3"
+    with contextlib.closing(sqlite3.connect(db_path)) as raw:
+        before = raw.execute(question).fetchall()
+        raw.executescript(TO_SCHEMA_3)
+    with eosdb.connect(db_path, clock=clock) as upgraded:
+        assert upgraded.verify().ok
+        assert list(upgraded.query(question).rows) == before
 
 
 # -- deleting offsets by hand -------------------------------------------------------------------
