@@ -17,6 +17,7 @@ from eosdb.model import (
     LATEST,
     MAX_TIMESTAMP,
     AbortedTransaction,
+    AppendOnceResult,
     ConsumerGroupMetadata,
     ConsumerRecord,
     Coordinator,
@@ -50,13 +51,16 @@ from eosdb.model import (
     TransactionState,
     TransactionToken,
     VerifyReport,
+    ViewDescription,
 )
+from eosdb.user_transaction import UserTransaction
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "Broker", "BrokerConfig",
-    "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord", "Coordinator", "Database",
+    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "AppendOnceResult", "Broker",
+    "BrokerConfig", "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord", "Coordinator",
+    "Database",
     "DeadLetter", "DeadLetters", "Failure", "FetchResult", "GroupDescription", "GroupMemberDescription",
     "GroupState", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult", "LogRecord",
     "ManualClock", "OffsetAndMetadata", "OffsetAndTimestamp", "PartitionOffsets", "Processor",
@@ -64,5 +68,6 @@ __all__ = [
     "RebuildReport", "Record", "RecordBatch", "RecordMetadata", "ReplayReport", "SnapshotInfo",
     "SyncGroupResult", "SystemClock", "TimestampType", "TopicConfig", "TopicDescription",
     "TopicPartition", "TransactionDescription", "TransactionListing", "TransactionState",
-    "TransactionToken", "VerifyReport", "connect", "errors", "process", *errors.__all__,
+    "TransactionToken", "UserTransaction", "VerifyReport", "ViewDescription", "connect", "errors",
+    "process", *errors.__all__,
 ]  # fmt: skip

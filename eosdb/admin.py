@@ -11,10 +11,11 @@ from eosdb.coordinator import authorizer
 from eosdb.coordinator.authorizer import CLUSTER, Authorizer, check_acl
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.events import Acl, AclAdded, AclRemoved
-from eosdb.log import partitions, retention, topics
-from eosdb.model import TopicDescription
+from eosdb.log import json_views, partitions, retention, topics
+from eosdb.model import TopicDescription, ViewDescription
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
+from eosdb.validation import check_text
 
 
 class Admin:
@@ -94,6 +95,33 @@ class Admin:
     def topic_config(self, name: str) -> TopicConfig:
         """The settings in force for the topic, its own over the broker's."""
         return TopicConfig.resolve(self._config, self.describe_topic(name).config)
+
+    def create_view(self, name: str, topic: str, columns: Mapping[str, str]) -> None:
+        """Make a typed view `name` over the JSON values of the topic's committed records.
+
+        `columns` are JSON fields, or paths of fields with dots, and their types: TEXT, INTEGER, REAL,
+        BOOLEAN or JSON. Behind them stand `_partition`, `_offset`, `_timestamp` and `_key`. Raises
+        InvalidRequestError and UnknownTopicOrPartitionError.
+        """
+        parsed = tuple(
+            json_views.parse_column(check_text("field", field), check_text("type", type_name))
+            for field, type_name in columns.items()
+        )
+        self._on_topic(
+            "alter_configs",
+            topic,
+            lambda unit, now: json_views.create(unit, name, topic, parsed, now),
+        )
+
+    def list_views(self) -> list[ViewDescription]:
+        """The typed views that `create_view` has made."""
+        with self._store.read() as connection:
+            return json_views.describe(connection)
+
+    def drop_view(self, name: str) -> None:
+        """Raises InvalidRequestError when there is no such typed view."""
+        check_text("name", name)
+        self._coordinator.write(lambda unit: json_views.drop(unit, name, self._clock.time_ms()))
 
     def create_acls(self, acls: Iterable[Acl]) -> None:
         """Add access control rows; from the first on, what no row allows is refused.

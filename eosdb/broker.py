@@ -80,7 +80,7 @@ class Broker(GroupBroker):
         self.request_metrics: Final = Metrics(clock, RATES)
         self._authorizer = Authorizer(principal, config.super_users)
         self._produce = ProduceHandler(
-            coordinator, clock, config, self._authorizer, self.request_metrics
+            store, coordinator, clock, config, self._authorizer, self.request_metrics
         )
         self._log = LogRequests(store, coordinator, clock, config, self._authorizer)
         super().__init__(store, coordinator, clock, config, self._authorizer)

@@ -8,7 +8,8 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -27,15 +28,19 @@ from eosdb.client.transport import BrokerRequests, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import outcome
+from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.housekeeping import Housekeeper
 from eosdb.log import restore, snapshots
 from eosdb.log.record_check import RecordCheck
 from eosdb.model import (
+    AppendOnceResult,
     HousekeepingReport,
     RebuildReport,
+    Record,
     SnapshotInfo,
+    TopicPartition,
     TransactionToken,
     VerifyReport,
 )
@@ -43,6 +48,7 @@ from eosdb.projection import apply
 from eosdb.store import backup, facts, replay
 from eosdb.store.migrate import open_file
 from eosdb.store.store import Store
+from eosdb.user_transaction import Publisher, UserTransaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -146,6 +152,8 @@ class Database:
         self._housekeeper = Housekeeper(self._store, self._coordinator, clock, config)
         self.broker: Final = Broker(self._store, self._coordinator, clock, config, principal)
         self.admin: Final = Admin(self._store, self._coordinator, clock, config, principal)
+        authorizer = Authorizer(principal, config.super_users)
+        self._publisher = Publisher(self._store, self._coordinator, clock, config, authorizer)
         if not read_only:
             self._coordinator.after_write = self._housekeeper.run_when_due
             self._store.before_close(self._snapshot_at_close)
@@ -222,6 +230,27 @@ class Database:
         """The dead letters in a topic: to look at, and to send back."""
         self._store.check_open()
         return DeadLetters(as_transport(transport or self.broker), self.clock, topic)
+
+    def begin(self) -> AbstractContextManager[UserTransaction]:
+        """One transaction over tables of your own in this file and the log: all of the block, or,
+        when it raises, nothing of it.
+
+        The block is the file's one writer, so keep it short: others wait, for lock_timeout_ms at most.
+        Inside it the log is written through the `UserTransaction` alone; other writes of this thread
+        raise IllegalStateError. Raises DatabaseLockedError when somebody else writes for too long.
+        """
+        return self._publisher.begin()
+
+    def append_once(
+        self, sink_id: str, batch_id: int, batches: Mapping[TopicPartition, Iterable[Record]]
+    ) -> AppendOnceResult:
+        """Append all of `batches` and remember `(sink_id, batch_id)` in one commit.
+
+        A `batch_id` not above the one that is remembered for the sink appends nothing. Records go without
+        producer id. Raises UnknownTopicOrPartitionError, InvalidRecordError, MessageTooLargeError,
+        InvalidRequestError and the authorization errors; nothing is appended then.
+        """
+        return self._publisher.append_once(sink_id, batch_id, batches)
 
     def housekeeping(self) -> HousekeepingReport:
         """Do everything that time has made due: time-outs, expirations, retention, compaction."""
@@ -329,6 +358,7 @@ class Database:
     def _close(self, *, orderly: bool) -> None:
         if self._closed:
             return
+        self._store.check_may_close()
         self._closed = True
         if self._store.forked:
             return

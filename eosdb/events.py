@@ -286,6 +286,47 @@ class OffsetsDeleted(Event):
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKeyUsed(Event):
+    """The record at `offset` was published under a key that is taken from now on."""
+
+    topic: str
+    partition: int
+    idempotency_key: str
+    offset: int
+    record_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkBatchAppended(Event):
+    """Everything of a sink's batch is in the log; what it appended stands in the events before."""
+
+    sink_id: str
+    batch_id: int
+
+
+class ViewColumn(NamedTuple):
+    """A column of a typed view: the JSON field it shows, and its SQL type."""
+
+    name: str
+    path: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewCreated(Event):
+    """A typed view over the JSON values of a topic."""
+
+    topic: str
+    name: str
+    view_columns: tuple[ViewColumn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewDropped(Event):
+    name: str
+
+
 class Acl(NamedTuple):
     """One row of the access control list; `*` as name or principal `User:*` means any."""
 
@@ -313,7 +354,8 @@ KINDS: Final[dict[str, type[Event]]] = {
         TopicCreated, PartitionsAdded, TopicConfigAltered, TopicDeleted, BatchAppended, MarkerWritten,
         LogStartOffsetMoved, LogCleaned, ProducersExpired, SnapshotTaken, ProducerIdBlockAllocated,
         CoordinatorElected, TransactionStateChanged, TransactionalIdExpired, OffsetsCommitted,
-        TxnOffsetsCommitted, OffsetsDeleted, AclAdded, AclRemoved, GroupChanged,
+        TxnOffsetsCommitted, OffsetsDeleted, AclAdded, AclRemoved, GroupChanged, IdempotencyKeyUsed,
+        SinkBatchAppended, ViewCreated, ViewDropped,
     )
 }  # fmt: skip
 
@@ -391,4 +433,5 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "from_state": _state,
     "to_state": _state,
     "acl": lambda value: Acl(**value),
+    "view_columns": lambda value: tuple(ViewColumn(**item) for item in value),
 }

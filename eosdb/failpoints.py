@@ -24,6 +24,8 @@ class Failpoint(Enum):
     """All rows of an append are written, the unit is not committed."""
     UNIT_COMMITTED = "unit.committed"
     """A unit is durable, nobody has been told."""
+    USER_UNIT_UNCOMMITTED = "user_unit.uncommitted"
+    """Everything of a `db.begin()` block is written, the unit is not committed."""
     END_TXN_DECIDED = "end_txn.decided"
     """PrepareCommit or PrepareAbort is durable, no marker is written."""
     MARKER_WRITTEN = "marker.written"

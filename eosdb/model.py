@@ -313,6 +313,24 @@ class RecordMetadata:
     duplicate: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AppendOnceResult:
+    """`skipped` when the batch, or a later one, had been brought in before. `offsets` are the first
+    offsets that the batch got in its partitions."""
+
+    skipped: bool
+    offsets: dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDescription:
+    """A typed view over the JSON values of a topic: its columns' types by their names."""
+
+    name: str
+    topic: str
+    columns: dict[str, str]
+
+
 class ConsumerRecord(NamedTuple):
     """What a consumer hands out: one committed (or, if asked for, any) data record."""
 

@@ -13,6 +13,7 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator import transactions
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import (
     ApiError,
     InvalidProducerIdMappingError,
@@ -21,7 +22,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.log import append as log_append
-from eosdb.log import partitions, topics
+from eosdb.log import partitions
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.metrics import Metrics
 from eosdb.model import (
@@ -32,27 +33,26 @@ from eosdb.model import (
     TopicPartition,
 )
 from eosdb.request_metrics import count_produced
+from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import check_mapping, check_text, check_topic_partition
 
 _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
 
 
-class ProduceHandler:
+class ProduceHandler(RequestHandler):
     """What the broker does with a produce request."""
 
     def __init__(
         self,
+        store: Store,
         coordinator: TransactionCoordinator,
         clock: Clock,
         config: BrokerConfig,
         authorizer: Authorizer,
         metrics: Metrics,
     ) -> None:
-        self._coordinator = coordinator
-        self._clock = clock
-        self._config = config
-        self._authorizer = authorizer
+        super().__init__(store, coordinator, clock, config, authorizer)
         self._metrics = metrics
 
     def produce(
@@ -182,9 +182,3 @@ class ProduceHandler:
                 raise
             self.ensure_topic(unit, tp.topic)
             return partitions.load(unit, tp)
-
-    def ensure_topic(self, unit: Unit, topic: str) -> None:
-        """Make the topic with the broker's defaults unless it exists."""
-        if not partitions.exists(unit, TopicPartition(topic, 0)):
-            self._authorizer.check(unit, "create", "topic", topic)
-            topics.create(unit, topic, None, None, self._config, self._clock.time_ms())

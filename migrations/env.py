@@ -1,20 +1,39 @@
 """Alembic's environment.
 
 eosdb hands over its own connection in `config.attributes["connection"]`, inside a unit that it
-commits itself. A developer's `alembic -x db=FILE …` opens the named file.
+commits itself. A developer's `alembic -x db=FILE …` opens the named file. The version stands in a
+table with a name of eosdb's own: `alembic_version` is left to the migrations of the user's tables.
 """
 
 from alembic import context
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine, inspect, text
 
-connection = context.config.attributes.get("connection")
-if connection is not None:
-    context.configure(connection=connection)
+VERSION_TABLE = "eosdb_alembic_version"
+
+
+def run(connection: Connection) -> None:
+    leave_the_common_name(connection)
+    context.configure(connection=connection, version_table=VERSION_TABLE)
     context.run_migrations()
+
+
+def leave_the_common_name(connection: Connection) -> None:
+    """Files of schema 1 to 4 have the version in `alembic_version`."""
+    tables = inspect(connection).get_table_names()
+    if "journal" in tables and "alembic_version" in tables and VERSION_TABLE not in tables:
+        connection.execute(
+            text(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+        )
+        connection.execute(text(f"INSERT INTO {VERSION_TABLE} SELECT * FROM alembic_version"))
+        connection.execute(text("DROP TABLE alembic_version"))
+
+
+given = context.config.attributes.get("connection")
+if given is not None:
+    run(given)
 else:
     path = context.get_x_argument(as_dictionary=True).get("db")
     if not path:
         raise SystemExit("name the file: alembic -x db=FILE …")
     with create_engine(f"sqlite:///{path}").begin() as opened:
-        context.configure(connection=opened)
-        context.run_migrations()
+        run(opened)

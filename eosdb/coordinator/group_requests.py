@@ -9,7 +9,7 @@ from eosdb.coordinator import group_offsets, groups
 from eosdb.coordinator.group import Group, check_commit, check_offset_delete
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
-from eosdb.events import OffsetsCommitted
+from eosdb.events import OffsetCommit, OffsetsCommitted
 from eosdb.model import OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import Unit
 from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
@@ -43,19 +43,21 @@ class GroupRequests(RequestHandler):
         """All of the offsets or none."""
         check_group_id(group_id)
         commits = group_offsets.check_offsets(offsets)
+        self._coordinator.write(lambda unit: self.commit_in(unit, group_id, commits, committer))
 
-        def commit(unit: Unit) -> None:
-            self._authorizer.check(unit, "read", "group", group_id)
-            for topic in sorted({c.topic for c in commits}):
-                self._authorizer.check(unit, "read", "topic", topic)
-            unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
-            self.check_commit(unit, group_id, committer, unknown, is_transactional=False)
-            group_offsets.check_stored(unit, commits, self._config)
-            if commits:
-                now = self._clock.time_ms()
-                unit.record(OffsetsCommitted(timestamp=now, group_id=group_id, offsets=commits))
-
-        self._coordinator.write(commit)
+    def commit_in(
+        self, unit: Unit, group_id: str, commits: tuple[OffsetCommit, ...], committer: Committer
+    ) -> None:
+        """The same inside a unit that the caller has begun."""
+        self._authorizer.check(unit, "read", "group", group_id)
+        for topic in sorted({c.topic for c in commits}):
+            self._authorizer.check(unit, "read", "topic", topic)
+        unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
+        self.check_commit(unit, group_id, committer, unknown, is_transactional=False)
+        group_offsets.check_stored(unit, commits, self._config)
+        if commits:
+            now = self._clock.time_ms()
+            unit.record(OffsetsCommitted(timestamp=now, group_id=group_id, offsets=commits))
 
     def check_commit(
         self,

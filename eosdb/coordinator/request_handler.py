@@ -6,7 +6,10 @@ from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.log import partitions, topics
+from eosdb.model import TopicPartition
 from eosdb.store.store import Store
+from eosdb.store.unit import Unit
 
 
 class RequestHandler:
@@ -25,3 +28,9 @@ class RequestHandler:
         self._clock = clock
         self._config = config
         self._authorizer = authorizer
+
+    def ensure_topic(self, unit: Unit, topic: str) -> None:
+        """Make the topic with the broker's defaults unless it exists."""
+        if not partitions.exists(unit, TopicPartition(topic, 0)):
+            self._authorizer.check(unit, "create", "topic", topic)
+            topics.create(unit, topic, None, None, self._config, self._clock.time_ms())

@@ -13,17 +13,28 @@ from typing import Any, Final
 from eosdb.events import (
     BatchAppended,
     Event,
+    IdempotencyKeyUsed,
     LogCleaned,
     LogStartOffsetMoved,
     MarkerWritten,
     PartitionsAdded,
     ProducersExpired,
+    SinkBatchAppended,
     SnapshotTaken,
     TopicConfigAltered,
     TopicCreated,
     TopicDeleted,
+    ViewCreated,
+    ViewDropped,
 )
-from eosdb.log import partitions, producers, transaction_index
+from eosdb.log import (
+    idempotency,
+    json_views,
+    partitions,
+    producers,
+    sinks,
+    transaction_index,
+)
 from eosdb.log.partitions import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model import AbortedTransaction, TopicPartition
@@ -252,11 +263,20 @@ def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
     ):
         unit.executemany(f"DELETE FROM {table} WHERE partition_id = ?", ids)
     unit.execute("DELETE FROM topics WHERE topic_id = ?", (event.topic_id,))
+    idempotency.forget_topic(unit, event.topic)
     unit.memo.clear()
+
+
+def idempotency_key_used(unit: Unit, event: IdempotencyKeyUsed, position: int) -> None:
+    idempotency.save(unit, event)
 
 
 HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
     BatchAppended: batch_appended,
+    IdempotencyKeyUsed: idempotency_key_used,
+    SinkBatchAppended: sinks.sink_batch_appended,
+    ViewCreated: json_views.view_created,
+    ViewDropped: json_views.view_dropped,
     MarkerWritten: marker_written,
     LogStartOffsetMoved: log_start_offset_moved,
     LogCleaned: log_cleaned,

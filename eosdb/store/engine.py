@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Engine, create_engine, event
+import sqlite3
 
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import ExceptionContext
+
+from eosdb.store import guard
 from eosdb.store.store import connect
 
 
 def make_engine(path: str, read_only: bool, busy_timeout_ms: int) -> Engine:
-    """Connections have eosdb's settings: none of them checkpoints, and BEGIN is SQLAlchemy's to
-    say."""
-    engine = create_engine(
-        "sqlite://",
-        creator=lambda: connect(path, busy_timeout_ms, read_only=read_only),
-        poolclass=None,
-        pool_size=5,
-    )
+    """Connections have eosdb's settings: none of them checkpoints or writes eosdb's tables, and BEGIN
+    is SQLAlchemy's to say."""
+
+    def create() -> sqlite3.Connection:
+        connection = connect(path, busy_timeout_ms, read_only=read_only)
+        connection.set_authorizer(guard.authorize)
+        return connection
+
+    engine = create_engine("sqlite://", creator=create, poolclass=None, pool_size=5)
+    raise_refusals(engine)
 
     @event.listens_for(engine, "begin")
     def begin(connection: object) -> None:
         connection.exec_driver_sql("BEGIN")  # type: ignore[attr-defined]
 
     return engine
+
+
+def raise_refusals(engine: Engine) -> None:
+    """Have statements that the guard refuses say why."""
+
+    @event.listens_for(engine, "handle_error")
+    def explain(context: ExceptionContext) -> None:
+        refusal = guard.refused(context.original_exception)
+        if refusal is not None:
+            raise refusal

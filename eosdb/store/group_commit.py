@@ -9,11 +9,13 @@ own answer.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
+from eosdb.errors import DatabaseLockedError, IllegalStateError
 from eosdb.store.unit import Unit
 
 T = TypeVar("T")
@@ -37,8 +39,13 @@ class Request:
 class GroupCommit:
     """Queues requests and lets one thread at a time run a round of them."""
 
-    def __init__(self, run_round: Callable[[list[Request]], None]) -> None:
+    def __init__(
+        self, run_round: Callable[[list[Request]], None], patience_ms: int = 30_000
+    ) -> None:
         self._run_round = run_round
+        self._patience_ms = patience_ms
+        self._holder: int | None = None
+        """The thread that holds the turn for a unit of its own."""
         self._changed = threading.Condition(threading.Lock())
         self._queue: deque[Request] = deque()
         self._leading = False
@@ -50,11 +57,10 @@ class GroupCommit:
         leading = False
         try:
             with self._changed:
-                if self._refusal is not None:
-                    raise self._refusal()
+                self._check_may_wait()
                 self._queue.append(request)
                 while self._leading and not request.done:
-                    self._changed.wait()
+                    self._wait()
                 if not request.done:
                     # In one line: an interrupt between the two would leave a leader that is none.
                     self._leading = leading = True
@@ -69,6 +75,49 @@ class GroupCommit:
             raise request.error
         result: T = request.result
         return result
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Lead for the time of the block without running any request: others wait.
+
+        Raises DatabaseLockedError when another thread does so for too long, and IllegalStateError in the
+        thread that already does.
+        """
+        leading = False
+        try:
+            with self._changed:
+                self._check_may_wait()
+                while self._leading:
+                    self._wait()
+                self._check_may_wait()
+                self._leading = leading = True
+                self._holder = threading.get_ident()
+            yield
+        finally:
+            if leading:
+                self._stop_leading()
+
+    def _check_may_wait(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+        self.check_holds_nothing()
+
+    def check_holds_nothing(self) -> None:
+        """Raises IllegalStateError in the thread that holds the turn."""
+        if self._holder == threading.get_ident():
+            raise IllegalStateError(
+                "this thread is inside a block of db.begin(), which is the one writer; write with "
+                "tx.publish, tx.commit_offsets and tx.connection, or after the block"
+            )
+
+    def _wait(self) -> None:
+        """For whoever leads; not without end for one that holds the turn."""
+        patience = None if self._holder is None else self._patience_ms / 1000
+        if not self._changed.wait(patience) and self._holder is not None:
+            raise DatabaseLockedError(
+                f"a block of db.begin() in another thread has been writing for {self._patience_ms} ms; "
+                "nothing was written, try again, make the block shorter, or raise lock_timeout_ms"
+            )
 
     def end(self, refusal: Callable[[], Exception]) -> None:
         """Return when everything that has come is done; whoever comes now gets `refusal()`."""
@@ -91,6 +140,7 @@ class GroupCommit:
 
     def _stop_leading(self) -> None:
         with self._changed:
+            self._holder = None
             self._leading = False
             self._changed.notify_all()
 

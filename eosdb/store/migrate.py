@@ -32,7 +32,7 @@ from eosdb.store.store import connect
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """The number of the newest revision in `migrations`."""
 
 
@@ -187,11 +187,20 @@ def create_materialized(connection: sqlite3.Connection) -> None:
     from eosdb.store.schema import MATERIALIZED_TABLES
 
     names = [table.name for table in MATERIALIZED_TABLES]
+    drop_json_views(connection)
     for name in reversed(names):
         connection.execute(f'DROP TABLE IF EXISTS "{name}"')
     for schema_object in newest_schema():
         if schema_object.table in names:
             connection.execute(schema_object.sql)
+
+
+def drop_json_views(connection: sqlite3.Connection) -> None:
+    """The views that replay will make again."""
+    tables = "SELECT 1 FROM sqlite_master WHERE name = 'eosdb_json_views'"
+    if connection.execute(tables).fetchone() is not None:
+        for (name,) in connection.execute("SELECT name FROM eosdb_json_views").fetchall():
+            connection.execute(f'DROP VIEW IF EXISTS "{name}"')
 
 
 @lru_cache(maxsize=1)
@@ -208,10 +217,10 @@ def newest_schema() -> tuple[SchemaObject, ...]:
             "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
         )
     ]
-    ((revision,),) = scratch.execute("SELECT version_num FROM alembic_version")
+    ((revision,),) = scratch.execute("SELECT version_num FROM eosdb_alembic_version")
     scratch.close()
-    stamp = f"INSERT INTO alembic_version VALUES ('{revision}')"
-    return (*made, SchemaObject("alembic_version", stamp))
+    stamp = f"INSERT INTO eosdb_alembic_version VALUES ('{revision}')"
+    return (*made, SchemaObject("eosdb_alembic_version", stamp))
 
 
 def _create(path: str, busy_timeout_ms: int) -> None:

@@ -139,6 +139,15 @@ acls: Final = _table(
     "principal:text operation:text resource_type:text resource_name:text pattern_type:text "
     "permission:text",
 )
+idempotency_keys: Final = _table(
+    "eosdb_idempotency_keys",
+    "topic idempotency_key",
+    "topic:text idempotency_key:text partition offset timestamp",
+)
+sinks: Final = _table("eosdb_sinks", "sink_id", "sink_id:text batch_id timestamp")
+json_views: Final = _table(
+    "eosdb_json_views", "name", "name:text topic:text columns:text created_time"
+)
 MATERIALIZED_TABLES: Final = tuple(
     table
     for table in metadata.tables.values()

@@ -26,6 +26,7 @@ from eosdb.errors import (
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.failures import translate, translated
 from eosdb.store.group_commit import GroupCommit, Request
+from eosdb.store.held_unit import HeldUnit
 from eosdb.store.mutex import WriterMutex
 from eosdb.store.unit import Apply, Unit
 from eosdb.store.watch import Watch
@@ -65,7 +66,9 @@ class Store:
         self._reading = 0
         self._readers_changed = threading.Condition(threading.Lock())
         self._mutex = mutex
-        self._group = GroupCommit(self._run_round)
+        self._group = GroupCommit(self._run_round, lock_timeout_ms)
+        self._apply = apply
+        self._held: HeldUnit | None = None
         self._durable = _SYNCHRONOUS[durability]
         self._relaxed = "NORMAL" if durability == "full" else self._durable
         self._synchronous = ""
@@ -90,10 +93,39 @@ class Store:
         "full", for writes that only a later synced unit makes count. `function` may be run more
         than once and must have no effect outside the unit.
         """
-        if self.read_only:
-            raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
-        self.check_open()
+        self._check_writable()
         return self._group.submit(function, sync)
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[HeldUnit]:
+        """Hold a write unit for the time of the block: committed at its end, undone when it raises.
+
+        Every other writer waits meanwhile. Raises IllegalStateError inside such a block, and
+        DatabaseLockedError after a bounded wait.
+        """
+        self._check_writable()
+        assert self._mutex is not None
+        with self._group.turn():
+            self._mutex.acquire()
+            try:
+                with translated(self.path):
+                    if self._held is None:
+                        connection = connect(self.path, self.lock_timeout_ms)
+                        self._held = HeldUnit(connection, self._apply, self.path)
+                    self._held.begin(self._durable)
+                try:
+                    yield self._held
+                    self._wal_bytes += self._held.commit()
+                except BaseException:
+                    self._held.roll_back()
+                    raise
+                self.has_written = True
+                self._commits += 1
+                self._requests += 1
+                self._synced_commits += self._durable == "FULL"
+                self._checkpoint_when_due()
+            finally:
+                self._mutex.release()
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -156,6 +188,8 @@ class Store:
     def _close_writer(self) -> None:
         """Closing the last connection of the file is a checkpoint, which the mutex guards."""
         assert self._mutex is not None
+        if self._held is not None:
+            self._held.close()
         try:
             self._mutex.acquire()
         except DatabaseLockedError:
@@ -168,6 +202,10 @@ class Store:
                 self._mutex.release()
         finally:
             self._mutex.close()
+
+    def check_may_close(self) -> None:
+        """Raises IllegalStateError in the thread that holds a unit."""
+        self._group.check_holds_nothing()
 
     def checkpoint(self) -> None:
         """Copy the WAL into the file as far as readers allow."""
@@ -184,6 +222,11 @@ class Store:
             "fsync-total": self._synced_commits,
             "requests-per-commit-avg": self._requests / max(self._commits, 1),
         }
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
+        self.check_open()
 
     def check_open(self) -> None:
         """Raises DatabaseClosedError, and IllegalStateError in a forked child."""

@@ -20,6 +20,10 @@ TO_SCHEMA_3 = """
 DROP INDEX group_offsets_retention;
 ALTER TABLE group_offsets DROP COLUMN retain_from;
 CREATE INDEX group_offsets_age ON group_offsets (commit_timestamp);
+DROP TABLE eosdb_idempotency_keys;
+DROP TABLE eosdb_sinks;
+DROP TABLE eosdb_json_views;
+ALTER TABLE eosdb_alembic_version RENAME TO alembic_version;
 UPDATE alembic_version SET version_num = '0003';
 PRAGMA user_version = 3;
 """

@@ -30,6 +30,7 @@ VISITS = {
     Failpoint.MIGRATION_APPLIED: (0,),
     Failpoint.COMPACTION_CLEANED: (0,),
     Failpoint.CHECKPOINT_DONE: (0,),
+    Failpoint.USER_UNIT_UNCOMMITTED: (),  # test_order_service
 }
 """Which visits of a point are its last; four of the others."""
 KILLS = [(point, visit) for point in Failpoint for visit in VISITS.get(point, (0, 1, 4, 9))]

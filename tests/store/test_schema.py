@@ -36,7 +36,7 @@ def shape(connection: sqlite3.Connection) -> dict[str, object]:
             ).fetchall(),
         )
         for name, without_rowid, strict in tables
-        if name != "alembic_version" and not name.startswith("sqlite_")
+        if name != "eosdb_alembic_version" and not name.startswith("sqlite_")
     }
 
 

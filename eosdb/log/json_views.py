@@ -1,0 +1,150 @@
+"""Typed views over the JSON values of a topic: plain SQL views, with a row and an event each.
+
+The row says what the view's columns are, because a column that is computed has no declared type that
+a reader could ask SQLite for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from typing import Final
+
+from eosdb.errors import InvalidRequestError
+from eosdb.events import ViewColumn, ViewCreated, ViewDropped
+from eosdb.log import partitions
+from eosdb.model import TopicPartition, ViewDescription
+from eosdb.store import guard
+from eosdb.store.unit import Unit
+
+TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
+COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")
+"""Columns that every typed view has behind its own."""
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_PATH: Final = re.compile(r'[^."\[\]\x00-\x1f]+(\.[^."\[\]\x00-\x1f]+)*')
+
+
+def parse_column(field: str, type_name: str) -> ViewColumn:
+    """A JSON field, or a path of fields with dots, as a column named after it.
+
+    Raises InvalidRequestError.
+    """
+    name = field.replace(".", "_")
+    if not _PATH.fullmatch(field) or not _NAME.fullmatch(name):
+        raise InvalidRequestError(
+            f"field {field!r}: expected the name of a JSON field, or a path such as customer.name, of "
+            "letters, digits and underscores"
+        )
+    if type_name.upper() not in TYPES:
+        raise InvalidRequestError(
+            f"field {field}: got type {type_name!r}, expected one of {', '.join(TYPES)}"
+        )
+    return ViewColumn(name, field, type_name.upper())
+
+
+def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], now_ms: int) -> None:
+    """Raises InvalidRequestError for a name that is taken or is none, and
+    UnknownTopicOrPartitionError."""
+    partitions.load(unit, TopicPartition(topic, 0))
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidRequestError(
+            f"view {name!r}: expected a name of up to 63 letters, digits and underscores that does not "
+            "begin with a digit"
+        )
+    if guard.is_own(name) or name.lower().startswith("sqlite_"):
+        raise InvalidRequestError(f"view {name!r}: this name is eosdb's or SQLite's, take another")
+    taken = unit.execute(
+        "SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", (name,)
+    ).fetchone()
+    if taken is not None:
+        raise InvalidRequestError(
+            f"there is a {taken[0]} {name!r} already; drop it first, or take another name"
+        )
+    names = [column.name.lower() for column in columns]
+    if not columns or len(set(names)) < len(names) or set(names) & set(COORDINATES):
+        raise InvalidRequestError(
+            f"view {name}: expected one or more different fields, none of them named "
+            f"{', '.join(COORDINATES)}; got {', '.join(column.name for column in columns) or 'none'}"
+        )
+    unit.record(ViewCreated(timestamp=now_ms, topic=topic, name=name, view_columns=columns))
+
+
+def drop(unit: Unit, name: str, now_ms: int) -> None:
+    """Raises InvalidRequestError when there is no such typed view."""
+    row = unit.execute(
+        "SELECT name FROM eosdb_json_views WHERE lower(name) = lower(?)", (name,)
+    ).fetchone()
+    if row is None:
+        raise InvalidRequestError(f"there is no typed view {name!r}; see `eosdb views list`")
+    unit.record(ViewDropped(timestamp=now_ms, name=row[0]))
+
+
+def describe(connection: sqlite3.Connection) -> list[ViewDescription]:
+    """Every typed view, by name."""
+    return [
+        ViewDescription(name, topic, {c["name"]: c["type"] for c in json.loads(columns)})
+        for name, topic, columns in connection.execute(
+            "SELECT name, topic, columns FROM eosdb_json_views ORDER BY name"
+        )
+    ]
+
+
+def view_created(unit: Unit, event: ViewCreated, position: int) -> None:
+    """Projection: the row, and the view itself."""
+    columns = json.dumps([column._asdict() for column in event.view_columns])
+    unit.execute(
+        "INSERT INTO eosdb_json_views VALUES (?, ?, ?, ?)",
+        (event.name, event.topic, columns, event.timestamp),
+    )
+    unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
+    unit.execute(_definition(event))
+
+
+def view_dropped(unit: Unit, event: ViewDropped, position: int) -> None:
+    """Projection: row and view are gone."""
+    unit.execute("DELETE FROM eosdb_json_views WHERE name = ?", (event.name,))
+    unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
+
+
+def _definition(event: ViewCreated) -> str:
+    """Values that are no JSON give NULLs, and so does text where a number is asked for."""
+    extracted = ",\n            ".join(
+        f"json_extract(document, {_path(column)}) AS c{i}"
+        for i, column in enumerate(event.view_columns)
+    )
+    shown = ",\n    ".join(
+        f'{_converted(f"c{i}", column.type)} AS "{column.name}"'
+        for i, column in enumerate(event.view_columns)
+    )
+    return f"""CREATE VIEW "{event.name}" AS
+SELECT
+    {shown},
+    _partition, _offset, _timestamp, _key
+FROM (
+    SELECT
+            {extracted},
+        _partition, _offset, _timestamp, _key
+    FROM (
+        SELECT
+            CASE WHEN json_valid(CAST(value AS TEXT)) THEN CAST(value AS TEXT) END AS document,
+            partition AS _partition, "offset" AS _offset, timestamp AS _timestamp, key AS _key
+        FROM committed_records
+        WHERE topic = '{event.topic}'
+    )
+)"""
+
+
+def _path(column: ViewColumn) -> str:
+    path = "$" + "".join(f'."{field}"' for field in column.path.split("."))
+    return "'" + path.replace("'", "''") + "'"
+
+
+def _converted(value: str, type_name: str) -> str:
+    if type_name in ("TEXT", "JSON"):
+        return f"CAST({value} AS TEXT)"
+    number = "REAL" if type_name == "REAL" else "INTEGER"
+    return (
+        f"CASE WHEN typeof({value}) = 'text' AND {value} NOT GLOB '[-+.0-9]*' THEN NULL "
+        f"ELSE CAST({value} AS {number}) END"
+    )

@@ -1,0 +1,88 @@
+"""Which names in the file are eosdb's, and what a user's own SQL may not do to them.
+
+Tables and views of ours, and every name that begins with `eosdb_`, are written by eosdb alone: a row
+that no event tells of would be gone after the next rebuild.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import cache
+from typing import Final
+
+from eosdb.errors import InvalidRequestError
+
+PREFIX: Final = "eosdb_"
+_ON_A_TABLE: Final = {
+    sqlite3.SQLITE_INSERT,
+    sqlite3.SQLITE_UPDATE,
+    sqlite3.SQLITE_DELETE,
+    sqlite3.SQLITE_CREATE_TABLE,
+    sqlite3.SQLITE_DROP_TABLE,
+    sqlite3.SQLITE_CREATE_VIEW,
+    sqlite3.SQLITE_DROP_VIEW,
+    sqlite3.SQLITE_CREATE_VTABLE,
+    sqlite3.SQLITE_DROP_VTABLE,
+}
+_ON_A_SECOND_NAME: Final = {
+    sqlite3.SQLITE_CREATE_INDEX,
+    sqlite3.SQLITE_DROP_INDEX,
+    sqlite3.SQLITE_CREATE_TRIGGER,
+    sqlite3.SQLITE_DROP_TRIGGER,
+    sqlite3.SQLITE_ALTER_TABLE,
+}
+"""The index or trigger comes first (of ALTER TABLE the database), the table second."""
+_PRAGMAS: Final = {
+    "application_id", "checkpoint_fullfsync", "foreign_keys", "fullfsync", "journal_mode",
+    "journal_size_limit", "locking_mode", "mmap_size", "query_only", "schema_version", "synchronous",
+    "user_version", "wal_autocheckpoint", "wal_checkpoint", "writable_schema",
+}  # fmt: skip
+
+
+@cache
+def own_names() -> frozenset[str]:
+    """The names of eosdb's tables and views, in lower case."""
+    from eosdb.store.migrate import views
+    from eosdb.store.schema import metadata
+
+    return frozenset(name.lower() for name in (*metadata.tables, *views()))
+
+
+def is_own(name: str) -> bool:
+    """Whether a table or view of this name is, or would be, eosdb's."""
+    return name.lower().startswith(PREFIX) or name.lower() in own_names()
+
+
+def may_not(action: int, first: str | None, second: str | None) -> bool:
+    """Whether SQLite's authorizer is to refuse the action to the user's own SQL."""
+    if action in _ON_A_TABLE:
+        return is_own(first or "")
+    if action in _ON_A_SECOND_NAME:
+        return is_own(second or "")
+    if action == sqlite3.SQLITE_PRAGMA:
+        # A checkpoint is one without a value, too; the others may be asked for what they are.
+        return (first or "").lower() in _PRAGMAS and (
+            second is not None or first == "wal_checkpoint"
+        )
+    return False
+
+
+def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
+    """The authorizer of connections that users write their own SQL on."""
+    return sqlite3.SQLITE_DENY if may_not(action, first, second) else sqlite3.SQLITE_OK
+
+
+def refused(error: BaseException | None) -> InvalidRequestError | None:
+    """The error to raise when the guard was what SQLite refused a statement for."""
+    code = getattr(error, "sqlite_errorcode", None)
+    # On a connection whose schema is not the newest, the refusal comes under another code.
+    if code != sqlite3.SQLITE_AUTH and not (
+        code == sqlite3.SQLITE_SCHEMA and str(error) == "not authorized"
+    ):
+        return None
+    return InvalidRequestError(
+        "the statement would write a table of eosdb's, take a name that is eosdb's (its tables and "
+        f"views, and all that begin with {PREFIX}), end the transaction, or change how the file is "
+        "written; write records and offsets with publish and commit_offsets, and your own tables "
+        "under names of your own"
+    )

@@ -1,0 +1,140 @@
+"""A write unit that a caller holds open around statements of its own (`Database.begin`).
+
+It has a connection of its own, so that nothing a user does to it can harm the writer's. SQLAlchemy
+wraps that connection when the user asks for it; what would end the unit behind our back is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from eosdb.errors import IllegalStateError
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store import guard
+from eosdb.store.failures import translated
+from eosdb.store.unit import Apply, Unit
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_ENDS_ITSELF: Final = (
+    "the block of db.begin() ends its transaction itself: leave it to commit, leave it with an "
+    "exception to undo everything"
+)
+
+
+class HeldUnit:
+    """One unit at a time, begun and ended by the store."""
+
+    def __init__(self, connection: sqlite3.Connection, apply: Apply, path: str) -> None:
+        self._raw: Final = connection
+        self._path = path
+        self._unit = Unit(connection, apply)
+        self._is_ours = True
+        self._ending = False
+        self._wrapped: Connection | None = None
+        connection.set_authorizer(self._authorize)
+
+    def begin(self, synchronous: str) -> None:
+        """Take SQLite's write lock."""
+        self._raw.execute(f"PRAGMA synchronous={synchronous}")
+        self._unit.memo.clear()
+        self._unit.written_bytes = 0
+        self._raw.execute("BEGIN IMMEDIATE")
+        self._is_ours = False
+
+    def commit(self) -> int:
+        """Make everything durable. Returns roughly how many bytes went into the WAL."""
+        self._check_begun()
+        self._end()
+        reach(Failpoint.USER_UNIT_UNCOMMITTED)
+        before = self._unit.written_bytes
+        with translated(self._path):
+            self._raw.execute("COMMIT")
+        return 16_384 + before
+
+    def roll_back(self) -> None:
+        """Undo everything; also after SQLite has done so itself."""
+        self._end()
+        if self._raw.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._raw.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._raw.close()
+
+    @contextlib.contextmanager
+    def ours(self) -> Iterator[Unit]:
+        """Write to eosdb's tables: all of the block or, when it raises, nothing of it."""
+        self._check_begun()
+        self._is_ours = True
+        try:
+            with translated(self._path), self._unit.savepoint():
+                yield self._unit
+        finally:
+            self._is_ours = False
+
+    @property
+    def connection(self) -> Connection:
+        """SQLAlchemy's view of the unit."""
+        if self._wrapped is None:
+            self._wrapped = self._wrap()
+        return self._wrapped
+
+    def _wrap(self) -> Connection:
+        from sqlalchemy import create_engine, event
+        from sqlalchemy.pool import StaticPool
+
+        from eosdb.store.engine import raise_refusals
+
+        engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
+        raise_refusals(engine)
+        for method in ("do_commit", "do_rollback"):
+            setattr(engine.dialect, method, self._refuse_to_end)
+
+        @event.listens_for(engine, "before_cursor_execute")
+        def check(*_: object) -> None:
+            self._check_begun()
+
+        # The first connection of an engine is looked at, and rolled back behind that.
+        with self._let_end():
+            wrapped = engine.connect()
+        wrapped.begin()
+        return wrapped
+
+    @contextlib.contextmanager
+    def _let_end(self) -> Iterator[None]:
+        """SQLAlchemy may believe that it ends something; nothing happens."""
+        self._ending = True
+        try:
+            yield
+        finally:
+            self._ending = False
+
+    def _end(self) -> None:
+        self._is_ours = True
+        if self._wrapped is not None:
+            wrapped, self._wrapped = self._wrapped, None
+            with self._let_end():
+                wrapped.close()
+
+    def _refuse_to_end(self, _: object) -> None:
+        if not self._ending:
+            raise IllegalStateError(_ENDS_ITSELF)
+
+    def _check_begun(self) -> None:
+        if not self._raw.in_transaction:
+            raise IllegalStateError(
+                "SQLite has undone the transaction of this block (the disk is full, or a statement "
+                "said OR ROLLBACK); nothing of it is stored, begin again"
+            )
+
+    def _authorize(self, action: int, first: str | None, second: str | None, *_: object) -> int:
+        if self._is_ours:
+            return sqlite3.SQLITE_OK
+        if action in (sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
+            return sqlite3.SQLITE_DENY
+        return guard.authorize(action, first, second)

@@ -1,0 +1,295 @@
+"""One transaction over the user's own tables and the log (`Database.begin`), and appends that happen
+once.
+
+Both are units of the file like any request: authorised, decided, recorded as events. Nothing here
+knows of Kafka's transactions; a reader sees all of a unit from one commit on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from eosdb.client.partitioner import consistent_random
+from eosdb.client.serializing import serialized
+from eosdb.clock import Clock
+from eosdb.config import BrokerConfig
+from eosdb.coordinator import group_offsets
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.group_requests import Committer, GroupRequests
+from eosdb.coordinator.request_handler import RequestHandler
+from eosdb.errors import InvalidRequestError
+from eosdb.events import IdempotencyKeyUsed, SinkBatchAppended
+from eosdb.log import append as log_append
+from eosdb.log import idempotency, partitions, sinks, topics
+from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.model import (
+    AppendOnceResult,
+    ConsumerGroupMetadata,
+    Header,
+    OffsetAndMetadata,
+    Record,
+    RecordBatch,
+    RecordMetadata,
+    TopicPartition,
+)
+from eosdb.store.held_unit import HeldUnit
+from eosdb.store.store import Store
+from eosdb.store.unit import Unit
+from eosdb.validation import (
+    check_collection,
+    check_group_id,
+    check_int,
+    check_mapping,
+    check_text,
+    check_topic_partition,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_RECORDS_PER_BATCH: Final = 1_000
+
+
+class UserTransaction:
+    """What a block of `db.begin()` may do. It is over with the block."""
+
+    def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
+        self._held: HeldUnit | None = held
+        self._publisher = publisher
+
+    @property
+    def connection(self) -> Connection:
+        """A SQLAlchemy connection inside the transaction, for tables of your own.
+
+        `begin_nested` gives savepoints; an ORM session takes
+        `Session(tx.connection, join_transaction_mode="create_savepoint")`. Writing eosdb's own tables,
+        and ending the transaction by hand, is refused.
+        """
+        return self._open().connection
+
+    def publish(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[Header] = (),
+        timestamp: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> RecordMetadata:
+        """Append a record; readers see it when the block has ended.
+
+        `str` is UTF-8 encoded. The partition is the one asked for, or the key's, as a producer chooses
+        it. A topic takes each `idempotency_key` once: published again, by whichever process and
+        whenever, the first record's place is returned with `duplicate=True` and nothing is appended,
+        whatever the second record holds. Raises UnknownTopicOrPartitionError, MessageTooLargeError,
+        InvalidRecordError, TypeError and the authorization errors; the block may go on after any of
+        them.
+        """
+        record = Record(
+            serialized("key", key, None),
+            serialized("value", value, None),
+            tuple(headers),
+            timestamp,
+        )
+        with self._open().ours() as unit:
+            return self._publisher.publish(unit, topic, record, partition, idempotency_key)
+
+    def commit_offsets(
+        self,
+        group: str | ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Commit offsets of the group, such as `consumer.position_offsets()`, with everything else.
+
+        Give `consumer.group_metadata()` instead of the group's name for a member of a group, so that one
+        that has lost its partitions is refused (KIP-447). Raises what `Broker.offset_commit` raises.
+        """
+        with self._open().ours() as unit:
+            self._publisher.commit_offsets(unit, group, offsets)
+
+    def end(self) -> None:
+        """The block is over."""
+        self._held = None
+
+    def _open(self) -> HeldUnit:
+        if self._held is None:
+            raise InvalidRequestError(
+                "the block of db.begin() is over, and its transaction with it; begin a new one"
+            )
+        return self._held
+
+
+class Publisher(RequestHandler):
+    """Appends that carry no producer id: what keeps them from happening twice stands beside them."""
+
+    def __init__(
+        self,
+        store: Store,
+        coordinator: TransactionCoordinator,
+        clock: Clock,
+        config: BrokerConfig,
+        authorizer: Authorizer,
+    ) -> None:
+        super().__init__(store, coordinator, clock, config, authorizer)
+        self._groups = GroupRequests(store, coordinator, clock, config, authorizer)
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[UserTransaction]:
+        """What is due is done before; the block is one unit."""
+        self._coordinator.write(lambda _: None, sync=False)
+        with self._store.begin() as held:
+            transaction = UserTransaction(held, self)
+            try:
+                yield transaction
+            finally:
+                transaction.end()
+        self._coordinator.after_write()
+
+    def append_once(
+        self, sink_id: str, batch_id: int, batches: Mapping[TopicPartition, Iterable[Record]]
+    ) -> AppendOnceResult:
+        """All of the batches and the memory of it in one unit."""
+        prepared = prepare_once(sink_id, batch_id, batches, self._clock.time_ms())
+        return self._coordinator.write(
+            lambda unit: self._append_once(unit, sink_id, batch_id, prepared)
+        )
+
+    def publish(
+        self,
+        unit: Unit,
+        topic: str,
+        record: Record,
+        partition: int | None,
+        idempotency_key: str | None,
+    ) -> RecordMetadata:
+        """One record; None of it when its key has been used."""
+        now = self._clock.time_ms()
+        batch = prepare(RecordBatch([record]), now)
+        check_topic_partition((topic, 0))
+        self._authorizer.check(unit, "write", "topic", topic)
+        if idempotency_key is not None:
+            idempotency.check_key(idempotency_key)
+            if (first := idempotency.find(unit, topic, idempotency_key)) is not None:
+                return first
+        tp = check_topic_partition((topic, self._partition_for(unit, topic, record.key, partition)))
+        base_offset, log_append_time = self._append(unit, tp, batch, now)
+        timestamp = batch.timestamps[0] if log_append_time < 0 else log_append_time
+        if idempotency_key is not None:
+            unit.record(
+                IdempotencyKeyUsed(
+                    timestamp=now,
+                    topic=topic,
+                    partition=tp.partition,
+                    idempotency_key=idempotency_key,
+                    offset=base_offset,
+                    record_timestamp=timestamp,
+                )
+            )
+        return RecordMetadata(topic, tp.partition, base_offset, timestamp)
+
+    def _append_once(
+        self,
+        unit: Unit,
+        sink_id: str,
+        batch_id: int,
+        batches: Mapping[TopicPartition, list[Part]],
+    ) -> AppendOnceResult:
+        """All of the batches, unless the sink has brought in this one or a later one."""
+        newest = sinks.newest_batch(unit, sink_id)
+        if newest is not None and batch_id <= newest:
+            return AppendOnceResult(skipped=True, offsets={})
+        now = self._clock.time_ms()
+        offsets = {}
+        for tp, parts in batches.items():
+            self._authorizer.check(unit, "write", "topic", tp.topic)
+            first = [self._append_split(unit, tp, part, now) for part in parts]
+            if first:
+                offsets[tp] = first[0]
+        unit.record(SinkBatchAppended(timestamp=now, sink_id=sink_id, batch_id=batch_id))
+        return AppendOnceResult(skipped=False, offsets=offsets)
+
+    def commit_offsets(
+        self,
+        unit: Unit,
+        group: str | ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """As the request OffsetCommit does."""
+        committer = Committer()
+        if isinstance(group, ConsumerGroupMetadata):
+            committer = Committer(group.generation_id, group.member_id, group.group_instance_id)
+            group = group.group_id
+        check_group_id(group)
+        self._groups.commit_in(
+            unit, group, group_offsets.check_offsets(offsets), committer.checked()
+        )
+
+    def _append_split(self, unit: Unit, tp: TopicPartition, part: Part, now: int) -> int:
+        """In halves, as long as a part is larger than the topic takes. Returns the first offset."""
+        partition = partitions.load(unit, tp)
+        limit = partitions.config(unit, partition.topic_id, self._config).max_message_bytes
+        if part.batch.size <= limit or len(part.records) == 1:
+            return self._append(unit, tp, part.batch, now)[0]
+        middle = len(part.records) // 2
+        first = self._append_split(unit, tp, Part.of(part.records[:middle], now), now)
+        self._append_split(unit, tp, Part.of(part.records[middle:], now), now)
+        return first
+
+    def _append(
+        self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, now: int
+    ) -> tuple[int, int]:
+        partition = partitions.load(unit, tp)
+        config = partitions.config(unit, partition.topic_id, self._config)
+        result = log_append.append(unit, partition, batch, config, now)
+        return result.base_offset, result.log_append_time
+
+    def _partition_for(
+        self, unit: Unit, topic: str, key: bytes | None, partition: int | None
+    ) -> object:
+        if self._config.auto_create_topics_enable:
+            self.ensure_topic(unit, topic)
+        if partition is not None:
+            return partition
+        count = topics.partition_count(unit.connection, topic)
+        if count is None:
+            raise topics.unknown(topic)
+        return random.randrange(count) if key is None else consistent_random(key, count)
+
+
+class Part(NamedTuple):
+    """Some records of a larger whole, laid out."""
+
+    records: list[Record]
+    batch: PreparedBatch
+
+    @classmethod
+    def of(cls, records: list[Record], now_ms: int) -> Part:
+        return cls(records, prepare(RecordBatch(records), now_ms))
+
+
+def prepare_once(
+    sink_id: object, batch_id: object, batches: object, now_ms: int
+) -> dict[TopicPartition, list[Part]]:
+    """What `append_once` is given, checked and laid out before the write lock is taken.
+
+    Raises InvalidRequestError, InvalidRecordError, InvalidTimestampError and
+    UnknownTopicOrPartitionError.
+    """
+    if check_text("sink_id", sink_id) == "":
+        raise InvalidRequestError("sink_id: got an empty one, expected text")
+    check_int("batch_id", batch_id, 0)
+    prepared = {}
+    for tp, records in check_mapping("batches", batches).items():
+        given: Iterator[Any] = iter(check_collection(f"batches of {tp}", records))
+        parts = []
+        while part := list(islice(given, _RECORDS_PER_BATCH)):
+            parts.append(Part.of(part, now_ms))
+        prepared[check_topic_partition(tp)] = parts
+    return prepared

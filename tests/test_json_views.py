@@ -1,0 +1,156 @@
+"""Typed views over JSON values: real SQL views, kept by backup, replay and upgrade alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb.errors import InvalidRequestError
+
+FLIGHT = {"carrier": "UA", "dep_delay": -2, "distance": 1400.5, "late": True, "plane": {"seats": 3}}
+
+
+@pytest.fixture
+def flights(db: eosdb.Database) -> eosdb.Database:
+    db.admin.create_topic("flights")
+    columns = {
+        "carrier": "text", "dep_delay": "INTEGER", "distance": "REAL", "late": "BOOLEAN",
+        "plane": "JSON", "plane.seats": "INTEGER",
+    }  # fmt: skip
+    db.admin.create_view("typed", "flights", columns)
+    return db
+
+
+def send(db: eosdb.Database, *values: object) -> None:
+    producer = db.producer()
+    for value in values:
+        producer.send("flights", value if isinstance(value, bytes) else json.dumps(value), key="k")
+    producer.close()
+
+
+def shown(db: eosdb.Database) -> list[tuple[object, ...]]:
+    return list(db.query("SELECT * FROM typed ORDER BY _offset").rows)
+
+
+def test_fields_become_columns_with_their_types(flights: eosdb.Database) -> None:
+    send(flights, FLIGHT)
+    answer = flights.query("SELECT * FROM typed")
+    assert answer.columns == (
+        "carrier", "dep_delay", "distance", "late", "plane", "plane_seats",
+        "_partition", "_offset", "_timestamp", "_key",
+    )  # fmt: skip
+    (row,) = answer.rows
+    assert row[:6] == ("UA", -2, 1400.5, 1, '{"seats":3}', 3)
+    assert row[6:8] == (0, 0)
+    assert row[9] == b"k"
+
+
+def test_what_does_not_fit_is_null_and_hides_nothing(flights: eosdb.Database) -> None:
+    send(
+        flights,
+        {"carrier": 7, "dep_delay": "NA", "distance": "12", "late": None},
+        b"no json",
+        b"\xff\xfe",
+        [1, 2],
+        {"dep_delay": "-15"},
+        FLIGHT,
+    )
+    rows = [row[:4] for row in shown(flights)]
+    assert rows == [
+        ("7", None, 12.0, None),
+        (None, None, None, None),
+        (None, None, None, None),
+        (None, None, None, None),
+        (None, -15, None, None),
+        ("UA", -2, 1400.5, 1),
+    ]
+
+
+def test_only_committed_records_are_shown(flights: eosdb.Database) -> None:
+    producer = flights.producer(transactional_id="t")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("flights", json.dumps(FLIGHT))
+    producer.flush()
+    assert shown(flights) == []
+    producer.commit_transaction()
+    assert len(shown(flights)) == 1
+
+
+def test_a_range_of_offsets_is_an_index_range(flights: eosdb.Database) -> None:
+    plan = flights.query(
+        "EXPLAIN QUERY PLAN SELECT carrier FROM typed WHERE _partition = 0 AND _offset BETWEEN 5 AND 9"
+    )
+    assert any("partition_id=? AND offset>? AND offset<?" in str(row) for row in plan.rows)
+
+
+def test_it_is_listed_and_dropped(flights: eosdb.Database) -> None:
+    (view,) = flights.admin.list_views()
+    assert (view.name, view.topic) == ("typed", "flights")
+    assert view.columns == {
+        "carrier": "TEXT", "dep_delay": "INTEGER", "distance": "REAL", "late": "BOOLEAN",
+        "plane": "JSON", "plane_seats": "INTEGER",
+    }  # fmt: skip
+    flights.admin.drop_view("TYPED")
+    assert flights.admin.list_views() == []
+    with pytest.raises(InvalidRequestError, match="no such table"):
+        shown(flights)
+    with pytest.raises(InvalidRequestError, match="no typed view"):
+        flights.admin.drop_view("typed")
+
+
+def test_it_survives_replay_backup_and_a_new_topic_of_the_name(
+    flights: eosdb.Database, tmp_path: Path
+) -> None:
+    send(flights, FLIGHT)
+    before = shown(flights)
+    position = flights.info()["journal_position"]
+    flights.admin.create_view("later", "flights", {"carrier": "TEXT"})
+    flights.rebuild()
+    assert shown(flights) == before
+    assert flights.verify().ok
+    flights.backup(tmp_path / "copy.db")
+    assert isinstance(position, int)
+    flights.restore_to(tmp_path / "then.db", position=position)
+    with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
+        assert shown(copy) == before
+        assert [view.name for view in copy.admin.list_views()] == ["later", "typed"]
+    with eosdb.connect(tmp_path / "then.db", read_only=True) as then:
+        assert shown(then) == before
+        assert [view.name for view in then.admin.list_views()] == ["typed"]
+        names = then.query("SELECT name FROM sqlite_master WHERE name = 'later'")
+        assert list(names.rows) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "message"),
+    [
+        ("journal", {"a": "TEXT"}, "eosdb's"),
+        ("eosdb_x", {"a": "TEXT"}, "eosdb's"),
+        ("sqlite_x", {"a": "TEXT"}, "SQLite's"),
+        ("typed", {"a": "TEXT"}, "already"),
+        ("two words", {"a": "TEXT"}, "expected a name"),
+        ('x"; DROP TABLE topics; --', {"a": "TEXT"}, "expected a name"),
+        ("1x", {"a": "TEXT"}, "expected a name"),
+        ("v", {}, "expected one or more"),
+        ("v", {"a.b": "TEXT", "a_b": "TEXT"}, "different"),
+        ("v", {"_offset": "TEXT"}, "none of them named"),
+        ("v", {"a": "BLOB"}, "expected one of TEXT"),
+        ("v", {"a' || x": "TEXT"}, "JSON field"),
+        ("v", {"": "TEXT"}, "JSON field"),
+    ],
+)
+def test_what_can_be_no_view_is_refused(
+    flights: eosdb.Database, name: str, columns: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        flights.admin.create_view(name, "flights", columns)
+    assert len(flights.admin.list_views()) == 1
+
+
+def test_a_view_needs_its_topic(flights: eosdb.Database) -> None:
+    with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+        flights.admin.create_view("v", "nowhere", {"a": "TEXT"})

@@ -1,0 +1,392 @@
+"""`db.begin()`: the user's own tables, records and offsets in one commit, or none of it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, String, Table, select, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+import eosdb
+from eosdb import BrokerConfig, OffsetAndMetadata, Record, TopicPartition
+from eosdb.errors import IllegalStateError, InvalidRequestError
+from tests.readers import committed_values
+
+TP = TopicPartition("orders", 0)
+metadata = MetaData()
+orders = Table("orders", metadata, Column("id", Integer, primary_key=True), Column("what", String))
+
+
+@pytest.fixture
+def shop(db: eosdb.Database) -> eosdb.Database:
+    db.admin.create_topic("orders")
+    with db.begin() as tx:
+        metadata.create_all(tx.connection)
+    return db
+
+
+def rows(db: eosdb.Database) -> list[tuple[int, str]]:
+    return list(db.query("SELECT id, what FROM orders ORDER BY id").rows)
+
+
+def test_rows_records_and_offsets_come_in_one_commit(shop: eosdb.Database) -> None:
+    with shop.begin() as tx:
+        tx.connection.execute(orders.insert().values(id=42, what="tea"))
+        sent = tx.publish("orders", key=b"42", value="ordered", headers=[("h", b"1")])
+        tx.commit_offsets("billing", {TP: OffsetAndMetadata(7, "m")})
+        assert rows(shop) == []
+        assert committed_values(shop, TP) == []
+    assert (sent.topic, sent.partition, sent.offset, sent.duplicate) == ("orders", 0, 0, False)
+    assert rows(shop) == [(42, "tea")]
+    (record,) = shop.broker.fetch(TP, 0).records
+    assert (record.key, record.value, record.headers) == (b"42", b"ordered", (("h", b"1"),))
+    assert shop.broker.offset_fetch("billing") == {TP: OffsetAndMetadata(7, "m")}
+    assert shop.verify().ok
+
+
+def test_a_block_that_raises_leaves_nothing(shop: eosdb.Database) -> None:
+    with pytest.raises(ZeroDivisionError), shop.begin() as tx:
+        tx.connection.execute(orders.insert().values(id=42, what="tea"))
+        tx.publish("orders", "x")
+        tx.commit_offsets("billing", {TP: OffsetAndMetadata(7)})
+        raise ZeroDivisionError
+    assert rows(shop) == []
+    assert shop.broker.offsets(TP).log_end_offset == 0
+    assert shop.broker.offset_fetch("billing") == {}
+    with shop.begin() as tx:
+        tx.publish("orders", "y")
+    assert committed_values(shop, TP) == [b"y"]
+
+
+def test_a_refused_request_leaves_the_block_as_it_was(shop: eosdb.Database) -> None:
+    with shop.begin() as tx:
+        tx.publish("orders", "first")
+        with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+            tx.publish("nowhere", "x")
+        with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+            tx.publish("orders", "x", partition=5)
+        with pytest.raises(eosdb.MessageTooLargeError):
+            tx.publish("orders", b"x" * 2_000_000, idempotency_key="big")
+        with pytest.raises(TypeError):
+            tx.publish("orders", 3)
+        stranger = eosdb.ConsumerGroupMetadata("billing", 3, "nobody")
+        with pytest.raises(eosdb.GroupIdNotFoundError):
+            tx.commit_offsets(stranger, {TP: OffsetAndMetadata(1)})
+        tx.commit_offsets("billing", {TP: OffsetAndMetadata(1)})
+        with pytest.raises(eosdb.UnknownMemberIdError):
+            tx.commit_offsets(stranger, {TP: OffsetAndMetadata(2)})
+        tx.publish("orders", "second", idempotency_key="big")
+    assert committed_values(shop, TP) == [b"first", b"second"]
+    assert shop.broker.offset_fetch("billing") == {TP: OffsetAndMetadata(1)}
+    assert shop.verify().ok
+
+
+# -- idempotency keys ---------------------------------------------------------------------------
+
+
+def test_a_key_is_taken_once_for_all_time(shop: eosdb.Database, db_path: Path) -> None:
+    with shop.begin() as tx:
+        first = tx.publish("orders", "a", idempotency_key="req-1")
+        again = tx.publish("orders", "b", idempotency_key="req-1")
+    with shop.begin() as tx:
+        later = tx.publish("orders", "c", "k", idempotency_key="req-1")
+    with eosdb.connect(db_path, clock=shop.clock) as other, other.begin() as tx:
+        elsewhere = tx.publish("orders", "d", idempotency_key="req-1")
+    assert [m.duplicate for m in (first, again, later, elsewhere)] == [False, True, True, True]
+    assert {(m.partition, m.offset, m.timestamp) for m in (first, again, later, elsewhere)} == {
+        (0, 0, first.timestamp)
+    }
+    assert committed_values(shop, TP) == [b"a"]
+
+
+def test_a_key_belongs_to_its_topic_and_goes_with_it(shop: eosdb.Database) -> None:
+    shop.admin.create_topic("other")
+    with shop.begin() as tx:
+        tx.publish("orders", "a", idempotency_key="k")
+        assert not tx.publish("other", "a", idempotency_key="k").duplicate
+    shop.admin.delete_topic("orders")
+    shop.admin.create_topic("orders")
+    with shop.begin() as tx:
+        assert not tx.publish("orders", "b", idempotency_key="k").duplicate
+    assert shop.verify().ok
+    shop.rebuild()
+    with shop.begin() as tx:
+        assert tx.publish("other", "b", idempotency_key="k").duplicate
+
+
+def test_a_key_of_a_block_that_was_undone_is_free(shop: eosdb.Database) -> None:
+    with pytest.raises(ZeroDivisionError), shop.begin() as tx:
+        tx.publish("orders", "a", idempotency_key="k")
+        raise ZeroDivisionError
+    with shop.begin() as tx:
+        assert not tx.publish("orders", "b", idempotency_key="k").duplicate
+
+
+def test_threads_that_publish_one_key_append_one_record(shop: eosdb.Database) -> None:
+    answers: list[bool] = []
+
+    def publish() -> None:
+        with shop.begin() as tx:
+            answers.append(tx.publish("orders", "x", idempotency_key="k").duplicate)
+
+    threads = [threading.Thread(target=publish) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [False, *[True] * 7]
+    assert committed_values(shop, TP) == [b"x"]
+
+
+# -- what the block may not do ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM partitions",
+        "UPDATE records SET value = x'00'",
+        "INSERT INTO counters VALUES ('x', 1)",
+        "DROP VIEW committed_records",
+        "DROP TABLE topics",
+        "CREATE TABLE eosdb_mine (x)",
+        "CREATE TABLE IF NOT EXISTS Journal (x)",
+        "CREATE TRIGGER t AFTER INSERT ON records BEGIN SELECT 1; END",
+        "CREATE INDEX i ON records (value)",
+        "ALTER TABLE topics ADD COLUMN x",
+        "COMMIT",
+        "ROLLBACK",
+        "ATTACH ':memory:' AS other",
+        "PRAGMA user_version = 7",
+        "PRAGMA wal_checkpoint",
+        "PRAGMA writable_schema = ON",
+    ],
+)
+def test_what_is_eosdbs_is_not_written_by_users(shop: eosdb.Database, statement: str) -> None:
+    with shop.begin() as tx:
+        with pytest.raises(InvalidRequestError, match="eosdb's"):
+            tx.connection.execute(text(statement))
+        tx.publish("orders", "still open")
+    if statement not in ("COMMIT", "ROLLBACK", "ATTACH ':memory:' AS other"):
+        with pytest.raises(InvalidRequestError), shop.engine.begin() as connection:
+            connection.execute(text(statement))
+    assert committed_values(shop, TP) == [b"still open"]
+    assert shop.verify().ok
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_the_block_alone_ends_its_transaction(shop: eosdb.Database, end: str) -> None:
+    with shop.begin() as tx:
+        tx.connection.execute(orders.insert().values(id=1, what="a"))
+        with pytest.raises(IllegalStateError, match="ends its transaction itself"):
+            getattr(tx.connection, end)()
+        tx.publish("orders", "a")
+    assert rows(shop) == [(1, "a")]
+    assert committed_values(shop, TP) == [b"a"]
+
+
+def test_a_transaction_is_over_with_its_block(shop: eosdb.Database) -> None:
+    with shop.begin() as tx:
+        pass
+    with pytest.raises(InvalidRequestError, match="is over"):
+        tx.publish("orders", "late")
+    with pytest.raises(InvalidRequestError, match="is over"):
+        _ = tx.connection
+
+
+def test_other_writes_of_the_same_thread_are_told_what_to_do(shop: eosdb.Database) -> None:
+    with shop.begin() as tx:
+        for write in (
+            lambda: shop.admin.create_topic("t"),
+            lambda: shop.begin().__enter__(),
+            shop.close,
+        ):
+            with pytest.raises(IllegalStateError, match=r"db\.begin"):
+                write()
+        tx.publish("orders", "a")
+    assert committed_values(shop, TP) == [b"a"]
+
+
+def test_other_threads_wait_and_not_for_ever(db_path: Path) -> None:
+    config = BrokerConfig(lock_timeout_ms=200)
+    with eosdb.connect(db_path, config=config, durability="off") as db:
+        db.admin.create_topic("orders")
+        errors: list[Exception] = []
+
+        def write() -> None:
+            try:
+                db.broker.append(TP, eosdb.RecordBatch([Record(value=b"x")]))
+            except eosdb.EosdbError as error:
+                errors.append(error)
+
+        with db.begin() as tx:
+            tx.publish("orders", "a")
+            thread = threading.Thread(target=write)
+            thread.start()
+            thread.join()
+        assert [type(error) for error in errors] == [eosdb.DatabaseLockedError]
+        write()
+        assert committed_values(db, TP) == [b"a", b"x"]
+
+
+def test_a_unit_that_sqlite_has_undone_stores_nothing_more(shop: eosdb.Database) -> None:
+    with shop.begin() as tx:
+        tx.connection.execute(orders.insert().values(id=1, what="a"))
+    with pytest.raises(IllegalStateError, match="undone"), shop.begin() as tx:
+        tx.publish("orders", "lost")
+        tx.connection.execute(orders.insert().values(id=2, what="lost"))
+        with pytest.raises(Exception, match="UNIQUE"):
+            tx.connection.execute(text("INSERT OR ROLLBACK INTO orders VALUES (1, 'b')"))
+        with pytest.raises(IllegalStateError, match="undone"):
+            tx.connection.execute(orders.insert().values(id=3, what="lost"))
+        with pytest.raises(IllegalStateError, match="undone"):
+            tx.publish("orders", "lost")
+    assert rows(shop) == [(1, "a")]
+    assert committed_values(shop, TP) == []
+
+
+def test_a_read_only_database_begins_nothing(shop: eosdb.Database, db_path: Path) -> None:
+    with (
+        eosdb.connect(db_path, read_only=True) as reader,
+        pytest.raises(eosdb.ReadOnlyDatabaseError),
+        reader.begin(),
+    ):
+        pass
+
+
+# -- beside other tools -------------------------------------------------------------------------
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Customer(Base):
+    __tablename__ = "customers"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+
+
+def test_an_orm_session_works_inside(shop: eosdb.Database) -> None:
+    with shop.begin() as tx:
+        Base.metadata.create_all(tx.connection)
+        with Session(tx.connection, join_transaction_mode="create_savepoint") as session:
+            session.add(Customer(id=1, name="Ada"))
+            session.commit()
+            session.add(Customer(id=2, name="undone"))
+            session.flush()
+            session.rollback()
+        tx.publish("orders", "Ada is here")
+    with Session(shop.engine) as session:
+        assert list(session.scalars(select(Customer.name))) == ["Ada"]
+    assert committed_values(shop, TP) == [b"Ada is here"]
+
+
+def test_what_is_due_is_done_before_a_block(shop: eosdb.Database, clock: eosdb.ManualClock) -> None:
+    producer = shop.producer(transactional_id="slow")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("orders", "never")
+    producer.flush()
+    clock.advance(60_001)
+    with shop.begin() as tx:
+        tx.publish("orders", "now")
+    assert committed_values(shop, TP) == [b"now"]
+
+
+def test_the_users_own_alembic_has_the_common_table_to_itself(
+    shop: eosdb.Database, tmp_path: Path, db_path: Path
+) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    scripts = tmp_path / "alembic"
+    (scripts / "versions").mkdir(parents=True)
+    (scripts / "env.py").write_text(
+        "from alembic import context\n"
+        "with context.config.attributes['engine'].begin() as connection:\n"
+        "    context.configure(connection=connection)\n"
+        "    context.run_migrations()\n"
+    )
+    (scripts / "versions" / "a1.py").write_text(
+        "from alembic import op\nimport sqlalchemy as sa\n"
+        "revision = 'a1'\ndown_revision = None\n"
+        "def upgrade(): op.create_table('stock', sa.Column('id', sa.Integer, primary_key=True))\n"
+        "def downgrade(): op.drop_table('stock')\n"
+    )
+    config = Config()
+    config.set_main_option("script_location", str(scripts))
+    config.attributes["engine"] = shop.engine
+    command.upgrade(config, "head")
+    assert list(shop.query("SELECT version_num FROM alembic_version").rows) == [("a1",)]
+    shop.close()
+    with eosdb.connect(db_path, clock=shop.clock) as db:
+        assert db.verify().ok
+        db.rebuild()
+        assert list(db.query("SELECT count(*) FROM stock").rows) == [(0,)]
+        config.attributes["engine"] = db.engine
+        command.downgrade(config, "base")
+        assert db.info()["schema_version"] == 5
+
+
+def test_plain_sqlite_sees_tables_and_records_alike(shop: eosdb.Database, db_path: Path) -> None:
+    with shop.begin() as tx:
+        tx.connection.execute(orders.insert().values(id=1, what="tea"))
+        tx.publish("orders", "1")
+    raw = sqlite3.connect(db_path)
+    assert raw.execute(
+        "SELECT what FROM orders JOIN committed_records ON id = CAST(CAST(value AS TEXT) AS INT)"
+    ).fetchall() == [("tea",)]
+    raw.close()
+
+
+# -- append_once --------------------------------------------------------------------------------
+
+
+def test_a_batch_of_a_sink_is_appended_once(shop: eosdb.Database) -> None:
+    shop.admin.create_topic("other", partitions=2)
+    elsewhere = TopicPartition("other", 1)
+    batches = {TP: [Record(value=b"%d" % i) for i in range(2_500)], elsewhere: [Record(value=b"z")]}
+    done = shop.append_once("sink", 0, batches)
+    assert (done.skipped, done.offsets) == (False, {TP: 0, elsewhere: 0})
+    again = shop.append_once("sink", 0, batches)
+    assert (again.skipped, again.offsets) == (True, {})
+    assert not shop.append_once("sink", 5, {TP: [Record(value=b"a")]}).skipped
+    assert shop.append_once("sink", 4, {TP: [Record(value=b"b")]}).skipped
+    assert not shop.append_once("another", 4, {TP: (Record(value=b"c") for _ in range(1))}).skipped
+    assert shop.broker.offsets(TP).log_end_offset == 2_502
+    shop.rebuild()
+    assert shop.append_once("sink", 5, {}).skipped
+    assert shop.verify().ok
+
+
+def test_a_batch_that_cannot_be_appended_whole_is_not_appended(shop: eosdb.Database) -> None:
+    with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+        shop.append_once(
+            "sink", 1, {TP: [Record(value=b"a")], TopicPartition("orders", 9): [Record(value=b"b")]}
+        )
+    assert shop.broker.offsets(TP).log_end_offset == 0
+    assert not shop.append_once("sink", 1, {TP: [Record(value=b"a")]}).skipped
+
+
+def test_large_parts_are_split_to_what_the_topic_takes(shop: eosdb.Database) -> None:
+    shop.admin.alter_topic_config("orders", {"max.message.bytes": 1_000})
+    shop.append_once("sink", 1, {TP: [Record(value=b"x" * 300) for _ in range(50)]})
+    assert shop.broker.offsets(TP).log_end_offset == 50
+    with pytest.raises(eosdb.MessageTooLargeError):
+        shop.append_once("sink", 2, {TP: [Record(value=b"x"), Record(value=b"x" * 1_001)]})
+    assert shop.broker.offsets(TP).log_end_offset == 50
+
+
+@pytest.mark.parametrize(
+    ("sink_id", "batch_id", "batches"),
+    [("", 1, {}), (3, 1, {}), ("s", -1, {}), ("s", "1", {}), ("s", 1, []), ("s", 1, {TP: 5})],
+)
+def test_arguments_that_are_none_are_refused(
+    shop: eosdb.Database, sink_id: str, batch_id: int, batches: dict[TopicPartition, list[Record]]
+) -> None:
+    with pytest.raises(InvalidRequestError):
+        shop.append_once(sink_id, batch_id, batches)
