@@ -51,6 +51,18 @@ from eosdb.model import (
     TransactionState,
     TransactionToken,
     VerifyReport,
+)
+from eosdb.reports import (
+    Diagnosis,
+    GroupPartition,
+    GroupReport,
+    HangingReason,
+    JournalEntry,
+    Lag,
+    LoggedBatch,
+    OffsetReset,
+    OpenTransaction,
+    SnapshotEntry,
     ViewDescription,
 )
 from eosdb.user_transaction import UserTransaction
@@ -58,16 +70,17 @@ from eosdb.user_transaction import UserTransaction
 __version__ = "0.1.0"
 
 __all__ = [
-    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "AppendOnceResult", "Broker",
-    "BrokerConfig", "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord", "Coordinator",
-    "Database",
-    "DeadLetter", "DeadLetters", "Failure", "FetchResult", "GroupDescription", "GroupMemberDescription",
-    "GroupState", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult", "LogRecord",
-    "ManualClock", "OffsetAndMetadata", "OffsetAndTimestamp", "PartitionOffsets", "Processor",
-    "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState", "QueryResult",
-    "RebuildReport", "Record", "RecordBatch", "RecordMetadata", "ReplayReport", "SnapshotInfo",
-    "SyncGroupResult", "SystemClock", "TimestampType", "TopicConfig", "TopicDescription",
-    "TopicPartition", "TransactionDescription", "TransactionListing", "TransactionState",
-    "TransactionToken", "UserTransaction", "VerifyReport", "ViewDescription", "connect", "errors",
-    "process", *errors.__all__,
+    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "AppendOnceResult",
+    "Broker", "BrokerConfig", "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord",
+    "Coordinator", "Database", "DeadLetter", "DeadLetters", "Diagnosis", "Failure", "FetchResult",
+    "GroupDescription", "GroupMemberDescription", "GroupPartition", "GroupReport", "GroupState",
+    "HangingReason", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult",
+    "JournalEntry", "Lag", "LogRecord", "LoggedBatch", "ManualClock", "OffsetAndMetadata",
+    "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionOffsets", "Processor",
+    "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
+    "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata", "ReplayReport",
+    "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType",
+    "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
+    "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
+    "ViewDescription", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip

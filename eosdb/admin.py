@@ -11,15 +11,19 @@ from eosdb.coordinator import authorizer
 from eosdb.coordinator.authorizer import CLUSTER, Authorizer, check_acl
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.events import Acl, AclAdded, AclRemoved
+from eosdb.group_admin import GroupAdmin
 from eosdb.log import json_views, partitions, retention, topics
-from eosdb.model import TopicDescription, ViewDescription
+from eosdb.log_admin import LogAdmin
+from eosdb.model import TopicDescription
+from eosdb.reports import ViewDescription
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
+from eosdb.transaction_admin import TransactionAdmin
 from eosdb.validation import check_text
 
 
-class Admin:
-    """Each call is atomic and durable when it returns."""
+class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
+    """Each call is atomic and durable when it returns. Here: topics, typed views, access control."""
 
     def __init__(
         self,
@@ -29,11 +33,9 @@ class Admin:
         config: BrokerConfig,
         principal: str,
     ) -> None:
-        self._store = store
-        self._coordinator = coordinator
-        self._clock = clock
-        self._config = config
-        self._authorizer = Authorizer(principal, config.super_users)
+        super().__init__(
+            store, coordinator, clock, config, Authorizer(principal, config.super_users)
+        )
 
     def create_topic(
         self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None

@@ -43,6 +43,7 @@ from eosdb.model import (
     TransactionListing,
 )
 from eosdb.produce import ProduceHandler
+from eosdb.reports import Lag
 from eosdb.request_metrics import RATES, counts_requests
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
@@ -325,6 +326,17 @@ class Broker(GroupBroker):
     def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets:
         """Where the partition begins, ends, and becomes readable."""
         return self._log.offsets(topic_partition)
+
+    def lag(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_committed",
+    ) -> Lag:
+        """How many records a reader at `offset` could take now; with it, how many are held back behind
+        the last stable offset, and how many offsets are markers and aborted data."""
+        return self._log.lag(topic_partition, offset, isolation_level)
 
     def topics(self) -> list[str]:
         """The names of all topics the principal may describe."""

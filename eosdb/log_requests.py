@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from eosdb.coordinator.request_handler import RequestHandler
-from eosdb.log import fetch, partitions, retention
+from eosdb.log import fetch, lag, partitions, retention
 from eosdb.model import FetchResult, OffsetAndTimestamp, PartitionOffsets, TopicPartition
+from eosdb.reports import Lag
 from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_topic_partition
 
@@ -57,6 +58,16 @@ class LogRequests(RequestHandler):
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             return partitions.read(connection, tp).offsets()
+
+    def lag(self, topic_partition: TopicPartition, offset: int, isolation_level: str) -> Lag:
+        """What lies between the offset and the end of the log."""
+        tp = check_topic_partition(topic_partition)
+        read_committed = fetch.check_isolation_level(isolation_level)
+        check_int("offset", offset, 0)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            partition = partitions.read(connection, tp)
+            return lag.measure(connection, partition, offset, read_committed=read_committed)
 
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """Move the log start; the rows below it go in units of their own."""

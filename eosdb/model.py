@@ -322,15 +322,6 @@ class AppendOnceResult:
     offsets: dict[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewDescription:
-    """A typed view over the JSON values of a topic: its columns' types by their names."""
-
-    name: str
-    topic: str
-    columns: dict[str, str]
-
-
 class ConsumerRecord(NamedTuple):
     """What a consumer hands out: one committed (or, if asked for, any) data record."""
 

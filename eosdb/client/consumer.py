@@ -40,6 +40,7 @@ from eosdb.model import (
     OffsetAndTimestamp,
     TopicPartition,
 )
+from eosdb.reports import Lag
 
 _RATES: Final = ("records-consumed", "fetch")
 
@@ -305,11 +306,11 @@ class Consumer:
         """How many partitions the topic has. Raises UnknownTopicOrPartitionError."""
         return self._broker.partitions_for(topic)
 
-    def lag(self) -> dict[TopicPartition, int]:
-        """Offsets between each position and the end this consumer may read to."""
-        return {
-            tp: max(self._fetcher.end(tp) - self.position(tp), 0) for tp in sorted(self._cursors)
-        }
+    def lag(self) -> dict[TopicPartition, Lag]:
+        """How many records this consumer could take now, by partition; each number also tells how many
+        are held back, and how many offsets it will skip."""
+        level = self._settings.isolation_level
+        return {tp: self._broker.lag(tp, self.position(tp), level) for tp in sorted(self._cursors)}
 
     def metrics(self) -> dict[str, float]:
         """Counters, averages and rates under Kafka's names, from this consumer's beginning on.

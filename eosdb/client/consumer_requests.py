@@ -21,6 +21,7 @@ from eosdb.model import (
     SyncGroupResult,
     TopicPartition,
 )
+from eosdb.reports import Lag
 
 T = TypeVar("T")
 
@@ -68,6 +69,12 @@ class ConsumerRequests:
             lambda broker: broker.list_offsets(
                 topic_partition, timestamp, isolation_level=isolation_level
             ),
+        )
+
+    def lag(self, topic_partition: TopicPartition, offset: int, isolation_level: str) -> Lag:
+        return self._call(
+            "lag",
+            lambda broker: broker.lag(topic_partition, offset, isolation_level=isolation_level),
         )
 
     def topic_partitions(self) -> dict[str, int]:

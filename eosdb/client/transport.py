@@ -26,6 +26,7 @@ from eosdb.model import (
     SyncGroupResult,
     TopicPartition,
 )
+from eosdb.reports import Lag
 
 T = TypeVar("T")
 
@@ -109,6 +110,14 @@ class BrokerRequests(Protocol):
     ) -> OffsetAndTimestamp: ...
 
     def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets: ...
+
+    def lag(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_committed",
+    ) -> Lag: ...
 
     def offset_commit(
         self,

@@ -199,9 +199,10 @@ def epoch(unit: Unit) -> int:
     return counter(unit, COORDINATOR_EPOCH)
 
 
-def elect(unit: Unit, now_ms: int) -> int:
-    """Take over coordination: markers of the coordinators before are refused from now on."""
-    taken = epoch(unit) + 1
+def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
+    """Take over coordination, under an epoch higher than `above`: markers of the coordinators before
+    are refused from now on."""
+    taken = max(epoch(unit), above) + 1
     unit.record(CoordinatorElected(timestamp=now_ms, epoch=taken))
     return taken
 

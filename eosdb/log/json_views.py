@@ -14,7 +14,8 @@ from typing import Final
 from eosdb.errors import InvalidRequestError
 from eosdb.events import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partitions
-from eosdb.model import TopicPartition, ViewDescription
+from eosdb.model import TopicPartition
+from eosdb.reports import ViewDescription
 from eosdb.store import guard
 from eosdb.store.unit import Unit
 

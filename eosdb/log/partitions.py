@@ -117,10 +117,16 @@ def ids(unit: Unit) -> list[int]:
 
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
     """The partition in a reader's snapshot. Raises UnknownTopicOrPartitionError."""
-    row = connection.execute(_BY_NAME, tp).fetchone()
-    if row is None:
+    found = find(connection, tp)
+    if found is None:
         raise unknown(tp)
-    return Partition(*row)
+    return found
+
+
+def find(connection: sqlite3.Connection, tp: TopicPartition) -> Partition | None:
+    """The partition in a reader's snapshot, if there is one."""
+    row = connection.execute(_BY_NAME, tp).fetchone()
+    return None if row is None else Partition(*row)
 
 
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:

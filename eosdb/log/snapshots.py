@@ -9,6 +9,7 @@ from eosdb.events import SnapshotTaken
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log.partitions import by_id
 from eosdb.model import SnapshotInfo
+from eosdb.reports import SnapshotEntry
 from eosdb.store.unit import Unit
 
 
@@ -45,3 +46,32 @@ def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:
         """
     )
     return [SnapshotInfo(*row) for row in rows]
+
+
+def kept(connection: sqlite3.Connection) -> list[SnapshotInfo]:
+    """Every snapshot there is: the newest two of each partition."""
+    rows = connection.execute(
+        """
+        SELECT p.topic, p.partition, s.snapshot_offset,
+            (
+                SELECT count(*) FROM snapshot_entries e
+                WHERE e.partition_id = s.partition_id AND e.snapshot_offset = s.snapshot_offset
+            )
+        FROM snapshots s JOIN partitions p ON p.partition_id = s.partition_id
+        ORDER BY 1, 2, 3
+        """
+    )
+    return [SnapshotInfo(*row) for row in rows]
+
+
+def entries(
+    connection: sqlite3.Connection, partition_id: int, snapshot_offset: int
+) -> list[SnapshotEntry]:
+    """What one snapshot tells of each producer."""
+    rows = connection.execute(
+        "SELECT producer_id, producer_epoch, coordinator_epoch, current_txn_first_offset, "
+        "first_sequence, last_sequence, last_offset, offset_delta, timestamp FROM snapshot_entries "
+        "WHERE partition_id = ? AND snapshot_offset = ? ORDER BY producer_id",
+        (partition_id, snapshot_offset),
+    )
+    return [SnapshotEntry(*row) for row in rows]

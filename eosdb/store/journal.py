@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events import Event, decode
+from eosdb.reports import JournalEntry
 
-_SELECT: Final = (
-    "SELECT position, kind, timestamp, topic, partition, transactional_id, detail "
-    "FROM journal ORDER BY position"
-)
+_COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"
+_SELECT: Final = f"SELECT {_COLUMNS} FROM journal ORDER BY position"
+_OF_ID: Final = f"SELECT {_COLUMNS} FROM journal WHERE transactional_id = ? ORDER BY position"
+_PAGE: Final = 1_000
+_SPAN: Final = 100_000
+"""How many positions one page looks through at most, so that a rare kind holds no snapshot for long."""
 
 
 def events(connection: sqlite3.Connection) -> Iterator[tuple[int, Event]]:
@@ -28,3 +31,46 @@ def events(connection: sqlite3.Connection) -> Iterator[tuple[int, Event]]:
                 f"journal position {position}: this is no event eosdb knows ({error!r})"
             ) from error
         yield position, event
+
+
+def of_transactional_id(
+    connection: sqlite3.Connection, transactional_id: str
+) -> Iterator[JournalEntry]:
+    """Every event of the id, oldest first."""
+    return (JournalEntry(*row) for row in connection.execute(_OF_ID, (transactional_id,)))
+
+
+def page(
+    connection: sqlite3.Connection,
+    after: int,
+    kinds: Sequence[str],
+    topic: str | None,
+    transactional_id: str | None,
+) -> tuple[list[JournalEntry], int]:
+    """Some of the events behind `after` that meet every filter, and the position to go on from; that is
+    `after` itself at the end."""
+    last = min(last_position(connection), after + _SPAN)
+    conditions, values = ["position > ? AND position <= ?"], list[object]([after, last])
+    if kinds:
+        conditions.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        values.extend(kinds)
+    for column, wanted in (("topic", topic), ("transactional_id", transactional_id)):
+        if wanted is not None:
+            # The unary plus: the order of positions is what is wanted, not the column's index.
+            conditions.append(f"+{column} = ?")
+            values.append(wanted)
+    found = [
+        JournalEntry(*row)
+        for row in connection.execute(
+            f"SELECT {_COLUMNS} FROM journal WHERE {' AND '.join(conditions)} "
+            f"ORDER BY position LIMIT {_PAGE}",
+            values,
+        )
+    ]
+    return found, found[-1].position if len(found) == _PAGE else max(last, after)
+
+
+def last_position(connection: sqlite3.Connection) -> int:
+    """The position of the newest event; 0 when nothing has happened yet."""
+    (position,) = connection.execute("SELECT COALESCE(MAX(position), 0) FROM journal").fetchone()
+    return int(position)

@@ -10,7 +10,7 @@ from tests.tidy.tree import imports, modules
 
 VOCABULARY = {
     "eosdb.model", "eosdb.errors", "eosdb.clock", "eosdb.config", "eosdb.events",
-    "eosdb.failpoints", "eosdb.validation", "eosdb.consumer_protocol",
+    "eosdb.failpoints", "eosdb.validation", "eosdb.consumer_protocol", "eosdb.reports",
 }  # fmt: skip
 PURE = {
     "eosdb.log.producer_state",

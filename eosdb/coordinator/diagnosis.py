@@ -1,0 +1,155 @@
+"""Reads that answer operators' questions: what is open, who holds a partition, where groups stand.
+
+Everything is read in the caller's one snapshot, so the parts of an answer belong together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from eosdb.coordinator import groups, hanging, listing, transactions
+from eosdb.coordinator.group import Group
+from eosdb.log import lag, partitions
+from eosdb.log.partitions import Partition
+from eosdb.model import GroupState, TopicPartition
+from eosdb.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
+
+_OPEN: Final = """
+    SELECT p.topic, p.partition, s.producer_id, s.producer_epoch, s.coordinator_epoch,
+        s.current_txn_start_offset, s.last_timestamp, coalesce(j.timestamp, s.last_append_time),
+        i.transactional_id
+    FROM partition_producers s
+    JOIN partitions p ON p.partition_id = s.partition_id
+    LEFT JOIN producer_ids i ON i.producer_id = s.producer_id
+    LEFT JOIN records r ON r.partition_id = s.partition_id AND r."offset" = s.current_txn_start_offset
+    LEFT JOIN journal j ON j.position = r.position
+    WHERE s.current_txn_start_offset >= 0
+"""
+_WAITING: Final = """
+    SELECT count(*), coalesce(sum(EXISTS (
+        SELECT 1 FROM partition_producers s
+        WHERE s.partition_id = r.partition_id AND s.producer_id = r.producer_id
+            AND s.current_txn_start_offset >= 0 AND s.current_txn_start_offset <= r."offset"
+    )), 0)
+    FROM records r
+    WHERE r.partition_id = ? AND r."offset" >= ? AND r.is_transactional AND r.control IS NULL
+"""
+_PENDING: Final = """
+    SELECT p.topic, p.partition, coalesce(i.transactional_id, '')
+    FROM pending_group_offsets p LEFT JOIN producer_ids i ON i.producer_id = p.producer_id
+    WHERE p.group_id = ? ORDER BY 1, 2, 3
+"""
+
+
+def open_transactions(
+    connection: sqlite3.Connection, now_ms: int, partition: Partition | None = None
+) -> Iterator[OpenTransaction]:
+    """Every transaction that is open in the partition, or in any, by where it begins."""
+    epoch = listing.coordinator_epoch(connection)
+    narrowed = "" if partition is None else " AND s.partition_id = ?"
+    rows = connection.execute(
+        f"{_OPEN}{narrowed} ORDER BY 1, 2, 6",
+        () if partition is None else (partition.partition_id,),
+    ).fetchall()
+    for topic, number, *state, transactional_id in rows:
+        known = (
+            None if transactional_id is None else transactions.read(connection, transactional_id)
+        )
+        found = hanging.Open(TopicPartition(topic, number), *state)
+        yield hanging.report(found, known, epoch, now_ms)
+
+
+def diagnose(
+    connection: sqlite3.Connection, tp: TopicPartition, group_id: str | None, now_ms: int
+) -> Diagnosis:
+    """Raises UnknownTopicOrPartitionError."""
+    partition = partitions.read(connection, tp)
+    holders = list(open_transactions(connection, now_ms, partition))
+    behind = lag.measure(connection, partition, partition.last_stable_offset, read_committed=True)
+    _, waiting_open = connection.execute(
+        _WAITING, (partition.partition_id, partition.last_stable_offset)
+    ).fetchone()
+    report = None if group_id is None else group_report(connection, group_id)
+    standing = [p for p in report.partitions if (p.topic, p.partition) == tp] if report else []
+    return Diagnosis(
+        topic=tp.topic,
+        partition=tp.partition,
+        now_ms=now_ms,
+        offsets=partition.offsets(),
+        holder=holders[0] if holders else None,
+        others_open=max(len(holders) - 1, 0),
+        waiting_committed=behind.held_back - waiting_open,
+        waiting_open=waiting_open,
+        group=standing[0] if standing else None,
+        group_state=None if report is None else report.state,
+    )
+
+
+def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
+    """A group that nobody knows is reported as `Dead`, without partitions (as Kafka describes it)."""
+    group = groups.load(connection, group_id)
+    committed = {
+        TopicPartition(topic, number): (offset, metadata)
+        for topic, number, offset, metadata in connection.execute(
+            "SELECT topic, partition, committed_offset, metadata FROM group_offsets "
+            "WHERE group_id = ?",
+            (group_id,),
+        )
+    }
+    pending: dict[TopicPartition, list[str]] = {}
+    for topic, number, transactional_id in connection.execute(_PENDING, (group_id,)):
+        pending.setdefault(TopicPartition(topic, number), []).append(transactional_id)
+    readers = _readers(group)
+    known = sorted(committed.keys() | pending.keys() | readers.keys())
+    found = []
+    for tp in known:
+        partition = partitions.find(connection, tp)
+        if partition is None:
+            continue
+        offset, metadata = committed.get(tp, (-1, ""))
+        member_id, client_id = readers.get(tp, (None, None))
+        found.append(
+            GroupPartition(
+                group_id=group_id,
+                topic=tp.topic,
+                partition=tp.partition,
+                committed_offset=offset,
+                metadata=metadata,
+                log_end_offset=partition.log_end_offset,
+                lag=(
+                    None
+                    if offset < 0
+                    else lag.measure(connection, partition, offset, read_committed=True)
+                ),
+                pending=tuple(pending.get(tp, ())),
+                member_id=member_id,
+                client_id=client_id,
+            )
+        )
+    if group is None:
+        state = GroupState.EMPTY if known else GroupState.DEAD
+        return GroupReport(group_id=group_id, state=state.value, members=0, partitions=tuple(found))
+    return GroupReport(
+        group_id=group_id,
+        state=group.state.value,
+        members=len(group.members),
+        partitions=tuple(found),
+    )
+
+
+def _readers(group: Group | None) -> dict[TopicPartition, tuple[str, str]]:
+    """Which member has each partition, as far as the members say so in eosdb's own words."""
+    readers: dict[TopicPartition, tuple[str, str]] = {}
+    if group is None or group.protocol_type != PROTOCOL_TYPE:
+        return readers
+    for member in group.members:
+        try:
+            assigned = decode_assignment(member.assignment)
+        except ValueError:
+            continue
+        for tp in assigned:
+            readers[tp] = (member.member_id, member.client_id)
+    return readers

@@ -1,0 +1,75 @@
+"""Which open transactions hang: pure, from what a partition and the coordinator say of one producer.
+
+Kafka's tool asks brokers and coordinator one after the other and therefore believes only in what is old;
+here both stand in one snapshot of one file, so what does not fit together hangs, however young.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eosdb.coordinator.transaction import TransactionMetadata
+from eosdb.model import TopicPartition, TransactionState
+from eosdb.reports import HangingReason, OpenTransaction
+
+_DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+class Open(NamedTuple):
+    """A producer's open transaction, as its partition has it."""
+
+    tp: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp: int
+    began_ms: int
+
+
+def judge(
+    found: Open, known: TransactionMetadata | None, epoch_in_office: int, now_ms: int
+) -> HangingReason | None:
+    """Why the transaction hangs; None for one that will end."""
+    if known is None or known.producer_id != found.producer_id:
+        return HangingReason.UNKNOWN
+    if known.state in _DECIDED:
+        if found.tp not in known.partitions:
+            return HangingReason.NOT_ITS_PARTITION
+        refused = found.coordinator_epoch > epoch_in_office
+        return HangingReason.REFUSED if refused else None
+    if known.state is not TransactionState.ONGOING:
+        return HangingReason.COMPLETED
+    if known.producer_epoch != found.producer_epoch:
+        return HangingReason.ANOTHER_EPOCH
+    if found.tp not in known.partitions:
+        return HangingReason.NOT_ITS_PARTITION
+    overdue = known.start_time_ms + known.timeout_ms < now_ms
+    return HangingReason.OVERDUE if overdue else None
+
+
+def report(
+    found: Open, known: TransactionMetadata | None, epoch_in_office: int, now_ms: int
+) -> OpenTransaction:
+    """Both sides together."""
+    reason = judge(found, known, epoch_in_office, now_ms)
+    ends_itself = known is not None and reason in (None, HangingReason.OVERDUE)
+    ongoing = known is not None and known.state is TransactionState.ONGOING
+    return OpenTransaction(
+        topic=found.tp.topic,
+        partition=found.tp.partition,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        coordinator_epoch=found.coordinator_epoch,
+        start_offset=found.start_offset,
+        last_timestamp=found.last_timestamp,
+        transactional_id=None if known is None else known.transactional_id,
+        state=None if known is None else known.state.label,
+        start_time_ms=known.start_time_ms if known is not None and ends_itself else found.began_ms,
+        deadline_ms=(
+            known.start_time_ms + known.timeout_ms
+            if known is not None and ends_itself and ongoing
+            else -1
+        ),
+        hanging=reason,
+    )

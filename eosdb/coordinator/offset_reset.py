@@ -1,0 +1,83 @@
+"""Where a group's offsets are to be set to: targets, and the plan that follows from one.
+
+Nothing here writes; the plan is made in the snapshot, or in the unit, that the caller reads or writes in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from eosdb.coordinator import group_offsets, groups
+from eosdb.errors import InvalidRequestError, NonEmptyGroupError
+from eosdb.log import fetch, partitions
+from eosdb.model import LATEST, TopicPartition
+from eosdb.reports import OffsetReset
+from eosdb.validation import check_int
+
+Target = Callable[[sqlite3.Connection, TopicPartition, int], int]
+"""The offset that one partition is to be set to; the last argument is where it stands, -1 for nowhere."""
+
+
+def plan(
+    connection: sqlite3.Connection,
+    group_id: str,
+    tps: list[TopicPartition],
+    target: Target,
+) -> list[OffsetReset]:
+    """Raises NonEmptyGroupError, InvalidRequestError and UnknownTopicOrPartitionError."""
+    group = groups.load(connection, group_id)
+    if group is not None and group.members:
+        raise NonEmptyGroupError(
+            f"group {group_id!r} is {group.state.value} with {len(group.members)} members; its "
+            "offsets can be reset when all of them have left"
+        )
+    standing = group_offsets.fetch(connection, group_id, tps, require_stable=False)
+    plan = []
+    for tp in tps:
+        partition = partitions.read(connection, tp)
+        before = standing[tp].offset if tp in standing else -1
+        wanted = target(connection, tp, before)
+        after = min(max(wanted, partition.log_start_offset), partition.log_end_offset)
+        plan.append(OffsetReset(tp.topic, tp.partition, before, after))
+    return plan
+
+
+def at(timestamp: int) -> Target:
+    """Where the log begins, ends, or goes on at a time."""
+
+    def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
+        partition = partitions.read(connection, tp)
+        found = fetch.list_offset(connection, partition, timestamp, read_committed=False)
+        return partition.log_end_offset if found.offset < 0 else found.offset
+
+    return find
+
+
+def current(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
+    return before if before >= 0 else at(LATEST)(connection, tp, before)
+
+
+def offset(offset: int | None) -> Target:
+    if offset is not None:
+        check_int("to_offset", offset, 0)
+    return lambda connection, tp, before: offset or 0
+
+
+def timestamp(timestamp: int | None) -> Target:
+    return at(0 if timestamp is None else check_int("to_timestamp", timestamp, 0))
+
+
+def shift(by: int | None) -> Target:
+    if by is not None:
+        check_int("shift_by", by, -(2**62), 2**62)
+
+    def shift(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
+        if before < 0:
+            raise InvalidRequestError(
+                f"{tp}: the group has no offset there that could be shifted; name a target, such as "
+                "to_earliest"
+            )
+        return before + (by or 0)
+
+    return shift

@@ -1,0 +1,91 @@
+"""What operators ask and do about consumer groups (kafka-consumer-groups.sh): where they stand, and
+moving them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eosdb.coordinator import diagnosis, group_offsets, offset_reset
+from eosdb.coordinator.group_requests import Committer, GroupRequests
+from eosdb.coordinator.request_handler import RequestHandler
+from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
+from eosdb.model import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
+from eosdb.reports import GroupReport, OffsetReset
+from eosdb.store.unit import Unit
+from eosdb.validation import check_group_id, check_topic_partitions
+
+
+class GroupAdmin(RequestHandler):
+    """The part of `Database.admin` that is about groups."""
+
+    def describe_group_offsets(self, group_id: str) -> GroupReport:
+        """Where the group stands in each partition, its true lag, and who reads it.
+
+        Raises GroupIdNotFoundError and GroupAuthorizationFailedError.
+        """
+        check_group_id(group_id)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "group", group_id)
+            report = diagnosis.group_report(connection, group_id)
+        if report.state == GroupState.DEAD.value:
+            raise GroupIdNotFoundError(f"there is no group {group_id!r}")
+        return report
+
+    def reset_offsets(
+        self,
+        group_id: str,
+        topic_partitions: Iterable[TopicPartition],
+        *,
+        to_earliest: bool = False,
+        to_latest: bool = False,
+        to_current: bool = False,
+        to_offset: int | None = None,
+        to_timestamp: int | None = None,
+        shift_by: int | None = None,
+        execute: bool = False,
+    ) -> list[OffsetReset]:
+        """Set the group's offsets: to the log's beginning or end, to where they are (the end where there
+        is none), to an offset, to the first record at or after a time (ms; the end when there is none),
+        or so many offsets further (less than 0: back).
+
+        Exactly one target. Offsets outside of the log become its beginning or end. Without `execute`
+        nothing is changed, only told. Raises NonEmptyGroupError while the group has members,
+        InvalidRequestError, UnknownTopicOrPartitionError and the authorization errors.
+        """
+        check_group_id(group_id)
+        tps = check_topic_partitions(topic_partitions)
+        given = [
+            target
+            for is_given, target in (
+                (to_earliest, offset_reset.at(EARLIEST)),
+                (to_latest, offset_reset.at(LATEST)),
+                (to_current, offset_reset.current),
+                (to_offset is not None, offset_reset.offset(to_offset)),
+                (to_timestamp is not None, offset_reset.timestamp(to_timestamp)),
+                (shift_by is not None, offset_reset.shift(shift_by)),
+            )
+            if is_given
+        ]
+        if len(given) != 1:
+            raise InvalidRequestError(
+                "expected exactly one of to_earliest, to_latest, to_current, to_offset, to_timestamp "
+                f"and shift_by, got {len(given)}"
+            )
+        if not execute:
+            with self._store.read() as connection:
+                self._authorizer.check(connection, "describe", "group", group_id)
+                return offset_reset.plan(connection, group_id, tps, given[0])
+        return self._coordinator.write(lambda unit: self._reset(unit, group_id, tps, given[0]))
+
+    def _reset(
+        self, unit: Unit, group_id: str, tps: list[TopicPartition], target: offset_reset.Target
+    ) -> list[OffsetReset]:
+        plan = offset_reset.plan(unit.connection, group_id, tps, target)
+        offsets = {
+            TopicPartition(reset.topic, reset.partition): OffsetAndMetadata(reset.after)
+            for reset in plan
+        }
+        GroupRequests(
+            self._store, self._coordinator, self._clock, self._config, self._authorizer
+        ).commit_in(unit, group_id, group_offsets.check_offsets(offsets), Committer())
+        return plan

@@ -1,0 +1,186 @@
+"""What operators and analysts are told about a file: values, made by `Database.admin` and shown by the
+command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from eosdb.model import LogRecord, PartitionOffsets, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedBatch:
+    """One batch as it is stored (kafka-dump-log). `count` is what was appended; `records` are those
+    that are still there. `coordinator_epoch` is a marker's, -1 for data."""
+
+    base_offset: int
+    last_offset: int
+    count: int
+    base_sequence: int
+    last_sequence: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    is_transactional: bool
+    is_control: bool
+    coordinator_epoch: int
+    append_time: int
+    size: int
+    crc: int
+    records: tuple[LogRecord, ...]
+
+
+class Lag(int):
+    """How many records a reader could take now, with what else lies between it and the end of the log
+    told apart: records that are `held_back` behind the last stable offset, and offsets to be `skipped`,
+    which are markers and aborted data."""
+
+    held_back: int
+    skipped: int
+
+    def __new__(cls, readable: int, held_back: int = 0, skipped: int = 0) -> Lag:
+        lag = super().__new__(cls, readable)
+        lag.held_back, lag.skipped = held_back, skipped
+        return lag
+
+    @property
+    def readable(self) -> int:
+        return int(self)
+
+    def __repr__(self) -> str:
+        return f"Lag({int(self)}, held_back={self.held_back}, skipped={self.skipped})"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDescription:
+    """A typed view over the JSON values of a topic: its columns' types by their names."""
+
+    name: str
+    topic: str
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEntry:
+    """What a snapshot tells of one producer, under the names of Kafka's snapshot dump."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One event; `detail` is its JSON object."""
+
+    position: int
+    kind: str
+    timestamp: int
+    topic: str | None
+    partition: int | None
+    transactional_id: str | None
+    detail: str
+
+
+class HangingReason(Enum):
+    """Why nothing that goes on by itself will end an open transaction soon."""
+
+    UNKNOWN = "no transactional id of the coordinator has this producer id"
+    COMPLETED = "the coordinator has completed it"
+    ANOTHER_EPOCH = "the coordinator knows another epoch of its producer"
+    NOT_ITS_PARTITION = "the coordinator's transaction does not hold this partition"
+    REFUSED = "decided, but the partition has seen a newer coordinator than the one in office"
+    OVERDUE = "older than its timeout, and nobody has written since"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that is open in a partition, and what the coordinator knows of it.
+
+    `state` is the coordinator's, None when it knows nothing. `start_time_ms` is when the transaction
+    began, by the coordinator or else by its first record here; `deadline_ms` is when it will be aborted
+    by itself, -1 for never.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp: int
+    transactional_id: str | None
+    state: str | None
+    start_time_ms: int
+    deadline_ms: int
+    hanging: HangingReason | None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPartition:
+    """Where a group stands in one partition, and who reads it. `committed_offset` is -1 for none;
+    `lag` is None when there is nothing to measure from."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    metadata: str
+    log_end_offset: int
+    lag: Lag | None
+    pending: tuple[str, ...] = ()
+    """Transactional ids whose open transactions hold an offset of this partition."""
+    member_id: str | None = None
+    client_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """A group, its state, and every partition that it has an offset or a reader of."""
+
+    group_id: str
+    state: str
+    members: int
+    partitions: tuple[GroupPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Why a reader of a partition does not get further: what stands where, and what holds it there.
+
+    Behind the last stable offset wait `waiting_committed` records that could be read at once if the
+    holder ended, and `waiting_open` ones of open transactions, the holder's among them.
+    """
+
+    topic: str
+    partition: int
+    now_ms: int
+    offsets: PartitionOffsets
+    holder: OpenTransaction | None
+    others_open: int
+    waiting_committed: int
+    waiting_open: int
+    group: GroupPartition | None
+    group_state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """An offset that a reset would change, or has changed. `before` is -1 for none."""
+
+    topic: str
+    partition: int
+    before: int
+    after: int

@@ -1,0 +1,208 @@
+"""What operators ask and do about transactions (kafka-transactions.sh): find what hangs, say who holds a
+partition, end a transaction, fence a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.coordinator import diagnosis, transactions
+from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.coordinator.request_handler import RequestHandler
+from eosdb.errors import (
+    ConcurrentTransactionsError,
+    InvalidRequestError,
+    TransactionalIdNotFoundError,
+)
+from eosdb.log import append, partitions, producers
+from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
+from eosdb.store import journal
+from eosdb.store.unit import Unit
+from eosdb.validation import check_int, check_text, check_topic_partition
+
+_FENCE_TRIES: Final = 10
+_DECIDED: Final = {"PrepareCommit": "COMMIT", "PrepareAbort": "ABORT"}
+
+
+class TransactionAdmin(RequestHandler):
+    """The part of `Database.admin` that is about transactions."""
+
+    def open_transactions(
+        self, topic_partition: TopicPartition | None = None
+    ) -> list[OpenTransaction]:
+        """What is open in the partition, or in all, and what the coordinator knows of it."""
+        tp = None if topic_partition is None else check_topic_partition(topic_partition)
+        with self._store.read() as connection:
+            partition = None if tp is None else partitions.read(connection, tp)
+            return [
+                found
+                for found in diagnosis.open_transactions(
+                    connection, self._clock.time_ms(), partition
+                )
+                if self._authorizer.allows(connection, "describe", "topic", found.topic)
+            ]
+
+    def find_hanging_transactions(self, min_age_ms: int = 0) -> list[OpenTransaction]:
+        """Open transactions that nothing will end soon, and why (kafka-transactions.sh find-hanging).
+
+        `min_age_ms`: only those whose last record is at least so old.
+        """
+        check_int("min_age_ms", min_age_ms, 0)
+        before = self._clock.time_ms() - min_age_ms
+        return [
+            found
+            for found in self.open_transactions()
+            if found.hanging is not None and found.last_timestamp <= before
+        ]
+
+    def diagnose(self, topic_partition: TopicPartition, group_id: str | None = None) -> Diagnosis:
+        """Why a reader of the partition, or this group, does not get further.
+
+        Raises UnknownTopicOrPartitionError and the authorization errors.
+        """
+        tp = check_topic_partition(topic_partition)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            if group_id is not None:
+                check_text("group_id", group_id)
+                self._authorizer.check(connection, "describe", "group", group_id)
+            return diagnosis.diagnose(connection, tp, group_id, self._clock.time_ms())
+
+    def fence_producer(self, transactional_id: str) -> ProducerIdAndEpoch:
+        """Have the id's producer refused from now on, and abort its open transaction (KIP-588).
+
+        Returns the producer id and epoch that stand now. Raises TransactionalIdNotFoundError.
+        """
+        timeout_ms = self._timeout_of(transactional_id)
+        for _ in range(_FENCE_TRIES):
+            try:
+                return self._coordinator.init_producer_id(
+                    transactional_id, timeout_ms, None, self._may_end
+                )
+            except ConcurrentTransactionsError:
+                continue  # An open transaction has been aborted, or another process is ending it.
+        raise ConcurrentTransactionsError(
+            f"transactional id {transactional_id!r}: other processes keep it busy; try again"
+        )
+
+    def abort_transaction(self, topic_partition: TopicPartition, start_offset: int) -> str:
+        """End the transaction that is open in the partition from this offset on, hanging or not.
+
+        What the coordinator has decided to commit is committed (`COMMIT` is returned, else `ABORT`): in
+        other partitions it may be visible already. A transaction that goes on is aborted, and its
+        producer fenced. Raises InvalidRequestError when none begins there.
+        """
+        tp = check_topic_partition(topic_partition)
+        check_int("start_offset", start_offset, 0)
+        found = self._beginning_at(tp, start_offset)
+        if found.transactional_id is not None and found.hanging in (None, HangingReason.OVERDUE):
+            if found.state in _DECIDED:
+                self._coordinator.recover()
+                return _DECIDED[found.state]
+            self._abort_open(found.transactional_id)
+            return "ABORT"
+        return self._coordinator.write(lambda unit: self._end_hanging(unit, found))
+
+    def transaction_history(self, transactional_id: str) -> list[JournalEntry]:
+        """Every event of the transactional id, oldest first."""
+        check_text("transactional_id", transactional_id)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
+            found = list(journal.of_transactional_id(connection, transactional_id))
+        if not found:
+            raise TransactionalIdNotFoundError(
+                f"nothing has ever happened under the transactional id {transactional_id!r}"
+            )
+        return found
+
+    def journal(
+        self,
+        after: int = 0,
+        *,
+        kinds: tuple[str, ...] = (),
+        topic: str | None = None,
+        transactional_id: str | None = None,
+    ) -> Iterator[JournalEntry]:
+        """The events behind a position that meet every filter, oldest first, read as they are asked
+        for."""
+        check_int("after", after, 0)
+        while True:
+            with self._store.read() as connection:
+                self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+                page, position = journal.page(connection, after, kinds, topic, transactional_id)
+            yield from page
+            if position == after:
+                return
+            after = position
+
+    def journal_position(self, newest: int = 0) -> int:
+        """The position behind which the `newest` so many events stand."""
+        with self._store.read() as connection:
+            return max(journal.last_position(connection) - newest, 0)
+
+    def _beginning_at(self, tp: TopicPartition, start_offset: int) -> OpenTransaction:
+        opened = self.open_transactions(tp)
+        for found in opened:
+            if found.start_offset == start_offset:
+                return found
+        begins = ", ".join(str(found.start_offset) for found in opened)
+        raise InvalidRequestError(
+            f"{tp}: no open transaction begins at offset {start_offset}; "
+            + (f"those that are open begin at {begins}" if begins else "none is open there")
+        )
+
+    def _abort_open(self, transactional_id: str) -> None:
+        """Fence and abort; nothing when it has ended meanwhile."""
+        timeout_ms = self._timeout_of(transactional_id)
+        try:
+            self._coordinator.init_producer_id(transactional_id, timeout_ms, None, self._may_end)
+        except ConcurrentTransactionsError:
+            return
+
+    def _end_hanging(self, unit: Unit, found: OpenTransaction) -> str:
+        self._may_end(unit)
+        partition = partitions.load(unit, found.topic_partition)
+        entry = producers.load(unit, partition.partition_id, found.producer_id)
+        if entry is None or entry.current_txn_first_offset != found.start_offset:
+            return "ABORT"  # Somebody else has been faster.
+        if found.hanging is HangingReason.REFUSED:
+            assert found.transactional_id is not None
+            return self._end_as_decided(unit, found.transactional_id)
+        append.append_marker(
+            unit,
+            partition,
+            entry.producer_id,
+            entry.producer_epoch,
+            max(entry.coordinator_epoch, transactions.epoch(unit)),
+            committed=False,
+            transactional_id=found.transactional_id,
+            now_ms=self._clock.time_ms(),
+        )
+        return "ABORT"
+
+    def _end_as_decided(self, unit: Unit, transactional_id: str) -> str:
+        """A coordinator newer than any that its partitions have seen writes the markers."""
+        decided = transactions.load(unit, transactional_id)
+        assert decided is not None
+        seen = []
+        for tp in decided.partitions:
+            if partitions.exists(unit, tp):
+                partition_id = partitions.load(unit, tp).partition_id
+                entry = producers.load(unit, partition_id, decided.producer_id)
+                seen.append(-1 if entry is None else entry.coordinator_epoch)
+        now = self._clock.time_ms()
+        epoch = transactions.elect(unit, now, above=max(seen, default=0))
+        transactions.write_markers_and_complete(unit, decided, epoch, now)
+        return "COMMIT" if decided.state is TransactionState.PREPARE_COMMIT else "ABORT"
+
+    def _timeout_of(self, transactional_id: str) -> int:
+        check_text("transactional_id", transactional_id)
+        with self._store.read() as connection:
+            known = transactions.read(connection, transactional_id)
+        if known is None:
+            raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id!r}")
+        return known.timeout_ms
+
+    def _may_end(self, unit: Unit) -> None:
+        self._authorizer.check(unit, "alter", "cluster", CLUSTER)
