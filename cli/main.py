@@ -16,7 +16,21 @@ import click
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
-from . import database, dead_letters, ingest, records, simulate, topics, transactions
+from . import (
+    acls,
+    database,
+    dead_letters,
+    groups,
+    ingest,
+    journal,
+    log,
+    records,
+    simulate,
+    topics,
+    transactions,
+    views,
+    why,
+)
 from .session import Session
 
 
@@ -63,9 +77,17 @@ def _name(error: EosdbError) -> str:
     type=click.Path(dir_okay=False),
     help="The database file; EOSDB_DB may name it instead.",
 )
+@click.option("--read-only", is_flag=True, help="Refuse every command that would write.")
+@click.option(
+    "--principal",
+    envvar="EOSDB_PRINCIPAL",
+    default="User:ANONYMOUS",
+    show_default=True,
+    help="Who asks, for access control.",
+)
 @click.version_option(__version__, prog_name="eosdb")
 @click.pass_context
-def main(context: click.Context, path: str | None) -> None:
+def main(context: click.Context, path: str | None, read_only: bool, principal: str) -> None:
     """Kafka's exactly-once machinery in one SQLite file.
 
     \b
@@ -76,7 +98,7 @@ def main(context: click.Context, path: str | None) -> None:
       echo "hello" | eosdb produce orders
       eosdb consume orders --from-beginning
     """
-    context.obj = Session(path)
+    context.obj = Session(path, read_only, principal)
 
 
 for command in (
@@ -84,7 +106,15 @@ for command in (
     topics.topics,
     *records.COMMANDS,
     ingest.ingest,
+    groups.groups,
     transactions.transactions,
+    why.why,
+    log.log,
+    log.snapshots,
+    log.delete_records,
+    journal.journal,
+    views.views,
+    acls.acls,
     dead_letters.dlq,
     simulate.simulate,
 ):

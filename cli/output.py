@@ -49,6 +49,11 @@ def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format
         _plain(columns, data)
 
 
+def yes(is_so: bool) -> str:
+    """A truth as Kafka's tools print it."""
+    return "true" if is_so else "false"
+
+
 def shown(value: object) -> str:
     """A value as text: bytes that are UTF-8 as such, others as SQL's X'…'."""
     if isinstance(value, bytes):
@@ -59,7 +64,7 @@ def shown(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
     """A value in a table: line ends and what would steer a terminal are shown escaped."""
     text = shown(value)
     if text.isprintable():
@@ -97,7 +102,7 @@ def _json_value(value: object) -> object:
 
 
 def _plain(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
-    texts = ([_cell(value) for value in row] for row in data)
+    texts = ([cell(value) for value in row] for row in data)
     sample = list(islice(texts, _TABLE_SAMPLE))
     widths = [max(map(len, cells)) for cells in zip(columns, *sample, strict=True)]
     for row in chain([list(columns)], sample, texts):
@@ -114,7 +119,7 @@ def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
     for column in columns:
         table.add_column(Text(column), overflow="fold")
     for row in data:
-        table.add_row(*(Text(_cell(value)) for value in row))
+        table.add_row(*(Text(cell(value)) for value in row))
     Console().print(table)
 
 

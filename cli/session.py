@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import click
 
 import eosdb
+from eosdb.errors import ReadOnlyDatabaseError
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +15,20 @@ class Session:
     """The global options."""
 
     path: str | None
+    read_only: bool = False
+    principal: str = "User:ANONYMOUS"
 
     def open(self, *, create: bool = False, read_only: bool = False) -> eosdb.Database:
         """The database; commands other than `init` never make one."""
         if self.path is None:
             raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
-        return eosdb.connect(self.path, create=create, read_only=read_only)
+        if self.read_only and not read_only:
+            raise ReadOnlyDatabaseError(
+                "this command writes, and --read-only forbids that; leave --read-only out to run it"
+            )
+        return eosdb.connect(
+            self.path, create=create, read_only=read_only, principal=self.principal
+        )
 
 
 pass_session = click.make_pass_decorator(Session)

@@ -1,16 +1,22 @@
-"""`eosdb transactions`: list and describe, with the columns of kafka-transactions.sh."""
+"""`eosdb transactions`: what kafka-transactions.sh does, with its columns."""
 
 from __future__ import annotations
 
 import click
 
+import eosdb
+from eosdb import OpenTransaction, TopicPartition
+
 from . import output
+from .journal import entry_row
+from .partition_argument import partition_argument
 from .session import Session, pass_session
 
 _STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
     "PrepareEpochFence",
 )  # fmt: skip
+_MINUTE_MS = 60_000
 
 
 def _states(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -22,7 +28,7 @@ def _states(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tu
 
 @click.group()
 def transactions() -> None:
-    """Look at transactions."""
+    """Look at transactions, find those that hang, and end them."""
 
 
 @transactions.command(name="list")
@@ -30,21 +36,28 @@ def transactions() -> None:
     "--state", "states", multiple=True, callback=_states, help="Only this state; may be repeated."
 )
 @click.option(
+    "--producer-id", "producer_ids", type=int, multiple=True, help="Only of it; may be repeated."
+)
+@click.option(
     "--duration-filter", type=int, default=-1, metavar="MS", help="Only those begun longer ago."
 )
 @output.format_option
 @pass_session
 def list_(
-    session: Session, states: tuple[str, ...], duration_filter: int, output_format: str
+    session: Session,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    duration_filter: int,
+    output_format: str,
 ) -> None:
     """Every transactional id and the state of its transaction.
 
     \b
     Example:
-      eosdb transactions list --state Ongoing
+      eosdb transactions list --state Ongoing --duration-filter 60000
     """
     with session.open(read_only=True) as db:
-        found = db.broker.list_transactions(states=states, duration_ms=duration_filter)
+        found = db.broker.list_transactions(states, producer_ids, duration_filter)
         output.rows(
             ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
             [
@@ -95,3 +108,170 @@ def describe(session: Session, transactional_id: str, output_format: str) -> Non
             ],
             output_format,
         )  # fmt: skip
+
+
+@transactions.command("describe-producers")
+@partition_argument()
+@output.format_option
+@pass_session
+def describe_producers(session: Session, where: TopicPartition, output_format: str) -> None:
+    """What the partition knows of its producers.
+
+    \b
+    Example:
+      eosdb transactions describe-producers orders/0
+    """
+    with session.open(read_only=True) as db:
+        output.rows(
+            (
+                "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence",
+                "LastTimestamp", "CurrentTransactionStartOffset",
+            ),
+            [
+                (
+                    state.producer_id,
+                    state.producer_epoch,
+                    state.coordinator_epoch,
+                    state.last_sequence,
+                    state.last_timestamp,
+                    "None" if state.current_txn_start_offset < 0 else state.current_txn_start_offset,
+                )
+                for state in db.broker.describe_producers(where)
+            ],
+            output_format,
+        )  # fmt: skip
+
+
+@transactions.command("find-hanging")
+@click.option("--topic", help="Only in this topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only in this partition of it.")
+@click.option(
+    "--max-transaction-timeout",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MINUTES",
+    help="Only those whose last record is at least so old.",
+)
+@output.format_option
+@pass_session
+def find_hanging(
+    session: Session,
+    topic: str | None,
+    partition: int | None,
+    max_transaction_timeout: int,
+    output_format: str,
+) -> None:
+    """Transactions that are open in a partition and will not end: unknown to the coordinator, or
+    completed there, or older than their timeout.
+
+    \b
+    Example:
+      eosdb transactions find-hanging
+    """
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs the --topic that it is of")
+    with session.open(read_only=True) as db:
+        if topic is not None:
+            described = db.admin.describe_topic(topic)
+            if partition is not None and partition >= len(described.partitions):
+                db.broker.offsets(TopicPartition(topic, partition))
+        found = db.admin.find_hanging_transactions(max_transaction_timeout * _MINUTE_MS)
+        output.rows(
+            (
+                "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
+                "LastTimestamp", "Duration(min)", "TransactionalId", "Reason",
+            ),
+            [
+                _hanging_row(db, one)
+                for one in found
+                if topic in (None, one.topic) and partition in (None, one.partition)
+            ],
+            output_format,
+        )  # fmt: skip
+
+
+def _hanging_row(db: eosdb.Database, found: OpenTransaction) -> tuple[object, ...]:
+    return (
+        found.topic,
+        found.partition,
+        found.producer_id,
+        found.producer_epoch,
+        found.coordinator_epoch,
+        found.start_offset,
+        found.last_timestamp,
+        max(db.clock.time_ms() - found.start_time_ms, 0) // _MINUTE_MS,
+        found.transactional_id,
+        "" if found.hanging is None else found.hanging.value,
+    )
+
+
+@transactions.command()
+@partition_argument()
+@click.option(
+    "--start-offset",
+    type=click.IntRange(min=0),
+    required=True,
+    help="Where the transaction begins in the partition; find-hanging and why tell it.",
+)
+@pass_session
+def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
+    """End the transaction that is open in a partition, so that readers get further.
+
+    One that goes on is aborted everywhere and its producer fenced. One that hangs gets its marker; if the
+    coordinator had decided to commit it, it is committed.
+
+    \b
+    Example:
+      eosdb transactions abort orders/0 --start-offset 200
+    """
+    with session.open() as db:
+        outcome = db.admin.abort_transaction(where, start_offset)
+        stable = db.broker.offsets(where).last_stable_offset
+    done = "aborted" if outcome == "ABORT" else "committed, as it had been decided,"
+    click.echo(
+        f"{done} the transaction from offset {start_offset} of {where}; its last stable offset is "
+        f"{stable}"
+    )
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@pass_session
+def fence(session: Session, transactional_id: str) -> None:
+    """Refuse the producer of TRANSACTIONAL_ID from now on, and abort what it has open.
+
+    \b
+    Example:
+      eosdb transactions fence shop-1
+    """
+    with session.open() as db:
+        now = db.admin.fence_producer(transactional_id)
+    click.echo(
+        f"fenced {transactional_id}: producer id {now.producer_id}, epoch {now.producer_epoch}; "
+        "the producer before is refused"
+    )
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@click.option("--last", type=click.IntRange(min=1), help="Only the newest so many events.")
+@output.format_option
+@pass_session
+def history(session: Session, transactional_id: str, last: int | None, output_format: str) -> None:
+    """Everything that happened under TRANSACTIONAL_ID, with times.
+
+    \b
+    Example:
+      eosdb transactions history shop-1 --last 20
+    """
+    with session.open(read_only=True) as db:
+        entries = db.admin.transaction_history(transactional_id)
+    before = [entries[0].timestamp, *(entry.timestamp for entry in entries)]
+    output.rows(
+        ("Position", "Timestamp", "ElapsedMs", "Event", "Detail"),
+        [
+            (*entry_row(entry)[:2], entry.timestamp - earlier, *entry_row(entry)[2:])
+            for entry, earlier in list(zip(entries, before, strict=False))[-(last or 0) :]
+        ],
+        output_format,
+    )

@@ -58,12 +58,12 @@ from eosdb.reports import (
     GroupReport,
     HangingReason,
     JournalEntry,
+    JsonView,
     Lag,
     LoggedBatch,
     OffsetReset,
     OpenTransaction,
     SnapshotEntry,
-    ViewDescription,
 )
 from eosdb.user_transaction import UserTransaction
 
@@ -82,5 +82,5 @@ __all__ = [
     "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType",
     "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
-    "ViewDescription", "connect", "errors", "process", *errors.__all__,
+    "JsonView", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip

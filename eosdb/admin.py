@@ -15,7 +15,7 @@ from eosdb.group_admin import GroupAdmin
 from eosdb.log import json_views, partitions, retention, topics
 from eosdb.log_admin import LogAdmin
 from eosdb.model import TopicDescription
-from eosdb.reports import ViewDescription
+from eosdb.reports import JsonView
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.transaction_admin import TransactionAdmin
@@ -115,7 +115,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
             lambda unit, now: json_views.create(unit, name, topic, parsed, now),
         )
 
-    def list_views(self) -> list[ViewDescription]:
+    def list_views(self) -> list[JsonView]:
         """The typed views that `create_view` has made."""
         with self._store.read() as connection:
             return json_views.describe(connection)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
 
@@ -68,3 +69,29 @@ def monotonic_ns(clock: Clock) -> int:
     if isinstance(clock, SystemClock):
         return time.perf_counter_ns()
     return clock.monotonic_ms() * 1_000_000
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since the epoch: as digits, or as a time in ISO 8601, UTC when it names no zone.
+
+    Raises ValueError that says what is expected.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"got {text!r}, expected a time such as 2026-11-21T12:00:00Z, or milliseconds since the epoch"
+        ) from None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=UTC)
+    return int(parsed.timestamp() * 1000)
+
+
+def format_time_ms(time_ms: int) -> str:
+    """A time in ISO 8601, UTC; what no calendar reaches as the number that it is."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"

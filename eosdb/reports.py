@@ -54,7 +54,7 @@ class Lag(int):
 
 
 @dataclass(frozen=True, slots=True)
-class ViewDescription:
+class JsonView:
     """A typed view over the JSON values of a topic: its columns' types by their names."""
 
     name: str

@@ -7,6 +7,7 @@ all replays of a topic share a transactional id, so two at once fence each other
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -89,19 +90,20 @@ class DeadLetters:
         that does not say where it was, and ProducerFencedError when another replay has taken over.
         """
         replayed = skipped = 0
-        with (
-            Producer(
-                self._transport,
-                self._clock,
-                transactional_id=self._name,
-                max_request_size=INT32_MAX,
-            ) as producer,
-            self._consumer() as consumer,
-        ):
+        with self._consumer() as consumer, contextlib.ExitStack() as cleanup:
+            tps = self._partitions(consumer)
+            producer = cleanup.enter_context(
+                Producer(
+                    self._transport,
+                    self._clock,
+                    transactional_id=self._name,
+                    max_request_size=INT32_MAX,
+                )
+            )
             producer.init_transactions()
             wanted = None if offsets is None else set(offsets)
             send_back = partial(_send_back, producer, to, self._name, offsets is None)
-            for tp in self._partitions(consumer):
+            for tp in tps:
                 progress = _progress(consumer, tp)
                 batch: list[ConsumerRecord] = []
                 for record in self._chosen(consumer, tp, wanted):

@@ -15,7 +15,7 @@ from eosdb.errors import InvalidRequestError
 from eosdb.events import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partitions
 from eosdb.model import TopicPartition
-from eosdb.reports import ViewDescription
+from eosdb.reports import JsonView
 from eosdb.store import guard
 from eosdb.store.unit import Unit
 
@@ -81,10 +81,10 @@ def drop(unit: Unit, name: str, now_ms: int) -> None:
     unit.record(ViewDropped(timestamp=now_ms, name=row[0]))
 
 
-def describe(connection: sqlite3.Connection) -> list[ViewDescription]:
+def describe(connection: sqlite3.Connection) -> list[JsonView]:
     """Every typed view, by name."""
     return [
-        ViewDescription(name, topic, {c["name"]: c["type"] for c in json.loads(columns)})
+        JsonView(name, topic, {c["name"]: c["type"] for c in json.loads(columns)})
         for name, topic, columns in connection.execute(
             "SELECT name, topic, columns FROM eosdb_json_views ORDER BY name"
         )

@@ -1,0 +1,261 @@
+"""`eosdb groups`: what kafka-consumer-groups.sh does, with its columns; lag is told in records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import eosdb
+from eosdb import GroupReport, TopicPartition
+
+from . import output
+from .params import TIME_MS
+from .session import Session, pass_session
+
+
+@click.group()
+def groups() -> None:
+    """Look at consumer groups, move and delete them."""
+
+
+@groups.command(name="list")
+@click.option("--state", is_flag=True, help="Show the state of each, too.")
+@output.format_option
+@pass_session
+def list_(session: Session, state: bool, output_format: str) -> None:
+    """The names of all groups.
+
+    \b
+    Example:
+      eosdb groups list --state
+    """
+    with session.open(read_only=True) as db:
+        names = db.broker.list_groups()
+        if state:
+            rows = [(name, db.broker.describe_group(name).state) for name in names]
+            output.rows(("GROUP", "STATE"), rows, output_format)
+        else:
+            output.rows(("GROUP",), [(name,) for name in names], output_format)
+
+
+@groups.command()
+@click.argument("group", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="Every group there is.")
+@click.option("--members", is_flag=True, help="The members instead of the offsets.")
+@click.option("--state", is_flag=True, help="The state instead of the offsets.")
+@output.format_option
+@pass_session
+def describe(
+    session: Session,
+    group: tuple[str, ...],
+    all_groups: bool,
+    members: bool,
+    state: bool,
+    output_format: str,
+) -> None:
+    """Where GROUP stands in each partition. LAG is what it could read now, HELD-BACK what waits behind
+    the last stable offset; SKIPPED offsets are markers and aborted data, which are no lag.
+
+    \b
+    Example:
+      eosdb groups describe billing
+    """
+    if bool(group) == all_groups:
+        raise click.UsageError("name one or more groups, or give --all-groups")
+    if members and state:
+        raise click.UsageError("give --members or --state, not both")
+    with session.open(read_only=True) as db:
+        names = tuple(db.broker.list_groups()) if all_groups else group
+        if members:
+            _show_members(db, names, output_format)
+            return
+        reports = [db.admin.describe_group_offsets(name) for name in names]
+        if state:
+            _show_state(db, reports, output_format)
+            return
+    _show_offsets(reports, output_format)
+
+
+def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
+    output.rows(
+        (
+            "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
+            "HOST", "CLIENT-ID", "HELD-BACK", "SKIPPED",
+        ),
+        [
+            (
+                standing.group_id,
+                standing.topic,
+                standing.partition,
+                "-" if standing.committed_offset < 0 else standing.committed_offset,
+                standing.log_end_offset,
+                "-" if standing.lag is None else standing.lag.readable,
+                standing.member_id or "-",
+                "-",
+                standing.client_id or "-",
+                "-" if standing.lag is None else standing.lag.held_back,
+                "-" if standing.lag is None else standing.lag.skipped,
+            )
+            for report in reports
+            for standing in report.partitions
+        ],
+        output_format,
+    )  # fmt: skip
+    for report in reports:
+        if report.members == 0 and output_format == "table":
+            click.echo(f"Consumer group '{report.group_id}' has no active members.", err=True)
+
+
+def _show_members(db: eosdb.Database, names: tuple[str, ...], output_format: str) -> None:
+    rows: list[tuple[object, ...]] = []
+    for name in names:
+        readers = [p.member_id for p in db.admin.describe_group_offsets(name).partitions]
+        rows += [
+            (
+                name,
+                member.member_id,
+                "-",
+                member.client_id,
+                readers.count(member.member_id),
+                member.group_instance_id or "",
+            )
+            for member in db.broker.describe_group(name).members
+        ]
+    columns = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "GROUP-INSTANCE-ID")
+    output.rows(columns, rows, output_format)
+
+
+def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: str) -> None:
+    rows = []
+    for report in reports:
+        described = db.broker.describe_group(report.group_id)
+        coordinator = db.broker.find_coordinator(report.group_id, "group").partition
+        strategy = described.protocol_name or ""
+        rows.append((report.group_id, coordinator, strategy, report.state, report.members))
+    columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+    output.rows(columns, rows, output_format)
+
+
+@groups.command("reset-offsets")
+@click.argument("group")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", help="Of this; may be repeated."
+)
+@click.option("--all-topics", is_flag=True, help="Of every topic the group has an offset of.")
+@click.option("--to-earliest", is_flag=True, help="To where the log begins.")
+@click.option("--to-latest", is_flag=True, help="To where the log ends.")
+@click.option("--to-current", is_flag=True, help="To where the group stands.")
+@click.option("--to-offset", type=int, help="To this offset.")
+@click.option(
+    "--to-datetime", "to_timestamp", type=TIME_MS, help="To the first record from this time on."
+)
+@click.option("--shift-by", type=int, help="So many offsets further; less than 0: back.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done (the default).")
+@click.option("--execute", is_flag=True, help="Do it.")
+@output.format_option
+@pass_session
+def reset_offsets(
+    session: Session,
+    /,
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    dry_run: bool,
+    execute: bool,
+    output_format: str,
+    **target: Any,
+) -> None:
+    """Set the offsets of GROUP, which must have no members. Offsets outside of the log become its
+    beginning or end. Nothing is changed without --execute.
+
+    \b
+    Example:
+      eosdb groups reset-offsets billing --topic orders --to-datetime 2026-11-21T12:00 --execute
+    """
+    if dry_run and execute:
+        raise click.UsageError("give --dry-run or --execute, not both")
+    if bool(topics) == all_topics:
+        raise click.UsageError("name topics with --topic, or give --all-topics")
+    given = [name for name, value in target.items() if value is not None and value is not False]
+    if len(given) != 1:
+        raise click.UsageError(
+            "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime "
+            "and --shift-by"
+        )
+    with session.open(read_only=not execute) as db:
+        tps = _partitions(db, group, topics)
+        changes = db.admin.reset_offsets(group, tps, execute=execute, **target)
+    output.rows(
+        ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "OLD-OFFSET"),
+        [
+            (group, c.topic, c.partition, c.after, "-" if c.before < 0 else c.before)
+            for c in changes
+        ],
+        output_format,
+    )
+    if not execute:
+        click.echo("nothing has been changed; give --execute to do it", err=True)
+
+
+def _partitions(db: eosdb.Database, group: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+    if not topics:
+        report = db.admin.describe_group_offsets(group)
+        return [TopicPartition(p.topic, p.partition) for p in report.partitions]
+    found = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        count = len(db.admin.describe_topic(name).partitions)
+        wanted = _numbers(numbers, text) if colon else range(count)
+        found += [TopicPartition(name, number) for number in wanted]
+    return found
+
+
+def _numbers(text: str, whole: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise click.UsageError(f"--topic: got {whole!r}, expected TOPIC or TOPIC:0,1,2")
+    return [int(part) for part in parts]
+
+
+@groups.command()
+@click.argument("group", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_session
+def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
+    """Forget GROUP and all its offsets. It must have no members.
+
+    \b
+    Example:
+      eosdb groups delete billing --yes
+    """
+    with session.open() as db:
+        for name in group:
+            db.broker.describe_group(name)
+        if not yes:
+            click.confirm(
+                f"delete {', '.join(group)} with all committed offsets?", abort=True, err=True
+            )
+        for name in group:
+            db.broker.delete_group(name)
+            click.echo(f"deleted group {name}")
+
+
+@groups.command("delete-offsets")
+@click.argument("group")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]",
+    help="Of this; may be repeated.",
+)  # fmt: skip
+@pass_session
+def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
+    """Forget the offsets of GROUP in some topics, which no member may subscribe to.
+
+    \b
+    Example:
+      eosdb groups delete-offsets billing --topic orders
+    """
+    with session.open() as db:
+        tps = _partitions(db, group, topics)
+        db.broker.offset_delete(group, tps)
+    click.echo(f"deleted the offsets of group {group} in {', '.join(topics)}")

@@ -1,0 +1,144 @@
+"""`eosdb journal`: the stream of events, and how one event is told in a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import click
+
+import eosdb
+from eosdb import JournalEntry
+from eosdb.events import KINDS
+
+from . import output
+from .session import Session, pass_session
+
+_COLUMNS = (
+    "Position", "Timestamp", "Kind", "Topic", "Partition", "TransactionalId", "Detail",
+)  # fmt: skip
+_WAIT_MS = 1_000
+
+
+@click.command()
+@click.option("--from-position", type=click.IntRange(min=1), help="Begin with this position.")
+@click.option(
+    "--last", type=click.IntRange(min=0), help="Begin with the newest so many; 20 by default."
+)
+@click.option("--kind", "kinds", multiple=True, help="Only such events; may be repeated.")
+@click.option("--topic", help="Only events of this topic.")
+@click.option("--transactional-id", help="Only events of this transactional id.")
+@click.option("--follow", is_flag=True, help="Wait for further events; end with Ctrl-C.")
+@output.format_option
+@pass_session
+def journal(
+    session: Session,
+    from_position: int | None,
+    last: int | None,
+    kinds: tuple[str, ...],
+    topic: str | None,
+    transactional_id: str | None,
+    follow: bool,
+    output_format: str,
+) -> None:
+    """The events of the file in the one order in which they happened.
+
+    \b
+    Example:
+      eosdb journal --follow --kind TransactionStateChanged --kind MarkerWritten
+    """
+    if from_position is not None and last is not None:
+        raise click.UsageError("give --from-position or --last, not both")
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise click.UsageError(
+            f"--kind: got {unknown[0]}, expected one of {', '.join(sorted(KINDS))}"
+        )
+    with session.open(read_only=True) as db:
+        if from_position is not None:
+            after = from_position - 1
+        else:
+            newest = (
+                last
+                if last is not None
+                else None
+                if _narrows(kinds, topic, transactional_id)
+                else 20
+            )
+            after = 0 if newest is None else db.admin.journal_position(newest)
+        entries = _entries(db, after, kinds, topic, transactional_id, follow)
+        if follow and output_format == "table":
+            for entry in entries:
+                click.echo("  ".join(map(output.cell, _row(entry))))
+        else:
+            output.rows(_COLUMNS, map(_row, entries), output_format)
+
+
+def _narrows(kinds: tuple[str, ...], topic: str | None, transactional_id: str | None) -> bool:
+    """Then all that meets the filters is shown, not the newest few positions only."""
+    return bool(kinds) or topic is not None or transactional_id is not None
+
+
+def _entries(
+    db: eosdb.Database,
+    after: int,
+    kinds: tuple[str, ...],
+    topic: str | None,
+    transactional_id: str | None,
+    follow: bool,
+) -> Iterator[JournalEntry]:
+    try:
+        while True:
+            version = db.broker.data_version()
+            newest = db.admin.journal_position()
+            for entry in db.admin.journal(
+                after, kinds=kinds, topic=topic, transactional_id=transactional_id
+            ):
+                after = entry.position
+                yield entry
+            after = max(after, newest)
+            if not follow:
+                return
+            db.broker.wait_for_change(version, _WAIT_MS)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def _row(entry: JournalEntry) -> tuple[object, ...]:
+    return (
+        entry.position,
+        entry.timestamp,
+        entry.kind,
+        entry.topic,
+        entry.partition,
+        entry.transactional_id,
+        entry.detail,
+    )
+
+
+def entry_row(entry: JournalEntry) -> tuple[object, ...]:
+    """Position, time, event and what it did, for people."""
+    detail = json.loads(entry.detail)
+    where = "" if entry.topic is None else f"{entry.topic}/{entry.partition}"
+    told = entry.detail
+    match entry.kind:
+        case "TransactionStateChanged":
+            tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in detail["partitions"])
+            told = (
+                f"{detail['from_state'] or 'new'} -> {detail['to_state']}, producer "
+                f"{detail['producer_id']} epoch {detail['producer_epoch']}"
+                + (f", {tps}" if tps else "")
+                + (f", groups {', '.join(detail['groups'])}" if detail["groups"] else "")
+            )
+        case "BatchAppended":
+            first = detail["base_offset"]
+            told = f"{where} offsets {first} to {first + detail['count'] - 1}"
+        case "MarkerWritten":
+            told = f"{where} offset {detail['offset']} {detail['control']}"
+        case "TxnOffsetsCommitted":
+            offsets = ", ".join(
+                f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"]
+            )
+            told = f"group {detail['group_id']}: {offsets}"
+    return entry.position, entry.timestamp, entry.kind, told

@@ -1,0 +1,208 @@
+"""`eosdb log dump`, `eosdb snapshots` and `eosdb delete-records`: the log as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import click
+
+from eosdb import LoggedBatch, TopicPartition
+
+from . import output
+from .partition_argument import partition_argument
+from .session import Session, pass_session
+
+_BATCH = (
+    "baseOffset", "lastOffset", "count", "baseSequence", "lastSequence", "producerId",
+    "producerEpoch", "isTransactional", "isControl", "appendTime", "size", "crc", "transactionalId",
+    "endTxnMarker", "coordinatorEpoch",
+)  # fmt: skip
+_RECORD = (
+    "offset", "CreateTime", "keySize", "valueSize", "sequence", "headerKeys", "key", "payload",
+    "baseOffset", "producerId", "producerEpoch", "isTransactional", "isControl", "endTxnMarker",
+)  # fmt: skip
+
+
+@click.group()
+def log() -> None:
+    """Look at the log as it is stored."""
+
+
+@log.command()
+@partition_argument()
+@click.option(
+    "--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Begin there."
+)
+@click.option("--max-batches", type=click.IntRange(min=1), help="Stop after so many batches.")
+@click.option(
+    "--print-data-log", "records", is_flag=True, help="The records instead of their batches."
+)
+@output.format_option
+@pass_session
+def dump(
+    session: Session,
+    where: TopicPartition,
+    offset: int,
+    max_batches: int | None,
+    records: bool,
+    output_format: str,
+) -> None:
+    """The stored batches of a partition, control records and aborted data included, as kafka-dump-log
+    shows them.
+
+    \b
+    Example:
+      eosdb log dump orders 0 --offset 100 --print-data-log
+    """
+    with session.open(read_only=True) as db:
+        db.broker.offsets(where)
+        batches = islice(db.admin.dump_log(where, offset), max_batches)
+        if records:
+            output.rows(_RECORD, _record_rows(batches, offset), output_format)
+        else:
+            output.rows(_BATCH, map(_batch_row, batches), output_format)
+
+
+def _batch_row(batch: LoggedBatch) -> tuple[object, ...]:
+    return (
+        batch.base_offset,
+        batch.last_offset,
+        batch.count,
+        batch.base_sequence,
+        batch.last_sequence,
+        batch.producer_id,
+        batch.producer_epoch,
+        output.yes(batch.is_transactional),
+        output.yes(batch.is_control),
+        batch.append_time,
+        batch.size,
+        batch.crc,
+        batch.transactional_id,
+        batch.records[0].control if batch.records else None,
+        batch.coordinator_epoch,
+    )
+
+
+def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[object, ...]]:
+    for batch in batches:
+        for record in batch.records:
+            if record.offset >= offset:
+                yield (
+                    record.offset,
+                    record.timestamp,
+                    -1 if record.key is None else len(record.key),
+                    -1 if record.value is None else len(record.value),
+                    record.sequence,
+                    ",".join(name for name, _ in record.headers),
+                    record.key,
+                    record.value,
+                    batch.base_offset,
+                    record.producer_id,
+                    record.producer_epoch,
+                    output.yes(record.is_transactional),
+                    output.yes(record.control is not None),
+                    record.control,
+                )
+
+
+@click.group()
+def snapshots() -> None:
+    """Producer-state snapshots: take, list, show."""
+
+
+@snapshots.command()
+@output.format_option
+@pass_session
+def take(session: Session, output_format: str) -> None:
+    """Keep the producer states of every partition as they are now. The newest two are kept.
+
+    \b
+    Example:
+      eosdb snapshots take
+    """
+    with session.open() as db:
+        found = db.take_snapshot()
+    columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
+    output.rows(
+        columns, [(s.topic, s.partition, s.offset, s.producers) for s in found], output_format
+    )
+
+
+@snapshots.command(name="list")
+@output.format_option
+@pass_session
+def list_(session: Session, output_format: str) -> None:
+    """Every snapshot that is kept.
+
+    \b
+    Example:
+      eosdb snapshots list
+    """
+    with session.open(read_only=True) as db:
+        found = db.admin.list_snapshots()
+    columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
+    output.rows(
+        columns, [(s.topic, s.partition, s.offset, s.producers) for s in found], output_format
+    )
+
+
+@snapshots.command()
+@partition_argument()
+@click.option("--offset", type=click.IntRange(min=0), help="Which; the newest when not given.")
+@output.format_option
+@pass_session
+def show(session: Session, where: TopicPartition, offset: int | None, output_format: str) -> None:
+    """What a snapshot tells of each producer, under the names of Kafka's snapshot dump.
+
+    \b
+    Example:
+      eosdb snapshots show orders/0
+    """
+    with session.open(read_only=True) as db:
+        entries = db.admin.describe_snapshot(where, offset)
+    output.rows(
+        (
+            "producerId", "producerEpoch", "coordinatorEpoch", "currentTxnFirstOffset",
+            "firstSequence", "lastSequence", "lastOffset", "offsetDelta", "timestamp",
+        ),
+        [
+            (
+                e.producer_id,
+                e.producer_epoch,
+                e.coordinator_epoch,
+                "None" if e.current_txn_first_offset < 0 else e.current_txn_first_offset,
+                e.first_sequence,
+                e.last_sequence,
+                e.last_offset,
+                e.offset_delta,
+                e.timestamp,
+            )
+            for e in entries
+        ],
+        output_format,
+    )  # fmt: skip
+
+
+@click.command("delete-records")
+@partition_argument()
+@click.option(
+    "--before-offset", type=click.IntRange(min=-1), required=True,
+    help="Delete what is below it; -1: everything that can be.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_session
+def delete_records(session: Session, where: TopicPartition, before_offset: int, yes: bool) -> None:
+    """Move the log start of a partition forward; the records before it are gone.
+
+    \b
+    Example:
+      eosdb delete-records orders/0 --before-offset 1000 --yes
+    """
+    with session.open() as db:
+        db.broker.offsets(where)
+        if not yes:
+            before = "all offsets" if before_offset < 0 else f"offsets before {before_offset}"
+            click.confirm(f"delete {before} of {where}?", abort=True, err=True)
+        start = db.broker.delete_records(where, before_offset)
+    click.echo(f"{where} begins at offset {start} now")

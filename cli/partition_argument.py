@@ -1,0 +1,66 @@
+"""How a command is told which partition: `TOPIC/PARTITION`, `TOPIC PARTITION`, or by Kafka's options."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from eosdb import TopicPartition
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def partition_argument(*, whole_topic: bool = False) -> Callable[[F], F]:
+    """Gives the command a `TopicPartition` named `where`; its partition is -1 for a topic without one,
+    which only `whole_topic` allows."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def command(
+            *args: Any,
+            topic: str | None,
+            partition: int | None,
+            topic_option: str | None,
+            partition_option: int | None,
+            **options: Any,
+        ) -> Any:
+            where = _where(topic, partition, topic_option, partition_option)
+            if where.partition < 0 and not whole_topic:
+                raise click.UsageError(f"name the partition, such as {where.topic}/0")
+            return function(*args, where=where, **options)
+
+        for add in (
+            click.option("--partition", "partition_option", type=int, hidden=True),
+            click.option("--topic", "topic_option", hidden=True),
+            click.argument("partition", required=False, type=int),
+            click.argument("topic", required=False, metavar="TOPIC[/PARTITION]"),
+        ):
+            command = add(command)
+        return command  # type: ignore[return-value]
+
+    return decorate
+
+
+def _where(
+    topic: str | None, partition: int | None, topic_option: str | None, partition_option: int | None
+) -> TopicPartition:
+    if (topic is None) == (topic_option is None):
+        raise click.UsageError("name one topic, such as orders, or one partition, such as orders/0")
+    name, slash, number = (topic or topic_option or "").partition("/")
+    given = [n for n in (partition, partition_option) if n is not None]
+    if slash:
+        given.append(_number(number))
+    if len(given) > 1:
+        raise click.UsageError(f"the partition of {name} is named {len(given)} times")
+    if given and given[0] < 0:
+        raise click.UsageError(f"partition: got {given[0]}, expected a number from 0 on")
+    return TopicPartition(name, given[0] if given else -1)
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise click.UsageError(f"partition: got {text!r}, expected a number, such as orders/0")
+    return int(text)

@@ -1,0 +1,100 @@
+"""Whatever somebody types: an answer and an exit status, never a traceback, and a file that is as before
+unless the command was done."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.conftest import MAIN
+from tests.cli.test_every_command import COMMANDS, LEAVES, make
+from tests.readers import dump_state
+
+NEVER_ENDING = {"simulate", "perf produce", "perf consume"}
+WAITING = {"--follow", "--timeout-ms", "--help", "-h"}
+"""They may wait for ever, or do nothing but print, as they should."""
+WORDS = [
+    "", " ", "-", "--", "0", "-1", "1.5", "1e9", str(2**31), str(2**63), str(-(2**63) - 1), "NaN",
+    "orders", "orders/0", "orders/1", "orders/99", "orders/-1", "orders/x", "orders/0/0", "/", "nowhere",
+    "nowhere/0", "billing", "open", "typed", "a:INTEGER", "a:WHAT", ":", "a'b\"c", "ö\u2028\ud800",
+    "\x1b[31m", "x" * 300, "__eosdb.x", "__consumer_offsets", "..", "eosdb_x", "journal",
+    "retention.ms=abc", "cleanup.policy=compact", "=", "nothing=1", "User:a", "2026-13-01",
+    "2026-11-21", "SELECT 1", "DELETE FROM topics", "PRAGMA user_version=9", "SELECT", "ATTACH 'x' AS y",
+    "json", "orders:0,1", "orders:x", "orders:", "all", "topic", "/dev/null", "/etc", "/no/such/file",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bad") / "small.db"
+    make(path, 20)
+    return path
+
+
+def option_names(name: str) -> Iterator[str]:
+    for parameter in LEAVES[name].params:
+        if isinstance(parameter, click.Option):
+            yield from (o for o in parameter.opts if o not in WAITING and o.startswith("--"))
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> list[str]:
+    """A command that exists, whose good arguments are changed, taken away and added to at random."""
+    name = draw(st.sampled_from(sorted(set(LEAVES) - NEVER_ENDING)))
+    word = st.sampled_from(WORDS) | st.text(max_size=8).filter(lambda text: "\0" not in text)
+    line = list(COMMANDS[name])
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(line)))
+        match draw(st.integers(0, 3)):
+            case 0 if at < len(line):
+                line[at] = draw(word)
+            case 1 if at < len(line):
+                del line[at]
+            case 2:
+                line.insert(at, draw(word))
+            case _:
+                option = draw(st.sampled_from([*option_names(name), "--nonsense"]))
+                line += [option, draw(word)] if draw(st.booleans()) else [option]
+    return [*name.split(), *(word for word in line if word not in WAITING)]
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(line=command_lines(), stdin=st.binary(max_size=40))
+def test_no_command_line_gives_a_traceback_or_harms_the_file(
+    small: Path, tmp_path: Path, line: list[str], stdin: bytes
+) -> None:
+    path = tmp_path / "file.db"
+    for suffix in ("", "-wal", "-shm", "-lock"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    shutil.copy(small, path)
+    before = dump_state(path)
+    with contextlib.chdir(tmp_path):
+        result = CliRunner().invoke(MAIN, ["--db", str(path), *line], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code in (0, 1, 2)
+    assert "Traceback" not in result.output
+    if result.exit_code == 1:
+        assert result.stderr.strip(), "a refusal says why"
+    if result.exit_code != 0 and line[0] not in ("produce", "ingest", "dlq"):
+        # What these did before they met something bad stays, as they say.
+        assert dump_state(path) == before
+
+
+@pytest.mark.parametrize("words", [["--db"], ["--nonsense"], ["nonsense"], ["topics", "nonsense"]])
+def test_usage_errors_have_status_2(words: list[str]) -> None:
+    result = CliRunner().invoke(MAIN, words)
+    assert result.exit_code == 2
+    assert result.stderr.strip()

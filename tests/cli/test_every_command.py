@@ -1,0 +1,252 @@
+"""Every command, in every format, on files of every size: what it prints can be read, by people in 80
+columns and by programs.
+
+The commands are called through the entry point of the installed console script; each once more as a
+process of its own, in a terminal of 80 columns with NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import eosdb
+from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from tests.cli.conftest import MAIN
+
+MILLION = 1_000_000
+FORMATS = ("table", "json", "csv")
+TP = TopicPartition("orders", 0)
+
+COMMANDS = {
+    "acls add": ["--principal", "User:a", "--operation", "all", "--resource-type", "cluster"],
+    "acls list": [],
+    "acls remove": ["--all"],
+    "consume": ["orders", "--from-beginning", "--max-records", "5"],
+    "delete-records": ["orders/0", "--before-offset", "1", "--yes"],
+    "dlq list": ["orders"],
+    "dlq replay": ["orders", "--offset", "0", "--to", "other"],
+    "dlq show": ["orders", "0"],
+    "groups delete": ["billing", "--yes"],
+    "groups delete-offsets": ["billing", "--topic", "orders"],
+    "groups describe": ["--all-groups"],
+    "groups list": ["--state"],
+    "groups reset-offsets": ["billing", "--topic", "orders", "--to-earliest"],
+    "housekeeping": [],
+    "info": [],
+    "ingest": ["orders", "INPUT"],
+    "init": [],
+    "journal": [],
+    "log dump": ["orders", "0", "--max-batches", "3"],
+    "migrate": [],
+    "produce": ["orders"],
+    "simulate": ["--seed", "1", "--steps", "50"],
+    "snapshots list": [],
+    "snapshots show": ["orders/0"],
+    "snapshots take": [],
+    "sql": ["SELECT count(*) AS n FROM committed_records"],
+    "topics alter": ["orders", "--config", "retention.ms=-1"],
+    "topics create": ["another"],
+    "topics delete": ["orders", "--yes"],
+    "topics describe": [],
+    "topics list": [],
+    "transactions abort": ["orders/0", "--start-offset", "OPEN"],
+    "transactions describe": ["open"],
+    "transactions describe-producers": ["orders/0"],
+    "transactions fence": ["open"],
+    "transactions find-hanging": [],
+    "transactions history": ["open"],
+    "transactions list": [],
+    "verify": [],
+    "views create": ["orders", "--json", "a:INTEGER"],
+    "views drop": ["typed"],
+    "views list": [],
+    "why": ["orders", "--group", "billing"],
+}
+REFUSED_WHEN_EMPTY = {
+    "acls remove", "consume", "delete-records", "dlq list", "dlq replay", "dlq show", "groups delete",
+    "groups delete-offsets", "groups reset-offsets", "ingest", "log dump", "produce", "snapshots show",
+    "topics alter", "topics delete", "transactions abort", "transactions describe",
+    "transactions describe-producers", "transactions fence", "transactions history", "views create",
+    "views drop", "why",
+}  # fmt: skip
+SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show"}
+"""They read every record of the topic, which is a dead letter topic in life."""
+
+
+def leaves(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for child in command.commands:
+            yield from leaves(command.commands[child], f"{name} {child}".strip())
+    else:
+        yield name, command
+
+
+LEAVES = dict(leaves(MAIN))
+LISTINGS = {
+    name
+    for name, command in LEAVES.items()
+    if any("--format" in option.opts for option in command.params)
+}
+
+
+def make(path: Path, records: int) -> None:
+    """A file with an open transaction, a group, a typed view, an ACL and dead letters that are none."""
+    with eosdb.connect(path, durability="off") as db:
+        if records == 0:
+            return
+        db.admin.create_topic("orders", partitions=2)
+        db.admin.create_topic("other")
+        chunk = [Record(b"k%d" % (i % 97), b'{"a":%d}' % i) for i in range(min(records, 5_000))]
+        for _ in range(max(records // 5_000, 1)):
+            db.broker.append(TP, RecordBatch(chunk))
+        db.broker.offset_commit("billing", {TP: OffsetAndMetadata(1, "note")})
+        db.admin.create_view("typed", "orders", {"a": "INTEGER"})
+        db.take_snapshot()
+        me = db.broker.init_producer_id("open", 900_000)
+        batch = RecordBatch([Record(value="ö\n\x1b[31m".encode())], *me, 0, True)
+        db.broker.append(TP, batch, transactional_id="open")
+        db.take_snapshot()
+        db.admin.create_acls(
+            eosdb.Acl("User:*", "all", kind, "*")
+            for kind in ("topic", "group", "transactional_id", "cluster")
+        )
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("files")
+    sizes = {"empty": 0, "small": 20, "million": MILLION}
+    for name, records in sizes.items():
+        make(folder / f"{name}.db", records)
+    (folder / "input.ndjson").write_text('{"a": 1}\n{"a": 2}\n')
+    return {name: folder / f"{name}.db" for name in sizes}
+
+
+def arguments(name: str, path: Path, original: Path) -> list[str]:
+    opened = {"small": "20", "million": str(MILLION)}.get(original.stem, "0")
+    words = {"INPUT": str(original.parent / "input.ndjson"), "OPEN": opened}
+    return ["--db", str(path), *name.split(), *(words.get(w, w) for w in COMMANDS[name])]
+
+
+def test_every_command_is_looked_at_here() -> None:
+    assert set(COMMANDS) == set(LEAVES)
+
+
+@pytest.mark.parametrize("size", ["empty", "small", "million"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_it_prints_can_be_read(
+    tmp_path: Path, originals: dict[str, Path], name: str, size: str
+) -> None:
+    if size == "million" and name in SLOW_ON_A_MILLION:
+        return
+    path = originals[size]
+    for output_format in FORMATS if name in LISTINGS else [None]:
+        if name not in READING:
+            path = tmp_path / f"{output_format}.db"
+            shutil.copy(originals[size], path)
+        words = arguments(name, path, originals[size])
+        if output_format is not None:
+            words += ["--format", output_format]
+        result = CliRunner().invoke(MAIN, words, input='{"a": 3}\n', env={"NO_COLOR": "1"})
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        refused = size == "empty" and name in REFUSED_WHEN_EMPTY
+        assert result.exit_code == refused, result.output
+        if refused:
+            assert result.stderr.startswith("error: ")
+            assert len(result.stderr.splitlines()) == 1
+        elif output_format == "json":
+            assert isinstance(json.loads(result.stdout), list)
+        elif output_format == "csv":
+            rows = list(csv.reader(io.StringIO(result.stdout)))
+            assert len({len(row) for row in rows}) == 1
+        else:
+            assert "\x1b" not in result.output
+
+
+READING = {
+    "acls list", "consume", "dlq list", "dlq show", "groups describe", "groups list",
+    "groups reset-offsets", "info", "journal", "log dump", "simulate", "snapshots list",
+    "snapshots show", "sql", "topics describe", "topics list", "transactions describe",
+    "transactions describe-producers", "transactions find-hanging", "transactions history",
+    "transactions list", "verify", "views list", "why",
+}  # fmt: skip
+"""Commands that change nothing, so that they may share a file."""
+
+
+@pytest.mark.parametrize("name", sorted(READING))
+def test_commands_that_read_change_nothing_and_others_say_that_they_would(
+    tmp_path: Path, originals: dict[str, Path], name: str
+) -> None:
+    path = tmp_path / "small.db"
+    shutil.copy(originals["small"], path)
+    content = path.read_bytes()
+    words = arguments(name, path, originals["small"])
+    assert CliRunner().invoke(MAIN, ["--read-only", *words]).exit_code == 0
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - READING))
+def test_read_only_refuses_what_writes(
+    tmp_path: Path, originals: dict[str, Path], name: str
+) -> None:
+    path = tmp_path / "small.db"
+    shutil.copy(originals["small"], path)
+    content = path.read_bytes()
+    words = arguments(name, path, originals["small"])
+    result = CliRunner().invoke(MAIN, ["--read-only", *words])
+    assert result.exit_code == 1
+    assert "--read-only" in result.stderr
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_installed_script_in_a_terminal_of_80_columns(
+    tmp_path: Path, originals: dict[str, Path], name: str
+) -> None:
+    path = tmp_path / "small.db"
+    shutil.copy(originals["small"], path)
+    script = Path(sys.executable).parent / "eosdb"
+    shown = in_terminal([str(script), *arguments(name, path, originals["small"])])
+    assert not re.search(r"\x1b\[[0-9;]*[34][0-9]", shown), "NO_COLOR means no colour"
+    for line in shown.splitlines():
+        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line.rpartition("\r")[2])
+        if name in LISTINGS and name != "why":
+            assert len(plain) <= 80, line
+
+
+def in_terminal(command: list[str]) -> str:
+    """What the command writes to a terminal of 80 columns; it must end with status 0."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "80"}
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=environment
+    )
+    os.close(slave)
+    parts = []
+    try:
+        while part := os.read(master, 65_536):
+            parts.append(part)
+    except OSError:  # The other side has been closed.
+        pass
+    os.close(master)
+    shown = b"".join(parts).decode(errors="replace")
+    assert process.wait() == 0, shown
+    return shown
