@@ -51,6 +51,7 @@ from eosdb.model import (
     TransactionToken,
     VerifyReport,
 )
+from eosdb.store.facts import ViewDescription
 
 __version__ = "0.1.0"
 
@@ -64,5 +65,5 @@ __all__ = [
     "RebuildReport", "Record", "RecordBatch", "RecordMetadata", "ReplayReport", "SnapshotInfo",
     "SyncGroupResult", "SystemClock", "TimestampType", "TopicConfig", "TopicDescription",
     "TopicPartition", "TransactionDescription", "TransactionListing", "TransactionState",
-    "TransactionToken", "VerifyReport", "connect", "errors", "process", *errors.__all__,
+    "TransactionToken", "VerifyReport", "ViewDescription", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip

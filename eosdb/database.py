@@ -308,6 +308,11 @@ class Database:
         columns, rows = facts.query(self._store, sql, parameters)
         return QueryResult(columns, rows)
 
+    def views(self) -> list[facts.ViewDescription]:
+        """The views that SQL may rely on: their names, columns, and what each shows."""
+        with self._store.read() as connection:
+            return facts.describe_views(connection)
+
     def metrics(self) -> dict[str, float]:
         """What this object has done since it was opened: requests and their time by name, records
         and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; rates over the
