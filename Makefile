@@ -24,6 +24,7 @@ simulate: $(SETUP)
 
 docs: $(SETUP)
 	$(PYTHON) docs/make_cli.py
+	$(PYTHON) docs/make_datasette.py
 	$(PYTHON) -m pytest tests/docs
 
 $(SETUP): pyproject.toml scripts/setup.sh

@@ -64,6 +64,7 @@ from eosdb.reports import (
     OffsetReset,
     OpenTransaction,
     SnapshotEntry,
+    ViewDescription,
 )
 from eosdb.user_transaction import UserTransaction
 
@@ -82,5 +83,5 @@ __all__ = [
     "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType",
     "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
-    "JsonView", "connect", "errors", "process", *errors.__all__,
+    "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip

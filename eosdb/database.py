@@ -45,6 +45,7 @@ from eosdb.model import (
     VerifyReport,
 )
 from eosdb.projection import apply
+from eosdb.reports import ViewDescription
 from eosdb.store import backup, facts, replay
 from eosdb.store.migrate import open_file
 from eosdb.store.store import Store
@@ -336,6 +337,11 @@ class Database:
         """
         columns, rows = facts.query(self._store, sql, parameters)
         return QueryResult(columns, rows)
+
+    def views(self) -> list[ViewDescription]:
+        """The views that SQL may rely on: their names, columns, and what each shows."""
+        with self._store.read() as connection:
+            return facts.describe_views(connection)
 
     def metrics(self) -> dict[str, float]:
         """What this object has done since it was opened: requests and their time by name, records

@@ -184,3 +184,12 @@ class OffsetReset:
     partition: int
     before: int
     after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDescription:
+    """A view of the contract: its name, its columns in order, and what it shows, in one sentence."""
+
+    name: str
+    columns: tuple[str, ...]
+    text: str

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
+from eosdb.reports import ViewDescription
+from eosdb.store import migrate
 from eosdb.store.failures import translate, translated
 from eosdb.store.store import Store, connect
+
+_JOURNAL: Final = "Every event in the one total order in which it happened."
+"""A table, not a view, but in the contract with them."""
 
 
 def info(store: Store) -> dict[str, object]:
@@ -84,6 +90,28 @@ _REFUSED = (
     sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_TOOBIG,
 )
+
+
+def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:
+    """The contract's views and the journal, with the columns that the file itself gives them.
+
+    What a view shows is the first sentence of the comment above its definition.
+    """
+    texts = {name: _first_sentence(sql) for name, sql in migrate.views().items()}
+    return [
+        ViewDescription(
+            name,
+            tuple(row[1] for row in connection.execute(f'PRAGMA table_info("{name}")')),
+            text,
+        )
+        for name, text in (*texts.items(), ("journal", _JOURNAL))
+    ]
+
+
+def _first_sentence(sql: str) -> str:
+    lines = takewhile(lambda line: line.startswith("-- "), sql.splitlines())
+    text = " ".join(line.removeprefix("-- ") for line in lines)
+    return text.partition(". ")[0].removesuffix(".") + "."
 
 
 def integrity_problems(connection: sqlite3.Connection) -> list[str]:

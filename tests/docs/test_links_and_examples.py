@@ -11,15 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
-import eosdb
 from eosdb.cli.main import main
 from tests.tidy.tree import ROOT
 
-VIEWS = (
-    "committed_records", "all_records", "partition_offsets", "producer_states", "transactions",
-    "transaction_history", "aborted_transactions", "consumer_offsets", "pending_offsets",
-    "producer_snapshots", "journal",
-)  # fmt: skip
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
@@ -67,6 +61,14 @@ def test_the_page_about_groups_does_what_it_says(tmp_path: Path) -> None:
     commands_of("docs/groups.md", tmp_path)
 
 
+def test_the_commands_of_the_page_about_sql_run(tmp_path: Path) -> None:
+    commands_of("docs/sql.md", tmp_path)
+
+
+def test_the_page_about_the_outbox_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/outbox.md", tmp_path)
+
+
 def test_every_command_has_help_with_an_example() -> None:
     for name, command in commands(main, "eosdb"):
         assert command.help, name
@@ -81,21 +83,6 @@ def test_the_reference_of_the_commands_is_what_their_help_says() -> None:
     document = module["document"]
     assert callable(document)
     assert (ROOT / "docs/cli.md").read_text() == document(), "run `make docs`"
-
-
-def test_every_view_and_column_is_documented(db: eosdb.Database) -> None:
-    text = (ROOT / "docs/views.md").read_text()
-    for view in VIEWS:
-        section = text.split(f"## `{view}`")[1].split("\n## ")[0]
-        for column in db.query(f"SELECT * FROM {view}").columns:
-            assert f"`{column}`" in section, f"{view}.{column}"
-
-
-def test_the_queries_of_the_views_page_run(db: eosdb.Database) -> None:
-    queries = re.findall(r"(?s)```sql\n(.*?)```", (ROOT / "docs/views.md").read_text())
-    assert queries
-    for query in queries:
-        list(db.query(query).rows)
 
 
 def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:

@@ -27,6 +27,6 @@ SELECT
         ELSE 'committed'
     END AS status
 FROM partitions p
-CROSS JOIN records r ON r.partition_id = p.partition_id
+CROSS JOIN records r
 LEFT JOIN producer_ids i ON i.producer_id = r.producer_id AND r.is_transactional
-WHERE +r."offset" >= p.log_start_offset;
+WHERE r.partition_id = p.partition_id AND +r."offset" >= p.log_start_offset;

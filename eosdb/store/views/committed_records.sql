@@ -1,6 +1,6 @@
 -- What a read_committed consumer sees: data below the last stable offset that no transaction took back.
 --
--- Shape matters. CROSS JOIN keeps partitions the outer loop, and the unary plus keeps the LSO and log
+-- Shape matters. CROSS JOIN (without ON, which DuckDB does not know) keeps partitions the outer loop, and the unary plus keeps the LSO and log
 -- start out of the choice of index, so that a range on "offset" is an index range. The nearest abort
 -- marker of the producer decides: its transactions in one partition do not overlap.
 CREATE VIEW committed_records AS
@@ -8,9 +8,10 @@ SELECT
     p.topic, p.partition, r."offset", r.timestamp, r.timestamp_type, r.key, r.value, r.headers,
     r.producer_id, r.producer_epoch, r.sequence, i.transactional_id
 FROM partitions p
-CROSS JOIN records r ON r.partition_id = p.partition_id
+CROSS JOIN records r
 LEFT JOIN producer_ids i ON i.producer_id = r.producer_id AND r.is_transactional
-WHERE +r."offset" < p.last_stable_offset
+WHERE r.partition_id = p.partition_id
+    AND +r."offset" < p.last_stable_offset
     AND +r."offset" >= p.log_start_offset
     AND r.control IS NULL
     AND (
