@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Iterator
 
 import click
 
+import eosdb
 from eosdb.errors import CorruptDatabaseError, InvalidRequestError
 
 from . import output
@@ -92,17 +95,34 @@ def housekeeping(session: Session, output_format: str) -> None:
 @output.format_option
 @pass_session
 def sql(session: Session, query: str, output_format: str) -> None:
-    """Run one reading SQL QUERY; writes are refused.
+    """Run one reading SQL QUERY (- reads it from standard input); writes are refused. `.views` lists the
+    views and what they show.
 
     \b
     Example:
-      eosdb --db shop.db sql "SELECT topic, count(*) AS n FROM committed_records GROUP BY topic"
+      eosdb sql .views
+      eosdb sql "SELECT topic, count(*) AS n FROM committed_records GROUP BY topic"
     """
+    if query == "-":
+        query = sys.stdin.read()
     with session.open(read_only=True) as db:
+        if query.strip() == ".views":
+            output.rows(("View", "Columns", "Shows"), _views(db), output_format)
+            return
+        if query.strip().startswith("."):
+            raise InvalidRequestError(f"{query.strip()}: expected .views, or one SQL statement")
         result = db.query(query)
         if not result.columns:
             raise InvalidRequestError("the statement has no rows to show; give one that reads")
         output.rows(result.columns, result.rows, output_format)
+
+
+def _views(db: eosdb.Database) -> Iterator[tuple[str, str, str]]:
+    for view in db.views():
+        yield view.name, ", ".join(view.columns), view.text
+    for typed in db.admin.list_views():
+        columns = ", ".join(f"{name} {kind}" for name, kind in typed.columns.items())
+        yield typed.name, columns, f"JSON values of topic {typed.topic}"
 
 
 COMMANDS = (init, info, migrate, verify, housekeeping, sql)

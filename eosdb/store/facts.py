@@ -68,7 +68,13 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
         yield tuple(column[0] for column in cursor.description or ())
         yield from cursor
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _REFUSED:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH):
+            raise InvalidRequestError(
+                "the statement would write or attach a file; a query only reads. Tables of your own are "
+                "written with db.engine, db.begin() or any SQLite client"
+            ) from error
+        if code in _REFUSED:
             raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
         raise translate(error, store.path) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
@@ -83,9 +89,7 @@ def _refuse_attach(action: int, *_: object) -> int:
 
 _REFUSED = (
     sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_CONSTRAINT,
-    sqlite3.SQLITE_AUTH,
     sqlite3.SQLITE_RANGE,
     sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_TOOBIG,

@@ -297,3 +297,38 @@ def test_a_reader_that_closes_the_pipe_is_no_error(shop: Run, db_path: Path) -> 
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+# -- sql ----------------------------------------------------------------------------------------
+
+
+def test_sql_lists_the_views_and_what_they_show(shop: Run) -> None:
+    shop("views", "create", "orders", "--json", "a:INTEGER", "--name", "mine")
+    rows = json.loads(shop("sql", ".views", "--format", "json").stdout)
+    found = {row["View"]: row for row in rows}
+    assert {"committed_records", "journal", "mine"} <= set(found)
+    assert found["mine"]["Columns"] == "a INTEGER"
+    assert "read_committed" in found["committed_records"]["Shows"]
+    unknown = shop("sql", ".tables")
+    assert unknown.exit_code == 1
+    assert ".views" in unknown.stderr
+
+
+def test_sql_reads_its_query_from_standard_input(shop: Run) -> None:
+    result = shop("sql", "-", "--format", "csv", stdin="SELECT 1 AS one\n")
+    assert result.stdout == "one\n1\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM topics",
+        "CREATE TABLE x (y)",
+        "ATTACH ':memory:' AS m",
+        "PRAGMA user_version = 3",
+    ],
+)
+def test_sql_says_that_it_only_reads(shop: Run, statement: str) -> None:
+    result = shop("sql", statement)
+    assert result.exit_code == 1
+    assert "only reads" in result.stderr
