@@ -1,0 +1,383 @@
+"""What operators see and do: columns as Kafka's tools name them, and the story that `why` tells."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+import eosdb
+from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.cli.why import _duration
+
+Run = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[str]"]
+TP = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def stuck(run: Run, db_path: Path) -> Run:
+    """Ten records, then a transaction that goes on, then three more; group billing stands at 4."""
+    with eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("orders", partitions=2)
+        db.broker.append(TP, RecordBatch([Record(b"k", b"v%d" % i) for i in range(10)]))
+        me = db.broker.init_producer_id("shop-2", 600_000)
+        db.broker.append(
+            TP, RecordBatch([Record(value=b"open")], *me, 0, True), transactional_id="shop-2"
+        )
+        db.broker.append(TP, RecordBatch([Record(value=b"waits")] * 3))
+        db.broker.offset_commit("billing", {TP: OffsetAndMetadata(4)})
+    return run
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def columns(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()[0]
+
+
+# -- why ----------------------------------------------------------------------------------------
+
+
+def test_why_tells_who_holds_the_partition_what_waits_and_how_to_end_it(
+    stuck: Run, db_path: Path
+) -> None:
+    told = stuck("why", "orders/0", "--group", "billing").stdout
+    assert "readable up to offset 10 (the last stable offset), the log ends at 14" in told
+    assert (
+        "Held by transactional id shop-2, producer id 0, epoch 0; at the coordinator: Ongoing"
+        in told
+    )
+    assert "It began at offset 10, " in told
+    assert "Behind it wait 3 committed records and 1 record of open transactions" in told
+    assert "It will be aborted by itself in 9 min 5" in told
+    assert "Group billing stands at offset 4: 6 records to read now, 4 held back" in told
+    command = next(line for line in told.splitlines() if "To end it now:" in line)
+    assert f"eosdb --db {db_path} transactions abort orders/0 --start-offset 10" in command
+    assert stuck(*command.split(f"{db_path} ")[1].split()).exit_code == 0
+    after = stuck("why", "orders/0", "--group", "billing").stdout
+    assert "No open transaction holds it back." in after
+    assert "9 records to read now, 0 held back; 2 more offsets are markers or aborted data" in after
+
+
+def test_why_of_a_topic_tells_of_the_partitions_that_matter(stuck: Run) -> None:
+    told = stuck("why", "orders").stdout
+    assert told.startswith("orders/0: ")
+    assert "orders: nothing holds back partition 1, " in told
+
+
+def test_why_as_rows_has_every_fact(stuck: Run) -> None:
+    (row,) = rows(stuck("why", "orders", "0", "--group", "billing", "--format", "json"))
+    assert row["TransactionalId"] == "shop-2"
+    assert (row["LastStableOffset"], row["LogEndOffset"]) == (10, 14)
+    assert (row["WaitingCommitted"], row["WaitingOpen"]) == (3, 1)
+    assert (row["Lag"], row["HeldBack"], row["Skipped"]) == (6, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "text"),
+    [(0, "What it stands at is gone: the log begins at 5"), (99, "beyond the end of the log")],
+)
+def test_why_tells_of_a_group_outside_of_the_log(
+    stuck: Run, db_path: Path, offset: int, text: str
+) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        db.broker.delete_records(TP, 5)
+        db.broker.offset_commit("billing", {TP: OffsetAndMetadata(offset)})
+    assert text in stuck("why", "orders/0", "--group", "billing").stdout
+
+
+def test_why_tells_of_offsets_that_a_transaction_holds_and_of_readers(
+    stuck: Run, db_path: Path
+) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        me = db.broker.init_producer_id("copier")
+        db.broker.txn_offset_commit("copier", "billing", *me, {TP: OffsetAndMetadata(5)})
+        joined = db.broker.join_group("audit", protocols=[("range", b"")])
+        db.broker.sync_group("audit", joined.generation_id, joined.member_id)
+    assert (
+        "held by open transactions (copier)"
+        in stuck("why", "orders/0", "--group", "billing").stdout
+    )
+    assert "The group is Stable" in stuck("why", "orders/0", "--group", "audit").stdout
+    assert "Group nobody is not known" in stuck("why", "orders/0", "--group", "nobody").stdout
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0 ms"), (999, "999 ms"), (1_000, "1 s"), (61_000, "1 min 1 s"), (3_600_000, "1 h"),
+     (90_061_000, "1 d 1 h"), (-5, "0 ms")],
+)  # fmt: skip
+def test_durations_are_told_in_two_units(ms: int, text: str) -> None:
+    assert _duration(ms) == text
+
+
+# -- transactions -------------------------------------------------------------------------------
+
+
+def test_transactions_are_listed_with_kafkas_columns_and_filters(stuck: Run) -> None:
+    listing = stuck("transactions", "list")
+    assert columns(listing).split() == [
+        "TransactionalId", "Coordinator", "ProducerId", "TransactionState",
+    ]  # fmt: skip
+    assert len(rows(stuck("transactions", "list", "--producer-id", "0", "--format", "json"))) == 1
+    assert rows(stuck("transactions", "list", "--producer-id", "9", "--format", "json")) == []
+    assert (
+        rows(stuck("transactions", "list", "--duration-filter", "60000", "--format", "json")) == []
+    )
+    assert rows(stuck("transactions", "list", "--state", "Empty", "--format", "json")) == []
+
+
+@pytest.mark.parametrize(
+    "where", [["orders/0"], ["orders", "0"], ["--topic", "orders", "--partition", "0"]]
+)
+def test_a_partition_is_named_as_one_likes(stuck: Run, where: list[str]) -> None:
+    (row, *_) = rows(stuck("transactions", "describe-producers", *where, "--format", "json"))
+    assert list(row) == [
+        "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp",
+        "CurrentTransactionStartOffset",
+    ]  # fmt: skip
+    assert row["CurrentTransactionStartOffset"] == 10
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        [],
+        ["orders"],
+        ["orders/x"],
+        ["orders/0", "0"],
+        ["orders", "--topic", "orders"],
+        ["orders/-1"],
+    ],
+)
+def test_a_partition_that_is_none_is_a_usage_error(stuck: Run, where: list[str]) -> None:
+    result = stuck("transactions", "describe-producers", *where)
+    assert result.exit_code == 2
+
+
+def test_a_hanging_transaction_is_found_and_ended(stuck: Run, db_path: Path) -> None:
+    assert rows(stuck("transactions", "find-hanging", "--format", "json")) == []
+    tp = TopicPartition("orders", 1)
+    with eosdb.connect(db_path, durability="off") as db:
+        me = db.broker.init_producer_id("bad")
+        batch = RecordBatch([Record(value=b"v")], *me, 0, True)
+        db.broker.append(tp, batch, transactional_id="bad")
+        db.broker.write_txn_markers(*me, False, [tp], 99, transaction_version=1)
+        batch = RecordBatch([Record(value=b"v")], *me, 1, True)
+        db.broker.append(tp, batch, transactional_id="bad")
+        with pytest.raises(eosdb.TransactionCoordinatorFencedError):
+            db.broker.end_txn("bad", *me, True)
+    (row,) = rows(stuck("transactions", "find-hanging", "--format", "json"))
+    assert list(row)[:8] == [
+        "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
+        "LastTimestamp", "Duration(min)",
+    ]  # fmt: skip
+    assert (row["TransactionalId"], row["StartOffset"]) == ("bad", 2)
+    assert "will not be aborted by itself" in stuck("why", "orders/1").stdout
+    for narrowed in (["--topic", "orders", "--partition", "0"], ["--max-transaction-timeout", "1"]):
+        assert rows(stuck("transactions", "find-hanging", *narrowed, "--format", "json")) == []
+    assert stuck("transactions", "find-hanging", "--topic", "nowhere").exit_code == 1
+    assert stuck("transactions", "find-hanging", "--partition", "0").exit_code == 2
+    done = stuck("transactions", "abort", "orders/1", "--start-offset", "2")
+    assert "committed, as it had been decided" in done.stdout
+    assert rows(stuck("transactions", "find-hanging", "--format", "json")) == []
+    assert stuck("verify").exit_code == 0
+
+
+def test_fencing_frees_the_partition_and_refuses_the_producer(stuck: Run, db_path: Path) -> None:
+    assert "fenced shop-2" in stuck("transactions", "fence", "shop-2").stdout
+    (row, _) = rows(stuck("topics", "describe", "orders", "--format", "json"))
+    assert row["LastStableOffset"] == row["LogEndOffset"]
+    with (
+        eosdb.connect(db_path, durability="off") as db,
+        pytest.raises(eosdb.ProducerFencedError),
+    ):
+        db.broker.end_txn("shop-2", 0, 0, True)
+
+
+def test_the_history_of_an_id_is_its_life_with_times(stuck: Run) -> None:
+    history = rows(stuck("transactions", "history", "shop-2", "--format", "json"))
+    assert [row["Detail"] for row in history] == [
+        "new -> Empty, producer 0 epoch 0",
+        "Empty -> Ongoing, producer 0 epoch 0, orders/0",
+        "orders/0 offsets 10 to 10",
+    ]
+    assert (
+        len(rows(stuck("transactions", "history", "shop-2", "--last", "1", "--format", "json")))
+        == 1
+    )
+
+
+# -- groups -------------------------------------------------------------------------------------
+
+
+def test_groups_are_described_with_kafkas_columns_and_true_lag(stuck: Run) -> None:
+    described = stuck("groups", "describe", "billing")
+    assert columns(described).split() == [
+        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
+        "HOST", "CLIENT-ID", "HELD-BACK", "SKIPPED",
+    ]  # fmt: skip
+    assert described.stdout.splitlines()[1].split() == [
+        "billing", "orders", "0", "4", "14", "6", "-", "-", "-", "4", "0",
+    ]  # fmt: skip
+    assert "has no active members" in described.stderr
+    assert rows(stuck("groups", "list", "--state", "--format", "json")) == [
+        {"GROUP": "billing", "STATE": "Empty"}
+    ]
+
+
+def test_members_of_a_group_are_listed(stuck: Run, db_path: Path) -> None:
+    with (
+        eosdb.connect(db_path, durability="off") as db,
+        db.consumer("billing", client_id="me", group_instance_id="one") as consumer,
+    ):
+        consumer.subscribe(["orders"])
+        (member,) = rows(stuck("groups", "describe", "billing", "--members", "--format", "json"))
+        assert (member["CLIENT-ID"], member["#PARTITIONS"]) == ("me", 2)
+        assert member["GROUP-INSTANCE-ID"] == "one"
+        (state,) = rows(stuck("groups", "describe", "billing", "--state", "--format", "json"))
+        assert (state["STATE"], state["#MEMBERS"]) == ("Stable", 1)
+        refused = stuck(
+            "groups", "reset-offsets", "billing", "--all-topics", "--to-latest", "--execute"
+        )
+        assert refused.exit_code == 1
+        assert "NON_EMPTY_GROUP" in refused.stderr
+        assert stuck("groups", "delete", "billing", "--yes").exit_code == 1
+
+
+def test_offsets_are_reset_when_that_is_wanted(stuck: Run) -> None:
+    reset = ("groups", "reset-offsets", "billing", "--topic", "orders:0", "--shift-by", "-3")
+    dry = stuck(*reset)
+    assert dry.stdout.splitlines()[1].split() == ["billing", "orders", "0", "1", "4"]
+    assert "--execute" in dry.stderr
+    assert stuck(*reset, "--execute").exit_code == 0
+    assert stuck(*reset, "--dry-run").stdout.splitlines()[1].split()[3:] == ["0", "1"]
+    to_time = (
+        "groups",
+        "reset-offsets",
+        "billing",
+        "--topic",
+        "orders",
+        "--to-datetime",
+        "2000-01-01",
+    )
+    assert [row["NEW-OFFSET"] for row in rows(stuck(*to_time, "--format", "json"))] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--to-latest"],
+        ["--topic", "orders"],
+        ["--topic", "orders", "--to-latest", "--to-earliest"],
+        ["--topic", "orders", "--all-topics", "--to-latest"],
+        ["--topic", "orders", "--to-latest", "--dry-run", "--execute"],
+        ["--topic", "orders:x", "--to-latest"],
+        ["--topic", "orders", "--to-datetime", "yesterday"],
+    ],
+)
+def test_a_reset_that_is_not_clear_is_a_usage_error(stuck: Run, options: list[str]) -> None:
+    assert stuck("groups", "reset-offsets", "billing", *options).exit_code == 2
+
+
+def test_offsets_and_groups_are_deleted(stuck: Run) -> None:
+    assert stuck("groups", "delete", "billing", stdin="n\n").exit_code == 1
+    assert stuck("groups", "delete-offsets", "billing", "--topic", "orders").exit_code == 0
+    assert stuck("groups", "delete", "nobody", "--yes").exit_code == 1
+
+
+# -- the log, snapshots, the journal ------------------------------------------------------------
+
+
+def test_the_dump_shows_batches_and_records_as_kafkas_does(stuck: Run) -> None:
+    first, opened, last = rows(stuck("log", "dump", "orders", "0", "--format", "json"))
+    assert (first["baseOffset"], first["lastOffset"], first["count"]) == (0, 9, 10)
+    assert (opened["isTransactional"], opened["isControl"]) == ("true", "false")
+    assert (opened["producerId"], opened["baseSequence"], opened["transactionalId"]) == (
+        0,
+        0,
+        "shop-2",
+    )
+    assert last["producerId"] == -1
+    records = rows(
+        stuck("log", "dump", "orders/0", "--offset", "8", "--print-data-log", "--format", "json")
+    )
+    assert [r["offset"] for r in records] == [8, 9, 10, 11, 12, 13]
+    assert (records[0]["keySize"], records[0]["valueSize"], records[0]["payload"]) == (1, 2, "v8")
+
+
+def test_snapshots_are_taken_listed_and_shown(stuck: Run) -> None:
+    (taken,) = rows(stuck("snapshots", "take", "--format", "json"))
+    assert taken["SnapshotOffset"] == 14
+    assert rows(stuck("snapshots", "list", "--format", "json"))[-1] == taken
+    (entry,) = rows(stuck("snapshots", "show", "orders/0", "--format", "json"))
+    assert list(entry) == [
+        "producerId", "producerEpoch", "coordinatorEpoch", "currentTxnFirstOffset", "firstSequence",
+        "lastSequence", "lastOffset", "offsetDelta", "timestamp",
+    ]  # fmt: skip
+    assert entry["currentTxnFirstOffset"] == 10
+
+
+def test_the_journal_is_filtered_and_begins_where_one_likes(stuck: Run) -> None:
+    everything = rows(stuck("journal", "--last", "999", "--format", "json"))
+    assert [row["Position"] for row in everything] == list(range(1, len(everything) + 1))
+    some = rows(
+        stuck("journal", "--kind", "BatchAppended", "--topic", "orders", "--format", "json")
+    )
+    assert len(some) == 3
+    later = rows(stuck("journal", "--from-position", "3", "--format", "json"))
+    assert later == everything[2:]
+    assert stuck("journal", "--kind", "Nonsense").exit_code == 2
+    assert stuck("journal", "--from-position", "3", "--last", "3").exit_code == 2
+
+
+def test_the_journal_can_be_followed(stuck: Run, db_path: Path, start: Start) -> None:
+    process = start("journal", "--last", "0", "--kind", "TopicCreated", "--follow")
+    assert process.stdout is not None
+    with eosdb.connect(db_path) as db:
+        for number in range(300):
+            db.admin.create_topic(f"made-{number}")
+            readable, _, _ = select.select([process.stdout], [], [], 0.1)
+            if readable:
+                break
+    line = process.stdout.readline()
+    assert "TopicCreated" in line
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 0
+
+
+# -- access control -----------------------------------------------------------------------------
+
+
+def test_access_is_given_seen_and_taken(stuck: Run) -> None:
+    mine = ("--principal", "User:admin")
+    for resource in ("cluster", "topic"):
+        name = () if resource == "cluster" else ("--resource-name", "*")
+        given = stuck(
+            "acls", "add", "--principal", "User:*" if resource == "cluster" else "User:admin",
+            "--operation", "all", "--resource-type", resource, *name,
+        )  # fmt: skip
+        assert given.exit_code == 0, given.output
+    assert len(rows(stuck("acls", "list", "--format", "json"))) == 2
+    assert len(rows(stuck("acls", "list", *mine, "--format", "json"))) == 1
+    refused = stuck("topics", "create", "another")
+    assert refused.exit_code == 1
+    assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+    assert stuck(*mine, "topics", "create", "another").exit_code == 0
+    assert stuck("acls", "remove", *mine).exit_code == 0
+    assert stuck("acls", "remove", *mine).exit_code == 1
+    assert stuck("acls", "remove").exit_code == 2
