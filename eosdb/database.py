@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from eosdb.admin import Admin
+from eosdb.append_once import Batches, OnceAppender
 from eosdb.broker import Broker
 from eosdb.client.config import ConsumerConfig, ProducerConfig
 from eosdb.client.consumer import Consumer
@@ -38,9 +39,7 @@ from eosdb.model import (
     AppendOnceResult,
     HousekeepingReport,
     RebuildReport,
-    Record,
     SnapshotInfo,
-    TopicPartition,
     TransactionToken,
     VerifyReport,
 )
@@ -155,6 +154,9 @@ class Database:
         self.admin: Final = Admin(self._store, self._coordinator, clock, config, principal)
         authorizer = Authorizer(principal, config.super_users)
         self._publisher = Publisher(self._store, self._coordinator, clock, config, authorizer)
+        self._once = OnceAppender(
+            self._store, self._coordinator, clock, config, authorizer, self.broker.request_metrics
+        )
         if not read_only:
             self._coordinator.after_write = self._housekeeper.run_when_due
             self._store.before_close(self._snapshot_at_close)
@@ -242,16 +244,17 @@ class Database:
         """
         return self._publisher.begin()
 
-    def append_once(
-        self, sink_id: str, batch_id: int, batches: Mapping[TopicPartition, Iterable[Record]]
-    ) -> AppendOnceResult:
-        """Append all of `batches` and remember `(sink_id, batch_id)` in one commit.
+    def append_once(self, sink_id: str, batch_id: int, batches: Batches) -> AppendOnceResult:
+        """Append all of `batches` and remember `(sink_id, batch_id)`, both or neither.
 
-        A `batch_id` not above the one that is remembered for the sink appends nothing. Records go without
-        producer id. Raises UnknownTopicOrPartitionError, InvalidRecordError, MessageTooLargeError,
-        InvalidRequestError and the authorization errors; nothing is appended then.
+        `batches` are records by partition, or pairs of a partition and records, in the order in which
+        they are to stand; they are read as they are needed. A `batch_id` not above the one that is
+        remembered for the sink appends nothing. What fits into one unit has no producer id; more goes in
+        a transaction of the id `__eosdb.sink:` + `sink_id`, so that readers see all of it at once.
+        Raises UnknownTopicOrPartitionError, InvalidRecordError, MessageTooLargeError,
+        InvalidRequestError and the authorization errors; nothing is readable then.
         """
-        return self._publisher.append_once(sink_id, batch_id, batches)
+        return self._once.append(sink_id, batch_id, batches)
 
     def housekeeping(self) -> HousekeepingReport:
         """Do everything that time has made due: time-outs, expirations, retention, compaction."""

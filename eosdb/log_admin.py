@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
-from eosdb.log import dump, partitions, snapshots
-from eosdb.model import SnapshotInfo, TopicPartition
+from eosdb.log import dump, fetch, partitions, scan, snapshots
+from eosdb.model import PartitionOffsets, SnapshotInfo, TopicPartition
 from eosdb.reports import LoggedBatch, SnapshotEntry
 from eosdb.validation import check_int, check_topic_partition
 
 
 class LogAdmin(RequestHandler):
     """The part of `Database.admin` that is about stored batches and snapshots."""
+
+    def partition_offsets(self) -> dict[TopicPartition, PartitionOffsets]:
+        """Where every partition that the principal may describe begins, ends and becomes readable, all as
+        of one instant: below those last stable offsets, a consistent cut through the file."""
+        with self._store.read() as connection:
+            return {
+                partition.topic_partition: partition.offsets()
+                for partition in partitions.read_all(connection)
+                if self._authorizer.allows(connection, "describe", "topic", partition.topic)
+            }
+
+    def scan(
+        self,
+        topic_partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] = scan.COLUMNS,
+        isolation_level: str = "read_committed",
+        batch_size: int = 2_000,
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The data records in [start, end) as rows, in lists of at most `batch_size`, read as they are
+        asked for, on a connection of their own.
+
+        Raises InvalidRequestError for an unknown column or an end behind what the isolation level allows,
+        OffsetOutOfRangeError when the log begins behind `start`, UnknownTopicOrPartitionError and
+        TopicAuthorizationFailedError.
+        """
+        tp = check_topic_partition(topic_partition)
+        read_committed = fetch.check_isolation_level(isolation_level)
+        check_int("start", start, 0)
+        check_int("end", end, 0)
+        check_int("batch_size", batch_size, 1)
+        with self._store.own_reader() as connection:
+            self._authorizer.check(connection, "read", "topic", tp.topic)
+            yield from scan.rows(
+                connection,
+                partitions.read(connection, tp),
+                start,
+                end,
+                columns,
+                read_committed=read_committed,
+                batch_size=batch_size,
+            )
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
         """The stored batches from the one that holds `offset` on, read one by one.

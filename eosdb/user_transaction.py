@@ -1,8 +1,7 @@
-"""One transaction over the user's own tables and the log (`Database.begin`), and appends that happen
-once.
+"""One transaction over the user's own tables and the log (`Database.begin`).
 
-Both are units of the file like any request: authorised, decided, recorded as events. Nothing here
-knows of Kafka's transactions; a reader sees all of a unit from one commit on.
+It is a unit of the file like any request: authorised, decided, recorded as events. Nothing here knows of
+Kafka's transactions; a reader sees all of a unit from one commit on.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from eosdb.client.partitioner import consistent_random
 from eosdb.client.serializing import serialized
@@ -23,12 +21,11 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group_requests import Committer, GroupRequests
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
-from eosdb.events import IdempotencyKeyUsed, SinkBatchAppended
+from eosdb.events import IdempotencyKeyUsed
 from eosdb.log import append as log_append
-from eosdb.log import idempotency, partitions, sinks, topics
+from eosdb.log import idempotency, partitions, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model import (
-    AppendOnceResult,
     ConsumerGroupMetadata,
     Header,
     OffsetAndMetadata,
@@ -41,11 +38,7 @@ from eosdb.store.held_unit import HeldUnit
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import (
-    check_collection,
     check_group_id,
-    check_int,
-    check_mapping,
-    check_text,
     check_topic_partition,
 )
 
@@ -152,15 +145,6 @@ class Publisher(RequestHandler):
                 transaction.end()
         self._coordinator.after_write()
 
-    def append_once(
-        self, sink_id: str, batch_id: int, batches: Mapping[TopicPartition, Iterable[Record]]
-    ) -> AppendOnceResult:
-        """All of the batches and the memory of it in one unit."""
-        prepared = prepare_once(sink_id, batch_id, batches, self._clock.time_ms())
-        return self._coordinator.write(
-            lambda unit: self._append_once(unit, sink_id, batch_id, prepared)
-        )
-
     def publish(
         self,
         unit: Unit,
@@ -194,27 +178,6 @@ class Publisher(RequestHandler):
             )
         return RecordMetadata(topic, tp.partition, base_offset, timestamp)
 
-    def _append_once(
-        self,
-        unit: Unit,
-        sink_id: str,
-        batch_id: int,
-        batches: Mapping[TopicPartition, list[Part]],
-    ) -> AppendOnceResult:
-        """All of the batches, unless the sink has brought in this one or a later one."""
-        newest = sinks.newest_batch(unit, sink_id)
-        if newest is not None and batch_id <= newest:
-            return AppendOnceResult(skipped=True, offsets={})
-        now = self._clock.time_ms()
-        offsets = {}
-        for tp, parts in batches.items():
-            self._authorizer.check(unit, "write", "topic", tp.topic)
-            first = [self._append_split(unit, tp, part, now) for part in parts]
-            if first:
-                offsets[tp] = first[0]
-        unit.record(SinkBatchAppended(timestamp=now, sink_id=sink_id, batch_id=batch_id))
-        return AppendOnceResult(skipped=False, offsets=offsets)
-
     def commit_offsets(
         self,
         unit: Unit,
@@ -230,17 +193,6 @@ class Publisher(RequestHandler):
         self._groups.commit_in(
             unit, group, group_offsets.check_offsets(offsets), committer.checked()
         )
-
-    def _append_split(self, unit: Unit, tp: TopicPartition, part: Part, now: int) -> int:
-        """In halves, as long as a part is larger than the topic takes. Returns the first offset."""
-        partition = partitions.load(unit, tp)
-        limit = partitions.config(unit, partition.topic_id, self._config).max_message_bytes
-        if part.batch.size <= limit or len(part.records) == 1:
-            return self._append(unit, tp, part.batch, now)[0]
-        middle = len(part.records) // 2
-        first = self._append_split(unit, tp, Part.of(part.records[:middle], now), now)
-        self._append_split(unit, tp, Part.of(part.records[middle:], now), now)
-        return first
 
     def _append(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, now: int
@@ -261,35 +213,3 @@ class Publisher(RequestHandler):
         if count is None:
             raise topics.unknown(topic)
         return random.randrange(count) if key is None else consistent_random(key, count)
-
-
-class Part(NamedTuple):
-    """Some records of a larger whole, laid out."""
-
-    records: list[Record]
-    batch: PreparedBatch
-
-    @classmethod
-    def of(cls, records: list[Record], now_ms: int) -> Part:
-        return cls(records, prepare(RecordBatch(records), now_ms))
-
-
-def prepare_once(
-    sink_id: object, batch_id: object, batches: object, now_ms: int
-) -> dict[TopicPartition, list[Part]]:
-    """What `append_once` is given, checked and laid out before the write lock is taken.
-
-    Raises InvalidRequestError, InvalidRecordError, InvalidTimestampError and
-    UnknownTopicOrPartitionError.
-    """
-    if check_text("sink_id", sink_id) == "":
-        raise InvalidRequestError("sink_id: got an empty one, expected text")
-    check_int("batch_id", batch_id, 0)
-    prepared = {}
-    for tp, records in check_mapping("batches", batches).items():
-        given: Iterator[Any] = iter(check_collection(f"batches of {tp}", records))
-        parts = []
-        while part := list(islice(given, _RECORDS_PER_BATCH)):
-            parts.append(Part.of(part, now_ms))
-        prepared[check_topic_partition(tp)] = parts
-    return prepared

@@ -253,8 +253,10 @@ class TransactionCoordinator:
         committed: bool,
         version: int,
         authorize: Callable[[Unit], None],
+        with_decision: Callable[[Unit], None] = lambda _: None,
     ) -> ProducerIdAndEpoch:
-        """EndTxn: decide durably, then write every marker and complete. Returns what to use next."""
+        """EndTxn: decide durably, `with_decision` in the same unit, then write every marker and complete.
+        Returns what to use next."""
         self.take_office()
         fresh: int | None = None
         while True:
@@ -275,6 +277,7 @@ class TransactionCoordinator:
                     fresh_producer_id=fresh,
                 )
                 if prepared is not None:
+                    with_decision(unit)
                     transactions.record(unit, current, prepared, now)
                     return _Decision(prepared, transactions.epoch(unit), completing=True)
                 assert current is not None

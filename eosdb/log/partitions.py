@@ -129,6 +129,12 @@ def find(connection: sqlite3.Connection, tp: TopicPartition) -> Partition | None
     return None if row is None else Partition(*row)
 
 
+def read_all(connection: sqlite3.Connection) -> list[Partition]:
+    """Every partition, by topic and number."""
+    rows = connection.execute(f"{_SELECT} ORDER BY topic, partition")
+    return [Partition(*row) for row in rows]
+
+
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
     """The topic's partitions, by number."""
     rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from eosdb.events import SinkBatchAppended
 from eosdb.store.unit import Unit
 
 
-def newest_batch(unit: Unit, sink_id: str) -> int | None:
+def newest_batch(source: Unit | sqlite3.Connection, sink_id: str) -> int | None:
     """The number of the newest batch that is in the log."""
-    row = unit.execute("SELECT batch_id FROM eosdb_sinks WHERE sink_id = ?", (sink_id,)).fetchone()
+    row = source.execute(
+        "SELECT batch_id FROM eosdb_sinks WHERE sink_id = ?", (sink_id,)
+    ).fetchone()
     return None if row is None else int(row[0])
 
 

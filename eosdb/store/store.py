@@ -139,6 +139,19 @@ class Store:
         finally:
             self._give_back(connection)
 
+    @contextlib.contextmanager
+    def own_reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection on one snapshot that is nobody else's: for reading on while `close` goes ahead."""
+        self.check_open()
+        with (
+            translated(self.path),
+            contextlib.closing(
+                connect(self.path, self.lock_timeout_ms, read_only=True)
+            ) as connection,
+        ):
+            connection.execute("BEGIN")
+            yield connection
+
     def data_version(self) -> int:
         """A number that changes with every commit to the file, also of this object."""
         try:
