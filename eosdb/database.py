@@ -309,6 +309,22 @@ class Database:
         with self._store.read() as connection:
             backup.copy(connection, os.fspath(target))
 
+    def publish(self, target: str | os.PathLike[str]) -> None:
+        """A copy for readers on other hosts, at `target`, in place of the one before (see the page about
+        Spark).
+
+        It needs no shared memory, and never changes once it is there; reading it, be it over a network, is
+        safe, while the live file must only be opened on its own host. Raises StorageError.
+        """
+        self._store.check_open()
+        backup.publish(self._store, os.fspath(target))
+
+    def columns(self, view: str) -> dict[str, str]:
+        """The columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or BLOB; ""
+        for one that is computed by a view of the user's. Empty when there is none of the name."""
+        with self._store.read() as connection:
+            return facts.columns(connection, view)
+
     def restore_to(
         self,
         target: str | os.PathLike[str],

@@ -1,5 +1,5 @@
-"""A consistent copy of the file while others write it: SQLite's online backup, made durable by
-rename."""
+"""Consistent copies of the file while others write it: SQLite's online backup, and what is published for
+other hosts; made durable before they appear."""
 
 from __future__ import annotations
 
@@ -11,6 +11,43 @@ from collections.abc import Callable
 from eosdb.errors import IllegalStateError, StorageError
 from eosdb.store.failures import translated
 from eosdb.store.migrate import sync_folder
+from eosdb.store.store import Store, connect
+
+
+def publish(store: Store, target: str) -> None:
+    """Copy the file as it is to `target`, in place of what is there: a file of its own that needs neither
+    WAL nor shared memory, so that other hosts can read it. Whoever reads the one before goes on with that.
+
+    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError.
+    """
+    unfinished = f"{target}.unfinished-{os.getpid()}"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(unfinished)
+        # On a connection of its own: SQLite takes the snapshot when it begins.
+        with (
+            translated(target),
+            contextlib.closing(
+                connect(store.path, store.lock_timeout_ms, read_only=True)
+            ) as connection,
+        ):
+            connection.execute("VACUUM INTO ?", (unfinished,))
+        _sync(unfinished)
+        os.rename(unfinished, target)
+        sync_folder(target)
+    except OSError as error:
+        raise StorageError(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(unfinished)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def copy(
@@ -39,11 +76,7 @@ def copy(
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             finally:
                 connection.close()
-        descriptor = os.open(unfinished, os.O_RDWR)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(unfinished)
         os.link(unfinished, target)
         sync_folder(target)
     except FileExistsError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -129,3 +130,37 @@ def _size(path: str) -> int:
         return os.path.getsize(path)
     except FileNotFoundError:
         return 0
+
+
+_COMPUTED = {
+    "consumer_offsets": {"readable_lag": "INTEGER", "held_back": "INTEGER"},
+    "partition_offsets": {},
+    "transaction_history": {
+        "producer_id": "INTEGER", "producer_epoch": "INTEGER", "from_state": "TEXT",
+        "to_state": "TEXT", "partitions": "TEXT",
+    },
+    "all_records": {"status": "TEXT"},
+}  # fmt: skip
+"""Columns of the contract's views that SQLite knows no type of."""
+
+
+def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
+    """The columns of a table or view, and their types."""
+    known = dict(_COMPUTED.get(view, {}))
+    row = connection.execute(
+        "SELECT columns FROM eosdb_json_views WHERE name = ?", (view,)
+    ).fetchone()
+    if row is not None:
+        known |= {column["name"]: _JSON_TYPES[column["type"]] for column in json.loads(row[0])}
+    return {
+        name: known.get(name, _PLAIN_TYPES.get(declared, declared))
+        for name, declared in connection.execute(
+            "SELECT name, type FROM pragma_table_info(?)", (view,)
+        )
+    }
+
+
+_JSON_TYPES = {
+    "TEXT": "TEXT", "JSON": "TEXT", "INTEGER": "INTEGER", "BOOLEAN": "INTEGER", "REAL": "REAL",
+}  # fmt: skip
+_PLAIN_TYPES = {"INT": "INTEGER"}

@@ -1,0 +1,135 @@
+"""What users call: reading, writing, and what a session needs for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+import eosdb
+
+from .errors import SparkOptionError
+from .outgoing import Outgoing, as_bytes, parse
+from .source import FilteringDataSource
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A file, a folder, a glob, or a list of them."""
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("eosdb")` known in the session, and have filters handed down to it."""
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(FilteringDataSource)
+
+
+def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
+    """Committed records as a DataFrame; options are those of Spark's Kafka connector, such as
+    `subscribe="orders"`, `startingOffsets="earliest"`, `includeHeaders=True`.
+
+    Which offsets are read is settled when Spark plans: one instant of each file.
+    """
+    register(spark)
+    reader: DataFrameReader = spark.read.format("eosdb").options(**_told(options))
+    return reader.load(_paths(path))
+
+
+def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
+    """Committed records as a stream, with the same options and `maxOffsetsPerTrigger`.
+
+    With `groupId` the progress is committed for that group, so that `eosdb groups describe` shows the
+    query's lag.
+    """
+    register(spark)
+    reader: DataStreamReader = spark.readStream.format("eosdb").options(**_told(options))
+    found = _paths(path)
+    if isinstance(found, str):
+        return reader.load(found)
+    raise SparkOptionError("a stream takes one path; name several files by a folder or a glob")
+
+
+def write(
+    frame: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    topic: str | None = None,
+    txn_app_id: str | None = None,
+    txn_version: int | None = None,
+    **options: object,
+) -> None:
+    """Append the rows to the file: all of them become readable together.
+
+    Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`. A job that may be run
+    again names itself by `txn_app_id` and its run by `txn_version`, which grows: what has been written
+    under such a pair is not written again.
+    """
+    register(frame.sparkSession)
+    named = {"topic": topic, "txnAppId": txn_app_id, "txnVersion": txn_version}
+    told = _told({**options, **{name: value for name, value in named.items() if value is not None}})
+    frame.write.format("eosdb").options(**told).mode("append").save(os.fspath(path))
+
+
+def foreach_batch(
+    path: str | os.PathLike[str],
+    topic: str | None = None,
+    *,
+    sink_id: str | None = None,
+    **options: object,
+) -> Callable[[DataFrame, int], None]:
+    """A function for `writeStream.foreachBatch` that appends each micro-batch once. The driver holds the
+    batch in memory; the least latency of all sinks.
+
+    `sink_id` names the query and its checkpoint; by default it is Spark's id of the query, which a Spark
+    Connect session does not tell.
+    """
+    given = {"path": os.fspath(path), **_told(options)}
+    if topic is not None:
+        given["topic"] = topic
+
+    def append(frame: DataFrame, batch_id: int) -> None:
+        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        parsed = parse(given, types)
+        name = sink_id or _query_id(frame.sparkSession)
+        table = frame.toArrow()
+        with eosdb.connect(parsed.path, create=False) as db:
+            batches = map(as_bytes, table.to_batches())
+            db.append_once(f"spark:{name}", batch_id, Outgoing(db, parsed).pairs(batches))
+
+    return append
+
+
+def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Publish a copy of a live file for readers on other hosts, in place of the one before.
+
+    SQLite's WAL works on one host only: never open a live file over a network, open such a copy.
+    """
+    with eosdb.connect(path, read_only=True) as db:
+        db.publish(target)
+
+
+def _query_id(spark: SparkSession) -> str:
+    try:
+        found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except Exception as error:
+        raise SparkOptionError(
+            "this session does not tell the query's id; give foreach_batch a sink_id, one for each query "
+            "and checkpoint"
+        ) from error
+    if not found:
+        raise SparkOptionError("foreach_batch is for writeStream.foreachBatch, or needs a sink_id")
+    return str(found)
+
+
+def _told(options: dict[str, object]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+
+
+def _paths(path: Paths) -> str | list[str]:
+    if isinstance(path, str | os.PathLike):
+        return os.path.abspath(os.fspath(path))
+    return [os.path.abspath(os.fspath(one)) for one in path]

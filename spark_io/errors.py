@@ -1,0 +1,9 @@
+"""What is wrong with how Spark was asked: one error, that says what was found and what to do."""
+
+from __future__ import annotations
+
+from eosdb.errors import ConfigError
+
+
+class SparkOptionError(ConfigError):
+    """An option that does not fit; the message names it."""

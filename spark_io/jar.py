@@ -1,0 +1,50 @@
+"""Where the SQLite JDBC driver is: given, named by the environment, Debian's, or to be had from Maven."""
+
+from __future__ import annotations
+
+import glob
+import os
+
+from .errors import SparkOptionError
+
+ENVIRONMENT = "EOSDB_SQLITE_JDBC_JAR"
+DRIVER = "org.sqlite.JDBC"
+_DEBIAN_JAR = "/usr/share/java/xerial-sqlite-jdbc.jar"
+_DEBIAN_NATIVE = "/usr/lib/*/jni/libsqlitejdbc.so"
+_MAVEN = "org.xerial:sqlite-jdbc:3.50.3.0"
+INSTALL = "apt-get install libxerial-sqlite-jdbc-java libxerial-sqlite-jdbc-jni"
+
+
+def find(jar: str | None = None) -> str | None:
+    """The path of the driver's jar, None when there is none on this machine.
+
+    Raises SparkOptionError when one is named, by the argument or by EOSDB_SQLITE_JDBC_JAR, that is not
+    there.
+    """
+    for named, where in ((jar, "jar"), (os.environ.get(ENVIRONMENT), ENVIRONMENT)):
+        if named:
+            if not os.path.isfile(named):
+                raise SparkOptionError(
+                    f"{where}: there is no file {named}; name the jar of the SQLite JDBC driver, or "
+                    f"install Debian's: {INSTALL}"
+                )
+            return os.path.abspath(named)
+    return _DEBIAN_JAR if os.path.isfile(_DEBIAN_JAR) else None
+
+
+def spark_conf(jar: str | None = None) -> dict[str, str]:
+    """What a Spark session needs so that JDBC works, for `SparkSession.builder.config(map=…)`: the jar that
+    `find` finds, with Debian's native library; without one, Maven coordinates, which Spark fetches.
+
+    To be set before the session's JVM is started. Raises SparkOptionError for a jar that is not there.
+    """
+    found = find(jar)
+    if found is None:
+        return {"spark.jars.packages": _MAVEN}
+    conf = {"spark.jars": found}
+    native = glob.glob(_DEBIAN_NATIVE)
+    if found == _DEBIAN_JAR and native:
+        folder = os.path.dirname(native[0])
+        conf["spark.driver.extraLibraryPath"] = folder
+        conf["spark.executor.extraLibraryPath"] = folder
+    return conf

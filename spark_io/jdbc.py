@@ -1,0 +1,159 @@
+"""Views through JDBC: pinned, typed, split into tasks whose ranges reach SQLite's index.
+
+For programs that must go through JDBC, and for views other than records. The data source needs no jar, has
+the connector's columns, and reads records faster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import eosdb
+from eosdb import TopicPartition
+
+from .errors import SparkOptionError
+from .jar import DRIVER, INSTALL
+
+_SPARK_TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE", "TEXT": "STRING", "BLOB": "BINARY"}
+_RECORDS = ("committed_records", "all_records")
+_BUSY_MS = 30_000
+_ROWS_PER_TASK = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcOptions:
+    """What `spark.read.jdbc` takes: `options` for a reader, and one predicate for each task."""
+
+    url: str
+    table: str
+    options: dict[str, str]
+    predicates: tuple[str, ...]
+
+
+def jdbc_options(
+    path: str | os.PathLike[str],
+    view: str = "committed_records",
+    topics: Iterable[str] | None = None,
+    *,
+    rows_per_task: int = _ROWS_PER_TASK,
+) -> JdbcOptions:
+    """URL, types and predicates for a view of the file at `path`.
+
+    A view of records (also a typed one) is pinned: the predicates name the offsets of every partition up to
+    the last stable offset, read in one snapshot now, so all tasks read one consistent set whenever they
+    run. They are ranges of an index, whatever else is filtered. Other views are read by one task, as they
+    are then. Raises SparkOptionError for a view that there is not, and for topics where there are none.
+    """
+    name = os.path.abspath(os.fspath(path))
+    with eosdb.connect(name, read_only=True) as db:
+        columns = db.columns(view)
+        if not columns:
+            raise SparkOptionError(
+                f"{name}: there is no table or view {view!r}; see `eosdb sql .views`"
+            )
+        typed = {found.name: found.topic for found in db.admin.list_views()}
+        predicates: tuple[str, ...] = ()
+        if view in _RECORDS:
+            predicates = _predicates(db, topics, "partition", "offset", rows_per_task)
+        elif view in typed:
+            if topics is not None:
+                raise SparkOptionError(f"view {view} is of the one topic {typed[view]}")
+            predicates = _predicates(db, [typed[view]], "_partition", "_offset", rows_per_task)
+        elif topics is not None:
+            raise SparkOptionError(f"view {view} has no topics to choose from")
+    return JdbcOptions(
+        url=f"jdbc:sqlite:file:{quote(name)}?mode=ro&busy_timeout={_BUSY_MS}",
+        table=view,
+        options={
+            "driver": DRIVER,
+            "customSchema": ", ".join(
+                f"`{column}` {_SPARK_TYPES[kind]}"
+                for column, kind in columns.items()
+                if kind in _SPARK_TYPES
+            ),
+        },
+        predicates=predicates,
+    )
+
+
+def read_jdbc(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    view: str = "committed_records",
+    topics: Iterable[str] | None = None,
+) -> DataFrame:
+    """The view as a DataFrame, as `jdbc_options` says.
+
+    Times are BIGINT ms and keys BINARY, because Spark would hand other types to SQLite as text, which
+    compares with nothing: `timestamp_millis(timestamp)` and `CAST(key AS STRING)` in Spark are right.
+
+    Raises SparkOptionError, also when the session has no SQLite driver (see `spark_conf`).
+    """
+    options = jdbc_options(path, view, topics)
+    properties: Mapping[str, str] = options.options
+    try:
+        if options.predicates:
+            return spark.read.jdbc(
+                options.url,
+                options.table,
+                predicates=list(options.predicates),
+                properties=dict(properties),
+            )
+        return spark.read.jdbc(options.url, options.table, properties=dict(properties))
+    except Exception as error:
+        if "ClassNotFoundException" in str(error) and DRIVER in str(error):
+            raise SparkOptionError(
+                "this Spark session has no SQLite JDBC driver; make it with "
+                "SparkSession.builder.config(map=eosdb.spark_io.spark_conf()), and before that install "
+                f"one, such as Debian's: {INSTALL}"
+            ) from error
+        if isinstance(error, PySparkException):
+            raise SparkOptionError(f"{path}: Spark cannot read {view}: {error}") from error
+        raise
+
+
+def _predicates(
+    db: eosdb.Database,
+    topics: Iterable[str] | None,
+    partition: str,
+    offset: str,
+    rows_per_task: int,
+) -> tuple[str, ...]:
+    """One for each task: a range of offsets of one partition, or several small partitions together."""
+    cut = db.admin.partition_offsets()
+    wanted = None if topics is None else set(topics)
+    missing = sorted((wanted or set()) - {tp.topic for tp in cut})
+    if missing:
+        raise SparkOptionError(f"{db.path}: there is no topic {', '.join(missing)}")
+    by_topic = partition == "partition"
+    tasks: list[list[str]] = [[]]
+    filled = 0
+    for tp, state in cut.items():
+        if wanted is not None and tp.topic not in wanted:
+            continue
+        start, end = state.log_start_offset, state.last_stable_offset
+        while start < end:
+            stop = min(start + rows_per_task, end)
+            if filled and filled + stop - start > rows_per_task:
+                tasks.append([])
+                filled = 0
+            tasks[-1].append(_range(tp, start, stop, partition, offset, by_topic=by_topic))
+            filled += stop - start
+            start = stop
+    # An empty file is read by one task that finds nothing.
+    return tuple(" OR ".join(task) if task else "1 = 0" for task in tasks)
+
+
+def _range(
+    tp: TopicPartition, start: int, stop: int, partition: str, offset: str, *, by_topic: bool
+) -> str:
+    topic = f"\"topic\" = '{tp.topic}' AND " if by_topic else ""
+    return (
+        f'({topic}"{partition}" = {tp.partition} AND "{offset}" >= {start} AND "{offset}" < {stop})'
+    )

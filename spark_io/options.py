@@ -1,0 +1,227 @@
+"""The options of Spark's Kafka connector, checked: what to read, from where to where, and how.
+
+Names and meanings are those of the connector's guide; `kafka.*` options and the connector's knobs for its
+network are accepted and mean nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eosdb import EARLIEST, LATEST, TopicPartition
+
+from .errors import SparkOptionError
+
+_READING = {
+    "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
+    "startingtimestamp", "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy", "isolationlevel", "includeheaders", "minpartitions",
+    "maxrecordsperpartition", "maxoffsetspertrigger", "failondataloss", "groupid", "columns",
+    "includesourcefile",
+}  # fmt: skip
+_MEANINGLESS = {
+    "groupidprefix", "polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
+    "checkpointlocation", "queryname", "minoffsetspertrigger", "maxtriggerdelay",
+}  # fmt: skip
+_ROWS_PER_TASK = 200_000
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""By topic and partition; EARLIEST and LATEST stand for themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where reading begins or ends: a special offset, offsets, or times (ms), by partition or for all."""
+
+    special: int | None = None
+    offsets: Offsets | None = None
+    timestamp: int | None = None
+    timestamps: Offsets | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a reader was asked for."""
+
+    topics: frozenset[str] | None
+    pattern: re.Pattern[str] | None
+    assigned: frozenset[TopicPartition] | None
+    start: Limit
+    end: Limit
+    late_start_is_latest: bool
+    """A start time behind the newest record begins at the end, instead of being an error."""
+    read_committed: bool
+    min_partitions: int | None
+    rows_per_task: int
+    max_offsets_per_trigger: int | None
+    fail_on_data_loss: bool
+    group_id: str | None
+
+    @property
+    def isolation_level(self) -> str:
+        return "read_committed" if self.read_committed else "read_uncommitted"
+
+    def wants(self, tp: TopicPartition) -> bool:
+        """Whether the partition is subscribed to."""
+        if self.assigned is not None:
+            return tp in self.assigned
+        if self.topics is not None:
+            return tp.topic in self.topics
+        return self.pattern is None or self.pattern.fullmatch(tp.topic) is not None
+
+
+def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Raises SparkOptionError."""
+    options = {name.lower(): value for name, value in given.items()}
+    for name in options:
+        if name not in _READING | _MEANINGLESS and not name.startswith("kafka."):
+            raise SparkOptionError(f"option {name} is not known; see the page about Spark")
+    topics, pattern, assigned = _subscription(options)
+    ends = [
+        n for n in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp") if n in options
+    ]
+    if streaming and ends:
+        raise SparkOptionError(f"option {ends[0]}: a stream has no end")
+    isolation = options.get(
+        "isolationlevel", options.get("kafka.isolation.level", "read_committed")
+    )
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise SparkOptionError(
+            f"option isolationLevel: got {isolation!r}, expected read_committed or read_uncommitted"
+        )
+    if streaming and isolation == "read_uncommitted":
+        raise SparkOptionError("option isolationLevel: a stream reads read_committed only")
+    return ReadOptions(
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        start=_limit(options, "starting", EARLIEST if not streaming else LATEST, streaming),
+        end=_limit(options, "ending", LATEST, streaming),
+        late_start_is_latest=_late_start(options),
+        read_committed=isolation == "read_committed",
+        min_partitions=_positive(options, "minpartitions"),
+        rows_per_task=_positive(options, "maxrecordsperpartition") or _ROWS_PER_TASK,
+        max_offsets_per_trigger=_positive(options, "maxoffsetspertrigger"),
+        fail_on_data_loss=boolean(options, "failondataloss", default=True),
+        group_id=options.get("groupid"),
+    )
+
+
+def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = str(options.get(name, default)).lower()
+    if value not in ("true", "false"):
+        raise SparkOptionError(f"option {name}: got {value!r}, expected true or false")
+    return value == "true"
+
+
+def _subscription(
+    options: Mapping[str, str],
+) -> tuple[frozenset[str] | None, re.Pattern[str] | None, frozenset[TopicPartition] | None]:
+    given = [n for n in ("subscribe", "subscribepattern", "assign") if n in options]
+    if len(given) > 1:
+        raise SparkOptionError(
+            f"options {' and '.join(given)}: expected one of subscribe, subscribePattern and assign"
+        )
+    if not given:
+        return None, None, None
+    value = options[given[0]]
+    if given[0] == "subscribe":
+        topics = frozenset(name.strip() for name in value.split(",") if name.strip())
+        if not topics:
+            raise SparkOptionError(f"option subscribe: got {value!r}, expected topics, such as a,b")
+        return topics, None, None
+    if given[0] == "subscribepattern":
+        try:
+            return None, re.compile(value), None
+        except re.error as error:
+            raise SparkOptionError(
+                f"option subscribePattern: {value!r} is no pattern: {error}"
+            ) from None
+    by_topic = _json("assign", value)
+    try:
+        assigned = frozenset(
+            TopicPartition(topic, int(p)) for topic, found in by_topic.items() for p in found
+        )
+    except (TypeError, ValueError):
+        raise SparkOptionError(
+            f'option assign: got {value!r}, expected {{"topic":[0,1]}}'
+        ) from None
+    return None, None, assigned
+
+
+def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool) -> Limit:
+    """Times win over times by partition, and those over offsets, as in Kafka's connector."""
+    if (text := options.get(f"{side}timestamp")) is not None:
+        return Limit(timestamp=_whole(f"{side}Timestamp", text))
+    if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
+        return Limit(timestamps=_by_partition(f"{side}OffsetsByTimestamp", text))
+    text = options.get(f"{side}offsets")
+    if text is None:
+        return Limit(special=default)
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        if word == "latest" and side == "starting" and not streaming:
+            raise SparkOptionError("option startingOffsets: a batch cannot begin at latest")
+        if word == "earliest" and side == "ending":
+            raise SparkOptionError("option endingOffsets: got earliest, expected latest or offsets")
+        return Limit(special=EARLIEST if word == "earliest" else LATEST)
+    offsets = _by_partition(f"{side}Offsets", text)
+    forbidden = {"ending": (EARLIEST,), "starting": () if streaming else (LATEST,)}[side]
+    for topic, found in offsets.items():
+        for partition, offset in found.items():
+            if offset < EARLIEST or offset in forbidden:
+                raise SparkOptionError(
+                    f"option {side}Offsets: {topic}/{partition} cannot be {offset} here"
+                )
+    return Limit(offsets=offsets)
+
+
+def _late_start(options: Mapping[str, str]) -> bool:
+    word = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if word not in ("error", "latest"):
+        raise SparkOptionError(
+            f"option startingOffsetsByTimestampStrategy: got {word!r}, expected error or latest"
+        )
+    return word == "latest"
+
+
+def _by_partition(name: str, text: str) -> Offsets:
+    try:
+        return {
+            topic: {int(p): int(offset) for p, offset in found.items()}
+            for topic, found in _json(name, text).items()
+        }
+    except (TypeError, ValueError, AttributeError):
+        raise SparkOptionError(
+            f'option {name}: got {text!r}, expected earliest, latest or {{"topic":{{"0":23}}}}'
+        ) from None
+
+
+def _json(name: str, text: str) -> dict[str, dict[str, int]]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise SparkOptionError(f"option {name}: got {text!r}, which is no JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise SparkOptionError(f"option {name}: got {text!r}, expected a JSON object by topic")
+    return value
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.strip().isdigit():
+        raise SparkOptionError(
+            f"option {name}: got {text!r}, expected milliseconds since the epoch"
+        )
+    return int(text)
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdigit() or int(text) < 1:
+        raise SparkOptionError(f"option {name}: got {text!r}, expected a number from 1 on")
+    return int(text)

@@ -1,0 +1,175 @@
+"""Rows on their way from Spark into topics: which columns there may be, and records made of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+import eosdb
+from eosdb import Record, TopicPartition
+from eosdb.client.partitioner import Partitioner, partitioner_of
+
+from .errors import SparkOptionError
+
+COLUMNS: Final = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int", "bigint", "smallint", "tinyint"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+}
+"""What a DataFrame that is written may have, by the types Spark calls them."""
+_OPTIONS: Final = {
+    "path", "topic", "txnappid", "txnversion", "checkpointlocation", "queryname", "partitioner",
+    "stagingdir", "includeheaders", "outputmode", "sinkid",
+}  # fmt: skip
+
+Pair = tuple[TopicPartition, list[Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write. `sink_id` and `batch_id` name a batch of its own accord, None where Spark does."""
+
+    path: str
+    topic: str | None
+    partitioner: str
+    staging: str
+    sink_id: str | None
+    batch_id: int | None
+
+
+def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
+    """Raises SparkOptionError."""
+    options = {name.lower(): value for name, value in given.items()}
+    for name in options:
+        if name not in _OPTIONS and not name.startswith("kafka."):
+            raise SparkOptionError(f"option {name} is not known; see the page about Spark")
+    path = options.get("path")
+    if not path:
+        raise SparkOptionError("no file is named; give save(path), start(path) or option path")
+    path = path.removeprefix("file://").removeprefix("file:")
+    topic = options.get("topic")
+    check_columns(types, topic)
+    app_id, version = options.get("txnappid"), options.get("txnversion")
+    if (app_id is None) != (version is None):
+        raise SparkOptionError("options txnAppId and txnVersion: give both or neither")
+    if version is not None and not version.strip().isdigit():
+        raise SparkOptionError(f"option txnVersion: got {version!r}, expected a number from 0 on")
+    partitioner = options.get("partitioner", "consistent_random")
+    partitioner_of(partitioner)
+    return WriteOptions(
+        path=path,
+        topic=topic,
+        partitioner=partitioner,
+        staging=options.get("stagingdir", f"{path}-staging"),
+        sink_id=options.get("sinkid") if app_id is None else f"spark:{app_id}",
+        batch_id=None if version is None else int(version),
+    )
+
+
+def check_columns(types: Mapping[str, str], topic: str | None) -> None:
+    """Raises SparkOptionError for a DataFrame that cannot be records."""
+    for name, found in types.items():
+        if name not in COLUMNS:
+            raise SparkOptionError(
+                f"column {name}: expected some of {', '.join(COLUMNS)}; select and rename what is to be "
+                "written, such as to_json(struct(*)) AS value"
+            )
+        if found not in COLUMNS[name]:
+            raise SparkOptionError(
+                f"column {name}: got {found}, expected {' or '.join(COLUMNS[name])}; cast it"
+            )
+    if "value" not in types:
+        raise SparkOptionError("there is no column value, which is what records hold")
+    if "topic" not in types and topic is None:
+        raise SparkOptionError("name the topic by option topic, or by a column topic")
+
+
+class Outgoing:
+    """Makes records of Arrow batches for one file, and finds each its partition."""
+
+    def __init__(self, db: eosdb.Database, options: WriteOptions) -> None:
+        self._db = db
+        self._topic = options.topic
+        self._partitioner: Partitioner = partitioner_of(options.partitioner)
+        self._counts: dict[str, int] = {}
+
+    def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Pair]:
+        """Records by partition, batch by batch; within a partition in the order of the rows.
+
+        Raises UnknownTopicOrPartitionError and SparkOptionError.
+        """
+        for batch in batches:
+            by_partition: dict[TopicPartition, list[Record]] = {}
+            sticky: dict[str, int] = {}
+            for tp, record in self._records(batch, sticky):
+                by_partition.setdefault(tp, []).append(record)
+            yield from by_partition.items()
+
+    def _records(
+        self, batch: pa.RecordBatch, sticky: dict[str, int]
+    ) -> Iterator[tuple[TopicPartition, Record]]:
+        given = dict(zip(batch.schema.names, map(_values, batch.columns), strict=True))
+        nothing: Sequence[Any] = [None] * batch.num_rows
+        for key, value, topic, partition, headers, timestamp in zip(
+            given.get("key", nothing),
+            given.get("value", nothing),
+            given.get("topic", nothing),
+            given.get("partition", nothing),
+            given.get("headers", nothing),
+            given.get("timestamp", nothing),
+            strict=True,
+        ):
+            name = self._topic or topic
+            if name is None:
+                raise SparkOptionError("a row has no topic, and option topic names none")
+            if partition is None:
+                partition = self._choose(name, key, sticky)
+            yield (
+                TopicPartition(name, partition),
+                Record(key, value, _headers(headers), timestamp),
+            )
+
+    def _choose(self, topic: str, key: bytes | None, sticky: dict[str, int]) -> int:
+        count = self._counts.get(topic)
+        if count is None:
+            count = self._counts[topic] = self._db.broker.partitions_for(topic)
+        if key is not None:
+            return self._partitioner(key, count)
+        return sticky.setdefault(topic, random.randrange(count))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Text as UTF-8 bytes for keys and values, times as ms."""
+    if pa.types.is_timestamp(column.type):
+        return [
+            None if us is None else us // 1_000
+            for us in column.cast(pa.timestamp("us", tz=column.type.tz))
+            .cast(pa.int64())
+            .to_pylist()
+        ]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Keys and values of type string as binary, which is the same bytes."""
+    arrays = [
+        column.cast(pa.binary())
+        if name in ("key", "value") and not pa.types.is_binary(column.type)
+        else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+def _headers(given: Sequence[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    if not given:
+        return ()
+    return tuple((header["key"], header["value"]) for header in given)

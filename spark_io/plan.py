@@ -1,0 +1,177 @@
+"""From what was asked for to what the tasks read: ranges of offsets, pinned in one snapshot of each file.
+
+Below the last stable offset a range never changes, so tasks that run late read the same as those that ran
+early. A task costs Spark some 50 ms whatever it does, so small ranges share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import eosdb
+from eosdb import EARLIEST, LATEST, PartitionOffsets, TopicPartition
+
+from .errors import SparkOptionError
+from .options import Limit, ReadOptions
+
+Cut = dict[str, dict[TopicPartition, PartitionOffsets]]
+"""By file, where every wanted partition begins and ends."""
+
+
+class Range(NamedTuple):
+    """Offsets [start, end) of one partition in one file."""
+
+    path: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        return max(self.end - self.start, 0)
+
+
+def cut(paths: Iterable[str], options: ReadOptions) -> Cut:
+    """Raises SparkOptionError when a topic or partition that was named is in none of the files."""
+    found: Cut = {}
+    for path in paths:
+        with eosdb.connect(path, read_only=True) as db:
+            offsets = db.admin.partition_offsets()
+        found[path] = {tp: state for tp, state in offsets.items() if options.wants(tp)}
+    _check_named({tp for states in found.values() for tp in states}, options)
+    return found
+
+
+def end_of(state: PartitionOffsets, options: ReadOptions) -> int:
+    """Where reading may end now."""
+    return state.last_stable_offset if options.read_committed else state.log_end_offset
+
+
+def batch(paths: Iterable[str], options: ReadOptions) -> list[Range]:
+    """What a batch reads. Raises SparkOptionError for offsets outside of a log."""
+    ranges = []
+    for path, states in cut(paths, options).items():
+        starts = positions(path, states, options.start, options, at_end=False)
+        ends = positions(path, states, options.end, options, at_end=True)
+        for tp in states:
+            if starts[tp] > ends[tp]:
+                raise SparkOptionError(
+                    f"{path}, {tp}: reading would begin at {starts[tp]}, behind its end {ends[tp]}"
+                )
+            ranges.append(Range(path, *tp, starts[tp], ends[tp]))
+    return ranges
+
+
+def positions(
+    path: str,
+    states: Mapping[TopicPartition, PartitionOffsets],
+    limit: Limit,
+    options: ReadOptions,
+    *,
+    at_end: bool,
+) -> dict[TopicPartition, int]:
+    """The limit as an offset of each partition."""
+    by_time = limit.timestamp is not None or limit.timestamps is not None
+    found = {}
+    with eosdb.connect(path, read_only=True) as db:
+        for tp, state in states.items():
+            asked = _asked(limit, tp)
+            if by_time and asked is not None:
+                found[tp] = _at_time(db, tp, asked, state, options, at_end=at_end)
+            else:
+                found[tp] = _offset(path, tp, asked, state, options, at_end=at_end)
+    return found
+
+
+def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
+    """What each task reads: large ranges cut, small ones put together, about as much for each."""
+    wanted = [range_ for range_ in ranges if range_.size]
+    total = sum(range_.size for range_ in wanted)
+    tasks = max(options.min_partitions or 1, -(-total // options.rows_per_task))
+    most = max(-(-total // tasks), 1)
+    pieces = [
+        range_._replace(start=start, end=min(start + most, range_.end))
+        for range_ in wanted
+        for start in range(range_.start, range_.end, most)
+    ]
+    packs: list[list[Range]] = [[]]
+    filled = 0
+    for piece in pieces:
+        if filled and filled + piece.size > most * 1.1:
+            packs.append([])
+            filled = 0
+        packs[-1].append(piece)
+        filled += piece.size
+    return [tuple(pack) for pack in packs if pack]
+
+
+def _asked(limit: Limit, tp: TopicPartition) -> int | None:
+    if limit.timestamp is not None:
+        return limit.timestamp
+    by_partition = limit.timestamps if limit.timestamps is not None else limit.offsets
+    if by_partition is None:
+        return limit.special
+    return by_partition.get(tp.topic, {}).get(tp.partition)
+
+
+def _offset(
+    path: str,
+    tp: TopicPartition,
+    asked: int | None,
+    state: PartitionOffsets,
+    options: ReadOptions,
+    *,
+    at_end: bool,
+) -> int:
+    end = end_of(state, options)
+    if asked is None:
+        # Kafka's connector wants every partition named; here those that are not begin and end as usual.
+        return end if at_end else state.log_start_offset
+    if asked in (EARLIEST, LATEST):
+        return state.log_start_offset if asked == EARLIEST else end
+    low, high = state.log_start_offset, end
+    if low <= asked <= high:
+        return asked
+    if options.fail_on_data_loss:
+        raise SparkOptionError(
+            f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}; say "
+            "failOnDataLoss=false to read what there is"
+        )
+    return min(max(asked, low), high)
+
+
+def _at_time(
+    db: eosdb.Database,
+    tp: TopicPartition,
+    time_ms: int,
+    state: PartitionOffsets,
+    options: ReadOptions,
+    *,
+    at_end: bool,
+) -> int:
+    found = db.broker.list_offsets(tp, time_ms, isolation_level=options.isolation_level).offset
+    end = end_of(state, options)
+    if found >= 0:
+        return min(found, end)
+    if at_end or options.late_start_is_latest:
+        return end
+    raise SparkOptionError(
+        f"{db.path}, {tp}: no record is as late as {time_ms}; say "
+        "startingOffsetsByTimestampStrategy=latest to begin at the end then"
+    )
+
+
+def _check_named(found: set[TopicPartition], options: ReadOptions) -> None:
+    topics = {tp.topic for tp in found}
+    missing = sorted(
+        {str(tp) for tp in (options.assigned or ()) if tp not in found}
+        | {topic for topic in (options.topics or ()) if topic not in topics}
+    )
+    if missing:
+        raise SparkOptionError(f"there is no {', '.join(missing)} in any of the files")

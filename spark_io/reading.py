@@ -1,0 +1,58 @@
+"""What a task does: open the files of its ranges, scan them, and hand out Arrow batches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+import eosdb
+from eosdb.errors import OffsetOutOfRangeError
+
+from . import columns
+from .plan import Range
+
+_ROWS = 2_000
+"""Rows in an Arrow batch: what fits into the processor's cache is handed on fastest."""
+
+
+def batches(
+    ranges: Sequence[Range],
+    names: Sequence[str],
+    isolation_level: str,
+    *,
+    fail_on_data_loss: bool,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the ranges, in order.
+
+    Raises OffsetOutOfRangeError when retention has taken some of them since they were planned, unless
+    `fail_on_data_loss` is False: then what is left is read.
+    """
+    wanted = columns.stored(names)
+    with contextlib.ExitStack() as cleanup:
+        path, db = "", None
+        for source in ranges:
+            if db is None or source.path != path:
+                cleanup.close()
+                path = source.path
+                db = cleanup.enter_context(eosdb.connect(path, read_only=True))
+            start = source.start
+            if not fail_on_data_loss:
+                offsets = db.broker.offsets(source.topic_partition)
+                start = min(max(start, offsets.log_start_offset), source.end)
+            try:
+                for rows in db.admin.scan(
+                    source.topic_partition,
+                    start,
+                    source.end,
+                    columns=wanted,
+                    isolation_level=isolation_level,
+                    batch_size=_ROWS,
+                ):
+                    yield columns.to_arrow(rows, names, source)
+            except OffsetOutOfRangeError as error:
+                raise OffsetOutOfRangeError(
+                    f"{path}: {error}; retention or delete-records has taken records that were to be "
+                    "read. Say failOnDataLoss=false to read what there is"
+                ) from error
