@@ -16,7 +16,7 @@ import click
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
-from . import database, dead_letters, ingest, records, simulate, topics, transactions
+from . import database, dead_letters, ingest, maintenance, records, simulate, topics, transactions
 from .session import Session
 
 
@@ -81,6 +81,7 @@ def main(context: click.Context, path: str | None) -> None:
 
 for command in (
     *database.COMMANDS,
+    *maintenance.COMMANDS,
     topics.topics,
     *records.COMMANDS,
     ingest.ingest,

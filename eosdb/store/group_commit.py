@@ -136,8 +136,8 @@ class GroupCommit:
     def _run_next_round(self, own: Request) -> None:
         with self._changed:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), _ROUND_MAX))]
-        self._leader = threading.get_ident()
         try:
+            self._leader = threading.get_ident()
             self._run_round(batch)
         finally:
             # An interrupt (Ctrl-C) belongs to the leader alone: the others' requests go again.
