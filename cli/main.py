@@ -16,7 +16,17 @@ import click
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
-from . import database, dead_letters, ingest, maintenance, records, simulate, topics, transactions
+from . import (
+    database,
+    dead_letters,
+    ingest,
+    maintenance,
+    perf,
+    records,
+    simulate,
+    topics,
+    transactions,
+)
 from .session import Session
 
 
@@ -88,6 +98,7 @@ for command in (
     transactions.transactions,
     dead_letters.dlq,
     simulate.simulate,
+    perf.perf,
 ):
     main.add_command(command)
 
