@@ -14,6 +14,7 @@ import click
 
 import eosdb
 from eosdb.clock import monotonic_ns
+from eosdb.errors import MessageTooLargeError
 
 from . import output
 from .progress import progress
@@ -140,8 +141,10 @@ def _percentile(ordered: list[int], percent: float) -> int:
 
 
 def _throughput(_: click.Context, __: click.Parameter, value: float) -> float:
-    if value != -1 and not 0 < value < float("inf"):
-        raise click.BadParameter(f"got {value:g}, expected records per second, or -1 for no limit")
+    if value != -1 and not 0.001 <= value < float("inf"):
+        raise click.BadParameter(
+            f"got {value:g}, expected records per second, 0.001 or more, or -1 for no limit"
+        )
     return value
 
 
@@ -207,9 +210,14 @@ def produce(
         raise click.UsageError("--transactional-id: give --transaction-size, too")
     if transaction_size is not None:
         transactional_id = transactional_id or "eosdb-perf"
-    value = "".join(random.Random(0).choices(string.ascii_uppercase, k=record_size)).encode()
     with session.open() as db:
         settings = settings_of(db, topic)
+        if record_size > settings.max_message_bytes:
+            raise MessageTooLargeError(
+                f"--record-size: got {record_size}, max.message.bytes of the topic is "
+                f"{settings.max_message_bytes}"
+            )
+        value = _letters(record_size)
         with db.producer(
             transactional_id=transactional_id,
             batch_size=batch_size,
@@ -233,6 +241,12 @@ def produce(
         click.echo(latencies.sentence())
     else:
         output.facts(latencies.figures(), output_format)
+
+
+def _letters(size: int) -> bytes:
+    """Random ones, the same in every run."""
+    some = "".join(random.Random(0).choices(string.ascii_uppercase, k=1_000)).encode()
+    return (some * -(-size // len(some)))[:size]
 
 
 def _paced(count: int, throughput: float, clock: eosdb.Clock) -> Iterator[int]:

@@ -141,7 +141,7 @@ def test_consume_in_a_group_goes_on_where_it_stopped(run: Run) -> None:
     ("arguments", "status", "says"),
     [
         (("produce", "nope", "--num-records", "1", "--record-size", "1"), 1, "UNKNOWN_TOPIC"),
-        (("produce", "t", "--num-records", "1", "--record-size", "2000000"), 1, "MESSAGE_TOO_LARGE"),
+        (("produce", "t", "--num-records", "1", "--record-size", "2147483647"), 1, "MESSAGE_TOO_LARGE"),
         (("consume", "nope", "--num-records", "1"), 1, "UNKNOWN_TOPIC"),
         (("consume", "t", "--num-records", "1", "--group", ""), 1, "ConfigError"),
         (("produce", "t", "--num-records", "0", "--record-size", "1"), 2, "--num-records"),
@@ -151,7 +151,8 @@ def test_consume_in_a_group_goes_on_where_it_stopped(run: Run) -> None:
             (("produce", "t", "--num-records", "1", "--record-size", "1", *more), 2, more[0])
             for more in (
                 ("--throughput", "0"), ("--throughput", "-2"), ("--throughput", "nan"),
-                ("--throughput", "inf"), ("--transactional-id", "x"), ("--transaction-size", "0"),
+                ("--throughput", "inf"), ("--throughput", "1e-300"),
+                ("--transactional-id", "x"), ("--transaction-size", "0"),
             )
         ),
     ],
