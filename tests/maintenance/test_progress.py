@@ -13,6 +13,7 @@ import pytest
 import eosdb
 from eosdb import Progress, TopicPartition
 from eosdb.store import backup
+from eosdb.store.store import Store
 from tests.readers import committed_values, dump_state
 
 TP = TopicPartition("t", 0)
@@ -166,6 +167,21 @@ def test_a_listener_of_a_rebuild_that_writes_or_closes_is_refused_rather_than_wa
     with pytest.raises(eosdb.IllegalStateError, match="in the middle of a write"):
         filled.rebuild(on_progress=lambda done, total: act(filled))
     assert filled.producer().send("t", "afterwards").result().offset == 150
+
+
+def test_an_interrupt_as_a_reader_comes_keeps_nobody_from_closing(
+    filled: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Store._take_reader
+
+    def interrupted(store: Store, reader: object) -> sqlite3.Connection:
+        take(store, reader)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Store, "_take_reader", interrupted)
+        filled.verify()
+    filled.close()
 
 
 def test_an_empty_file_has_nothing_to_do(db: eosdb.Database) -> None:
