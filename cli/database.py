@@ -1,15 +1,14 @@
-"""Commands about the file itself: init, info, migrate, verify, housekeeping, sql."""
+"""Commands about the file itself: init, info, migrate, sql."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator
 
 import click
 
 import eosdb
-from eosdb.errors import CorruptDatabaseError, InvalidRequestError
+from eosdb.errors import InvalidRequestError
 
 from . import output
 from .session import Session, pass_session
@@ -56,41 +55,6 @@ def migrate(session: Session) -> None:
 
 
 @click.command()
-@pass_session
-def verify(session: Session) -> None:
-    """Replay every event and compare with every table. Exit status 1 when they differ.
-
-    \b
-    Example:
-      eosdb --db shop.db verify
-    """
-    with session.open(read_only=True) as db:
-        report = db.verify()
-    for problem in report.problems:
-        click.echo(problem)
-    if not report.ok:
-        raise CorruptDatabaseError(
-            f"{len(report.problems)} problems in {session.path}; Database.rebuild() folds the tables "
-            "anew from the events, lost records come back from a backup"
-        )
-    click.echo(f"ok: {report.events} events, {report.elapsed_s:.1f} s")
-
-
-@click.command()
-@output.format_option
-@pass_session
-def housekeeping(session: Session, output_format: str) -> None:
-    """Do what time has made due: time-outs, expirations, retention, compaction, snapshots.
-
-    \b
-    Example:
-      eosdb --db shop.db housekeeping
-    """
-    with session.open() as db:
-        output.facts(dataclasses.asdict(db.housekeeping()), output_format)
-
-
-@click.command()
 @click.argument("query")
 @output.format_option
 @pass_session
@@ -125,4 +89,4 @@ def _views(db: eosdb.Database) -> Iterator[tuple[str, str, str]]:
         yield typed.name, columns, f"JSON values of topic {typed.topic}"
 
 
-COMMANDS = (init, info, migrate, verify, housekeeping, sql)
+COMMANDS = (init, info, migrate, sql)

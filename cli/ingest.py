@@ -6,11 +6,8 @@ transactional id belongs to the file, so a second ingest of it fences the first.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
@@ -21,11 +18,11 @@ from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.config import TopicConfig
 from eosdb.errors import InvalidRecordError, ProducerFencedError, UnstableOffsetCommitError
 
+from .progress import progress
 from .session import Session, pass_session
 from .sources import FORMATS, Item, Position, Source, format_of
 from .topics import settings_of
 
-_REPORT_EVERY_MS = 5_000
 _RETRY_MS = 100
 _BATCH_BYTES = 1_000_000
 
@@ -137,8 +134,12 @@ class Ingest:
 
     def _append(self, producer: eosdb.Producer, transaction_size: int, skip: bool) -> Position:
         position = self._committed()
-        with _progress(self._db.clock, self._source) as report:
-            report(position, 0)
+        source = self._source
+        total = None if source.packed else source.size()
+        with progress(
+            self._db.clock, str(source.path), "records", on_terminal=source.path.name
+        ) as report:
+            report(position.byte, total, 0)
             items = self._source.read(position)
             for first in items:
                 bad = None
@@ -157,7 +158,7 @@ class Ingest:
                         position = last.after
                         stored = OffsetAndMetadata(position.byte, _metadata(position))
                         producer.send_offsets_to_transaction({self._anchor: stored}, self._group)
-                report(position, self._count)
+                report(position.byte, total, self._count)
                 if bad is not None:
                     raise InvalidRecordError(
                         f"{self._source.path}, {bad}; what is before it is stored; mend the line, or "
@@ -206,49 +207,3 @@ def _position(stored: OffsetAndMetadata) -> Position:
         )
     except (ValueError, TypeError, AttributeError):
         return Position(stored.offset)
-
-
-Report = Callable[[Position, int], None]
-
-
-@contextlib.contextmanager
-def _progress(clock: eosdb.Clock, source: Source) -> Iterator[Report]:
-    """A bar on a terminal, a line every few seconds elsewhere."""
-    total = None if source.packed else source.size()
-    if not sys.stderr.isatty():
-        yield _lines(clock, source, total)
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[records]:,} records"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    ) as bar:
-        task = bar.add_task(source.path.name, total=total, records=0)
-        yield lambda position, count: bar.update(task, completed=position.byte, records=count)
-
-
-def _lines(clock: eosdb.Clock, source: Source, total: int | None) -> Report:
-    started = last = clock.monotonic_ms()
-
-    def report(position: Position, count: int) -> None:
-        nonlocal last
-        now = clock.monotonic_ms()
-        if now - last >= _REPORT_EVERY_MS:
-            last = now
-            share = f" ({100 * position.byte // total} %)" if total else ""
-            rate = count * 1000 // max(now - started, 1)
-            click.echo(f"{source.path}: {count:,} records{share}, {rate:,} a second", err=True)
-
-    return report

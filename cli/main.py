@@ -24,6 +24,8 @@ from . import (
     ingest,
     journal,
     log,
+    maintenance,
+    perf,
     records,
     simulate,
     topics,
@@ -103,6 +105,7 @@ def main(context: click.Context, path: str | None, read_only: bool, principal: s
 
 for command in (
     *database.COMMANDS,
+    *maintenance.COMMANDS,
     topics.topics,
     *records.COMMANDS,
     ingest.ingest,
@@ -117,6 +120,7 @@ for command in (
     acls.acls,
     dead_letters.dlq,
     simulate.simulate,
+    perf.perf,
 ):
     main.add_command(command)
 

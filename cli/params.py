@@ -1,20 +1,28 @@
-"""Types of options that several commands take."""
+"""Kinds of values that options of several commands take."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from eosdb.clock import parse_time_ms
 
+if TYPE_CHECKING:
+    _Base = click.ParamType[int]
+else:
+    _Base = click.ParamType  # Not generic in every version of click.
 
-class TimeMs(click.ParamType[int]):
-    """A time as milliseconds since the epoch, or in ISO 8601."""
+
+class TimeMs(_Base):
+    """Milliseconds since the epoch, or an ISO 8601 time."""
 
     name = "time"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
+        """The milliseconds; wrong text is a usage error."""
         if isinstance(value, int):
             return value
         try:

@@ -52,6 +52,7 @@ from eosdb.model import (
     TransactionToken,
     VerifyReport,
 )
+from eosdb.progress import Progress
 from eosdb.reports import (
     Diagnosis,
     GroupPartition,
@@ -79,8 +80,8 @@ __all__ = [
     "JournalEntry", "Lag", "LogRecord", "LoggedBatch", "ManualClock", "OffsetAndMetadata",
     "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionOffsets", "Processor",
     "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
-    "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata", "ReplayReport",
-    "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType",
+    "Progress", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
+    "ReplayReport", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType",
     "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
     "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,

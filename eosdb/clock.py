@@ -1,15 +1,23 @@
 """The only door through which time comes in.
 
 Everything that depends on time takes a `Clock`; no other module reads it. `SystemClock` goes
-through `time.time`, so freezegun works; `ManualClock` stands still until it is told to move.
+through `time.time`, so freezegun works; `ManualClock` stands still until it is told to move. What
+people write for a time is read here, too.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol, runtime_checkable
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_INT64_MAX: Final = 2**63 - 1
+_ISO_8601: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?", re.ASCII
+)
 
 
 @runtime_checkable
@@ -72,21 +80,26 @@ def monotonic_ns(clock: Clock) -> int:
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since the epoch: as digits, or as a time in ISO 8601, UTC when it names no zone.
+    """Milliseconds since the epoch: such a number itself, or an ISO 8601 date or date and time.
 
-    Raises ValueError that says what is expected.
+    Without a zone it is UTC, as kafka-consumer-groups takes it; parts of a millisecond are cut off. Raises
+    ValueError.
     """
-    if text.isascii() and text.isdigit():
+    if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= _INT64_MAX:
         return int(text)
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
+    if not _ISO_8601.fullmatch(text):
         raise ValueError(
-            f"got {text!r}, expected a time such as 2026-11-21T12:00:00Z, or milliseconds since the epoch"
-        ) from None
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=UTC)
-    return int(parsed.timestamp() * 1000)
+            f"got {text!r}, expected milliseconds since 1970 or an ISO 8601 time such as 2026-11-21, "
+            "2026-11-21T12:00, 2026-11-21T12:00:30.5Z or 2026-11-21T12:00+02:00"
+        )
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time that there is: {error}") from None
+    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+    if since < timedelta(0):
+        raise ValueError(f"{text!r} is before 1970, where the count of milliseconds begins")
+    return since // timedelta(milliseconds=1)
 
 
 def format_time_ms(time_ms: int) -> str:

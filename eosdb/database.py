@@ -15,6 +15,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from eosdb import maintenance
 from eosdb.admin import Admin
 from eosdb.append_once import Batches, OnceAppender
 from eosdb.broker import Broker
@@ -33,8 +34,7 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.housekeeping import Housekeeper
-from eosdb.log import restore, snapshots
-from eosdb.log.record_check import RecordCheck
+from eosdb.log import snapshots
 from eosdb.model import (
     AppendOnceResult,
     HousekeepingReport,
@@ -43,9 +43,10 @@ from eosdb.model import (
     TransactionToken,
     VerifyReport,
 )
+from eosdb.progress import Progress
 from eosdb.projection import apply
 from eosdb.reports import ViewDescription
-from eosdb.store import backup, facts, replay
+from eosdb.store import backup, facts
 from eosdb.store.migrate import open_file
 from eosdb.store.store import Store
 from eosdb.user_transaction import Publisher, UserTransaction
@@ -256,10 +257,14 @@ class Database:
         """
         return self._once.append(sink_id, batch_id, batches)
 
-    def housekeeping(self) -> HousekeepingReport:
-        """Do everything that time has made due: time-outs, expirations, retention, compaction."""
+    def housekeeping(self, *, on_progress: Progress | None = None) -> HousekeepingReport:
+        """Do everything that time has made due: time-outs, expirations, retention, compaction.
+
+        `on_progress(done, total)` counts records of compacted topics. It is many commits: what is
+        done when the callback raises stays done.
+        """
         self._store.check_open()
-        return self._housekeeper.run()
+        return self._housekeeper.run(on_progress)
 
     def take_snapshot(self) -> list[SnapshotInfo]:
         """Keep the producer states of every partition as they are now; the newest of each."""
@@ -267,28 +272,15 @@ class Database:
         with self._store.read() as connection:
             return snapshots.newest(connection)
 
-    def verify(self) -> VerifyReport:
+    def verify(self, *, on_progress: Progress | None = None) -> VerifyReport:
         """Replay the events beside the tables and compare. Writes nothing; others may go on
-        writing."""
-        start = self.clock.monotonic_ms()
-        with self._store.read() as connection:
-            problems, events = facts.integrity_problems(connection), 0
-            try:
-                check = RecordCheck(connection)
-                events, differences = replay.verify(connection, apply, check.inspect)
-                problems += [*differences, *check.finish()]
-            except (TypeError, ValueError) as error:
-                if not problems:
-                    raise
-                problems.append(f"the events cannot be compared with what is left ({error!r})")
-        elapsed = (self.clock.monotonic_ms() - start) / 1000
-        return VerifyReport(not problems, tuple(problems), events, elapsed)
+        writing. `on_progress(done, total)` counts events."""
+        return maintenance.verify(self._store, self.clock, on_progress)
 
-    def rebuild(self) -> RebuildReport:
-        """Drop every materialized table and fold it anew from the events, in one commit."""
-        start = self.clock.monotonic_ms()
-        events = self._store.write(replay.rebuild)
-        return RebuildReport(events, (self.clock.monotonic_ms() - start) / 1000)
+    def rebuild(self, *, on_progress: Progress | None = None) -> RebuildReport:
+        """Drop every materialized table and fold it anew from the events, in one commit; nothing
+        is changed when `on_progress(done, total)`, which counts events, raises."""
+        return maintenance.rebuild(self._store, self.clock, on_progress)
 
     def outcome(self, token: TransactionToken) -> str:
         """What became of a transaction: `committed`, `aborted`, `open` or `never started`.
@@ -301,13 +293,15 @@ class Database:
         with self._store.read() as connection:
             return outcome.read(connection, token)
 
-    def backup(self, target: str | os.PathLike[str]) -> None:
-        """A consistent copy of the file as it is now; it appears whole or not at all.
+    def backup(
+        self, target: str | os.PathLike[str], *, on_progress: Progress | None = None
+    ) -> None:
+        """A consistent copy of the file as it is now; it appears whole or not at all, the latter
+        also when `on_progress(done, total)`, which counts pages, raises.
 
         Raises IllegalStateError when `target` exists.
         """
-        with self._store.read() as connection:
-            backup.copy(connection, os.fspath(target))
+        maintenance.copy(self._store, os.fspath(target), on_progress)
 
     def publish(self, target: str | os.PathLike[str]) -> None:
         """A copy for readers on other hosts, at `target`, in place of the one before (see the page about
@@ -330,22 +324,19 @@ class Database:
         target: str | os.PathLike[str],
         position: int | None = None,
         timestamp: int | None = None,
+        *,
+        on_progress: Progress | None = None,
     ) -> int:
         """A copy of the file as it was after event `position`, or at `timestamp` (ms).
 
         Returns the position. Records that retention or compaction has removed since cannot come
-        back; the copy's log start says so. Raises InvalidRequestError for a position beyond the
-        journal, and unless exactly one of the two is given, and IllegalStateError when `target` exists.
+        back; the copy's log start says so. `on_progress(done, total)` counts pages and events. Raises
+        InvalidRequestError for a position beyond the journal, and unless exactly one of the two is
+        given, and IllegalStateError when `target` exists.
         """
-        with self._store.read() as connection:
-            wanted = restore.wanted_position(connection, position, timestamp)
-            now = self.clock.time_ms()
-            backup.copy(
-                connection,
-                os.fspath(target),
-                lambda copied: restore.cut_after(copied, wanted, apply, now),
-            )
-        return wanted
+        return maintenance.restore_to(
+            self._store, self.clock, os.fspath(target), position, timestamp, on_progress
+        )
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
         """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked

@@ -15,6 +15,7 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partitions, retention, snapshots
 from eosdb.model import HousekeepingReport
+from eosdb.progress import Progress, carried
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 
@@ -32,8 +33,11 @@ class Housekeeper:
         self._lock = threading.Lock()
         self._next_ms = clock.time_ms() + config.log_retention_check_interval_ms
 
-    def run(self) -> HousekeepingReport:
-        """Everything that is due, now."""
+    def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
+        """Everything that is due, now; `on_progress` is told of records in compacted partitions."""
+        return carried(on_progress, self._run)
+
+    def _run(self, tell: Progress) -> HousekeepingReport:
         self._next_ms = self._clock.time_ms() + self._config.log_retention_check_interval_ms
         self._forget_groups()
         due = self._coordinator.run_due()
@@ -48,7 +52,7 @@ class Housekeeper:
             expired_offsets=due.offsets,
             changed_groups=due.groups,
             deleted_records=moved,
-            compacted_records=self._compact(),
+            compacted_records=self._compact(tell),
             snapshots=self._store.write(
                 lambda unit: snapshots.take(unit, self._clock.time_ms()), sync=False
             ),
@@ -87,9 +91,11 @@ class Housekeeper:
         while self._store.write(retention.delete_rows, sync=False):
             pass
 
-    def _compact(self) -> int:
-        removed = 0
-        for partition_id in self._store.write(partitions.ids, sync=False):
+    def _compact(self, tell: Progress) -> int:
+        sizes = self._store.write(self._compacted_partitions, sync=False)
+        removed, done, total = 0, 0, sum(sizes.values())
+        for partition_id, size in sizes.items():
+            tell(done, total)
 
             def clean(unit: Unit, partition_id: int = partition_id) -> int:
                 if partition_id not in partitions.ids(unit):
@@ -101,4 +107,15 @@ class Housekeeper:
                 return compaction.clean(unit, partition, config, self._clock.time_ms())
 
             removed += self._store.write(clean)
+            done += size
+        tell(total, total)
         return removed
+
+    def _compacted_partitions(self, unit: Unit) -> dict[int, int]:
+        """How many offsets each partition of a compacted topic has."""
+        found = {}
+        for partition_id in partitions.ids(unit):
+            partition = partitions.by_id(unit, partition_id)
+            if partitions.config(unit, partition.topic_id, self._config).compact:
+                found[partition_id] = partition.log_end_offset - partition.log_start_offset
+        return found

@@ -13,6 +13,8 @@ from eosdb.errors import InvalidRequestError
 from eosdb.events import LogCleaned, LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import by_id
+from eosdb.progress import Progress
+from eosdb.store import backup
 from eosdb.store.replay import rebuild
 from eosdb.store.unit import Apply, Unit
 from eosdb.validation import check_int
@@ -37,8 +39,34 @@ def wanted_position(
     return check_int("position", position, 0, last)
 
 
-def cut_after(connection: sqlite3.Connection, position: int, apply: Apply, now_ms: int) -> None:
-    """Make the copy what the file was after `position`."""
+def copy_after(
+    source: sqlite3.Connection,
+    target: str,
+    position: int,
+    apply: Apply,
+    now_ms: int,
+    on_progress: Progress,
+) -> None:
+    """Make `target` what the file was after `position`.
+
+    To do are the file's pages, the events, and the pages once more: what is left is written anew.
+    """
+    pages = backup.page_count(source)
+    total = pages + position + pages
+
+    def change(copied: sqlite3.Connection) -> None:
+        _cut_after(
+            copied, position, apply, now_ms, lambda done, _: on_progress(pages + done, total)
+        )
+        on_progress(total, total)
+
+    backup.copy(source, target, lambda done, _: on_progress(done, total), change)
+
+
+def _cut_after(
+    connection: sqlite3.Connection, position: int, apply: Apply, now_ms: int, on_progress: Progress
+) -> None:
+    """Make the copy what the file was after `position`; `on_progress` is told of events folded."""
     kept = {
         partition_id: (log_start_offset, clean_offset)
         for partition_id, log_start_offset, clean_offset in connection.execute(
@@ -55,7 +83,7 @@ def cut_after(connection: sqlite3.Connection, position: int, apply: Apply, now_m
     connection.execute("DELETE FROM journal WHERE position > ?", (position,))
     connection.execute("DELETE FROM records WHERE position > ?", (position,))
     unit = Unit(connection, apply)
-    rebuild(unit)
+    rebuild(unit, on_progress)
     for (partition_id,) in connection.execute("SELECT partition_id FROM partitions").fetchall():
         _admit_losses(unit, partition_id, *kept.get(partition_id, (2**63 - 1, 0)), now_ms=now_ms)
     for _, sql in triggers:

@@ -7,8 +7,10 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
+from typing import Final
 
 from eosdb.errors import IllegalStateError, StorageError
+from eosdb.progress import Progress, silent
 from eosdb.store.failures import translated
 from eosdb.store.migrate import sync_folder
 from eosdb.store.store import Store, connect
@@ -50,27 +52,45 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
+_PAGES_A_STEP: Final = 4_096
+"""16 MiB: steps of this size cost nothing, and between two of them Python hears an interrupt."""
+
+
+def page_count(source: sqlite3.Connection) -> int:
+    """How many pages the file has; from then on the connection's transaction sees just those."""
+    (pages,) = source.execute("SELECT page_count FROM pragma_page_count").fetchone()
+    return int(pages)
+
+
 def copy(
     source: sqlite3.Connection,
     target: str,
+    on_progress: Progress = silent,
     change: Callable[[sqlite3.Connection], None] | None = None,
 ) -> None:
     """Copy what `source` sees to the new file `target`, have `change` work on the copy, and publish
     it.
 
-    `target` appears whole and durable, or not at all. Raises IllegalStateError when it exists, and
-    StorageError or DatabaseFullError when it cannot be written.
+    `source` is inside a transaction: between two steps of the copy others may write, and their pages
+    must not get into it. `on_progress` is told of pages. `target` appears whole and durable, or not
+    at all. Raises IllegalStateError when it exists, and StorageError or DatabaseFullError when it
+    cannot be written.
     """
     if os.path.exists(target):
         raise IllegalStateError(
             f"{target} exists already; a copy never overwrites, give a new path"
         )
     unfinished = f"{target}.unfinished-{os.getpid()}"
+    on_progress(0, page_count(source))
     try:
         with translated(target):
             connection = sqlite3.connect(unfinished, isolation_level=None)
             try:
-                source.backup(connection)
+                source.backup(
+                    connection,
+                    pages=_PAGES_A_STEP,
+                    progress=lambda _, left, total: on_progress(total - left, total),
+                )
                 if change is not None:
                     change(connection)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

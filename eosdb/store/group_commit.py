@@ -46,6 +46,8 @@ class GroupCommit:
         self._patience_ms = patience_ms
         self._holder: int | None = None
         """The thread that holds the turn for a unit of its own."""
+        self._leader: int | None = None
+        """The thread that runs a round."""
         self._changed = threading.Condition(threading.Lock())
         self._queue: deque[Request] = deque()
         self._leading = False
@@ -103,7 +105,12 @@ class GroupCommit:
         self.check_holds_nothing()
 
     def check_holds_nothing(self) -> None:
-        """Raises IllegalStateError in the thread that holds the turn."""
+        """Raises IllegalStateError in the thread that holds the turn, or that is running a round."""
+        if self._leader == threading.get_ident():
+            raise IllegalStateError(
+                "this thread is in the middle of a write, such as a rebuild that tells its progress; "
+                "write, or close the database, when it is done"
+            )
         if self._holder == threading.get_ident():
             raise IllegalStateError(
                 "this thread is inside a block of db.begin(), which is the one writer; write with "
@@ -130,6 +137,7 @@ class GroupCommit:
         with self._changed:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), _ROUND_MAX))]
         try:
+            self._leader = threading.get_ident()
             self._run_round(batch)
         finally:
             # An interrupt (Ctrl-C) belongs to the leader alone: the others' requests go again.
@@ -140,7 +148,7 @@ class GroupCommit:
 
     def _stop_leading(self) -> None:
         with self._changed:
-            self._holder = None
+            self._holder = self._leader = None
             self._leading = False
             self._changed.notify_all()
 

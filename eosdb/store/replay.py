@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from eosdb.events import Event
 from eosdb.failpoints import Failpoint, reach
+from eosdb.progress import Progress, silent, told
 from eosdb.store import journal
 from eosdb.store.migrate import create_materialized
 from eosdb.store.unit import Apply, Unit
@@ -20,13 +21,16 @@ _PROBLEMS_PER_TABLE: Final = 20
 Inspect = Callable[[int, Event], None]
 
 
-def rebuild(unit: Unit) -> int:
+def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     """Drop the materialized tables and fold every event again. Returns how many events there
     are."""
     create_materialized(unit.connection)
     unit.memo.clear()
     reach(Failpoint.REBUILD_CLEARED)
-    return fold(unit, journal.events(unit.connection))
+    last = journal.last_position(unit.connection)
+    count = fold(unit, told(journal.events(unit.connection), on_progress, last))
+    on_progress(last, last)
+    return count
 
 
 def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | None = None) -> int:
@@ -42,7 +46,9 @@ def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | Non
     return count
 
 
-def verify(connection: sqlite3.Connection, apply: Apply, inspect: Inspect) -> tuple[int, list[str]]:
+def verify(
+    connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
+) -> tuple[int, list[str]]:
     """Fold every event into an empty database and compare it with the file's tables.
 
     Returns how many events there are and what differs. `inspect` sees every event as it is folded.
@@ -62,7 +68,10 @@ def verify(connection: sqlite3.Connection, apply: Apply, inspect: Inspect) -> tu
             inspect(position, event)
 
         try:
-            count = fold(Unit(scratch, apply), journal.events(connection), inspected)
+            events = told(
+                journal.events(connection), on_progress, journal.last_position(connection)
+            )
+            count = fold(Unit(scratch, apply), events, inspected)
         except (sqlite3.Error, TypeError, AttributeError) as error:
             return last, [
                 f"journal: the event after position {last} cannot be folded ({error!r}); it does not "

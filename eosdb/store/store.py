@@ -63,7 +63,7 @@ class Store:
         self._readers: list[sqlite3.Connection] = []
         self._watcher: sqlite3.Connection | None = None
         self._watcher_lock = threading.Lock()
-        self._reading = 0
+        self._reading: set[object] = set()
         self._readers_changed = threading.Condition(threading.Lock())
         self._mutex = mutex
         self._group = GroupCommit(self._run_round, lock_timeout_ms)
@@ -130,14 +130,16 @@ class Store:
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """A connection on one snapshot of the file, which cannot write."""
-        connection = self._take_reader()
+        reader, connection = object(), None
         try:
+            # Inside, with a name of its own: an interrupt (Ctrl-C) must not leave a reader to wait for.
+            connection = self._take_reader(reader)
             connection.execute("BEGIN")
             yield connection
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
         finally:
-            self._give_back(connection)
+            self._give_back(reader, connection)
 
     @contextlib.contextmanager
     def own_reader(self) -> Iterator[sqlite3.Connection]:
@@ -369,32 +371,29 @@ class Store:
         finally:
             self._writer.execute(f"PRAGMA busy_timeout={self.lock_timeout_ms}")
 
-    def _take_reader(self) -> sqlite3.Connection:
+    def _take_reader(self, reader: object) -> sqlite3.Connection:
         self.check_open()
         with self._readers_changed:
             self.check_open()
-            self._reading += 1
+            self._reading.add(reader)
             if self._readers:
                 return self._readers.pop()
-        try:
-            with translated(self.path):
-                connection = connect(self.path, self.lock_timeout_ms, read_only=self.read_only)
-                connection.execute("PRAGMA query_only=ON")
-        except BaseException:
-            self._stop_reading()
-            raise
+        with translated(self.path):
+            connection = connect(self.path, self.lock_timeout_ms, read_only=self.read_only)
+            connection.execute("PRAGMA query_only=ON")
         return connection
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("COMMIT")
-        self._stop_reading(connection)
-
-    def _stop_reading(self, *connections: sqlite3.Connection) -> None:
-        with self._readers_changed:
-            self._readers.extend(connections)
-            self._reading -= 1
-            self._readers_changed.notify_all()
+    def _give_back(self, reader: object, connection: sqlite3.Connection | None) -> None:
+        try:
+            if connection is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("COMMIT")
+                with self._readers_changed:
+                    self._readers.append(connection)
+        finally:
+            with self._readers_changed:
+                self._reading.discard(reader)
+                self._readers_changed.notify_all()
 
 
 def _size(path: str) -> int:

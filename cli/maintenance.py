@@ -1,0 +1,115 @@
+"""Commands that work on the whole file: verify, rebuild, backup, restore, housekeeping."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import click
+
+from eosdb.errors import CorruptDatabaseError
+
+from . import output
+from .params import TimeMs
+from .progress import progress
+from .session import Session, pass_session
+
+
+@click.command()
+@pass_session
+def verify(session: Session) -> None:
+    """Replay every event and compare with every table. Exit status 1 when they differ.
+
+    \b
+    Example:
+      eosdb --db shop.db verify
+    """
+    with session.open(read_only=True) as db, progress(db.clock, "verify", "events") as report:
+        found = db.verify(on_progress=report)
+    for problem in found.problems:
+        click.echo(problem)
+    if not found.ok:
+        raise CorruptDatabaseError(
+            f"{len(found.problems)} problems in {session.path}; `eosdb rebuild` folds the tables anew "
+            "from the events, lost records come back from a backup"
+        )
+    click.echo(f"ok: {found.events} events, {found.elapsed_s:.1f} s")
+
+
+@click.command()
+@pass_session
+def rebuild(session: Session) -> None:
+    """Drop every table that is folded from events and fold it anew, in one commit.
+
+    \b
+    Example:
+      eosdb --db shop.db rebuild
+    """
+    with session.open() as db, progress(db.clock, "rebuild", "events") as report:
+        done = db.rebuild(on_progress=report)
+    click.echo(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
+
+
+@click.command()
+@click.argument("target", type=click.Path())
+@pass_session
+def backup(session: Session, target: str) -> None:
+    """Copy the file to TARGET while others write it. The copy appears whole or not at all.
+
+    \b
+    Example:
+      eosdb --db shop.db backup shop-monday.db
+    """
+    with session.open(read_only=True) as db:
+        start = db.clock.monotonic_ms()
+        with progress(db.clock, "backup", "pages") as report:
+            db.backup(target, on_progress=report)
+        elapsed_s = (db.clock.monotonic_ms() - start) / 1000
+    click.echo(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
+
+
+@click.command()
+@click.argument("target", type=click.Path())
+@click.option("--position", type=click.IntRange(min=0), help="After this event of the journal.")
+@click.option(
+    "--timestamp",
+    type=TimeMs(),
+    metavar="MS_OR_TIME",
+    help="At this time: ms since 1970, or ISO 8601, which is UTC unless it names a zone.",
+)
+@pass_session
+def restore(session: Session, target: str, position: int | None, timestamp: int | None) -> None:
+    """Make TARGET a copy of the file as it was after an event, or at a time.
+
+    Records that retention or compaction has removed since cannot come back; the copy says so.
+
+    \b
+    Example:
+      eosdb --db shop.db restore shop-noon.db --timestamp 2026-11-21T12:00+02:00
+    """
+    if (position is None) == (timestamp is None):
+        raise click.UsageError("give either --position or --timestamp")
+    with session.open(read_only=True) as db:
+        start = db.clock.monotonic_ms()
+        with progress(db.clock, "restore", "pages and events") as report:
+            found = db.restore_to(target, position, timestamp, on_progress=report)
+        elapsed_s = (db.clock.monotonic_ms() - start) / 1000
+    click.echo(f"restored to {target}: as it was after position {found}, {elapsed_s:.1f} s")
+
+
+@click.command()
+@output.format_option
+@pass_session
+def housekeeping(session: Session, output_format: str) -> None:
+    """Do what time has made due: time-outs, expirations, retention, compaction, snapshots.
+
+    \b
+    Example:
+      eosdb --db shop.db housekeeping
+    """
+    with session.open() as db, progress(db.clock, "compaction", "records") as report:
+        done = db.housekeeping(on_progress=report)
+    output.facts(dataclasses.asdict(done), output_format)
+
+
+COMMANDS = (verify, rebuild, backup, restore, housekeeping)

@@ -1,0 +1,134 @@
+"""How far long work has come: a bar on a terminal, a line every few seconds elsewhere, both on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+import eosdb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LINE_EVERY_MS = 5_000
+_BAR_EVERY_MS = 100
+
+Show = Callable[["Reporter"], object]
+
+
+class Reporter:
+    """Takes what is done and what there is to do, and has it shown now and then.
+
+    The rate is the mean since work began to move, so what goes before (checking the file's structure,
+    say) does not count.
+    """
+
+    def __init__(
+        self, clock: eosdb.Clock, unit: str, every_ms: int, show: Show, *, also_at_the_end: bool
+    ) -> None:
+        self._also_at_the_end = also_at_the_end
+        self._clock = clock
+        self._unit = unit
+        self._every_ms = every_ms
+        self._show = show
+        self._shown_ms = self._began_ms = self._now_ms = clock.monotonic_ms()
+        self._began: tuple[int, int] | None = None
+        self.done = 0
+        self.total: int | None = None
+        self._count: int | None = None
+
+    def __call__(self, done: int, total: int | None, count: int | None = None) -> None:
+        """`count`: how many units, where `done` counts something else. No total: nobody knows it."""
+        self.done, self.total, self._count = done, total, count
+        self._now_ms = self._clock.monotonic_ms()
+        if self._began is None or (done, self._units) == self._began:
+            self._began, self._began_ms = (done, self._units), self._now_ms
+        at_the_end = self._also_at_the_end and done == total
+        if self._now_ms - self._shown_ms >= self._every_ms or at_the_end:
+            self._shown_ms = self._now_ms
+            self._show(self)
+
+    @property
+    def _units(self) -> int:
+        return self.done if self._count is None else self._count
+
+    def amount(self, *, with_total: bool) -> str:
+        """Such as `12 of 40 events`, or `12 events`."""
+        known = with_total and self._count is None and self.total is not None
+        return f"{self._units:,}{f' of {self.total:,}' if known else ''} {self._unit}"
+
+    def share(self) -> str:
+        """Such as ` (30 %)`; nothing where there is no total."""
+        if not self.total:
+            return ""
+        # A file that grows while it is read has more than it had.
+        return f" ({100 * min(self.done, self.total) // self.total} %)"
+
+    def pace(self) -> str:
+        """Such as `240,000 a second, 12 s left`."""
+        assert self._began is not None
+        done, units = self._began
+        elapsed_ms = max(self._now_ms - self._began_ms, 1)
+        text = f"{(self._units - units) * 1000 // elapsed_ms:,} a second"
+        if self.total is None or self.done <= done:
+            return text
+        left_ms = max(self.total - self.done, 0) * elapsed_ms // (self.done - done)
+        return f"{text}, {duration(left_ms)} left"
+
+
+@contextlib.contextmanager
+def progress(
+    clock: eosdb.Clock, description: str, unit: str, *, on_terminal: str | None = None
+) -> Iterator[Reporter]:
+    """A reporter of work that is done inside the block; `on_terminal` is a shorter description."""
+    console = _console()
+    if console is None:
+        yield Reporter(clock, unit, _LINE_EVERY_MS, _lines(description), also_at_the_end=False)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[told]}", markup=False),
+        console=console,
+    ) as bar:
+        task = bar.add_task(on_terminal or description, total=None, told="")
+
+        def show(now: Reporter) -> None:
+            told = f"{now.amount(with_total=False)}{now.share()}, {now.pace()}"
+            bar.update(task, completed=now.done, total=now.total, told=told)
+
+        yield Reporter(clock, unit, _BAR_EVERY_MS, show, also_at_the_end=True)
+
+
+def _lines(description: str) -> Show:
+    def show(now: Reporter) -> None:
+        click.echo(
+            f"{description}: {now.amount(with_total=True)}{now.share()}, {now.pace()}", err=True
+        )
+
+    return show
+
+
+def _console() -> Console | None:
+    """The terminal behind stderr, if there is one on which a bar can be redrawn."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if console.is_interactive else None
+
+
+def duration(ms: int) -> str:
+    """Such as `12 s`, `3 min 5 s` or `2 h 10 min`."""
+    seconds = -(-ms // 1000)
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"

@@ -1,0 +1,125 @@
+"""`eosdb rebuild`, `backup` and `restore`: what they make, and what they are refused."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import eosdb
+from tests.cli.conftest import MAIN
+from tests.readers import dump_state
+
+Run = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(autouse=True)
+def _records(run: Run) -> None:
+    run("init")
+    run("topics", "create", "orders")
+    run("produce", "orders", stdin="one\ntwo\n")
+
+
+def values(path: Path) -> list[bytes]:
+    with eosdb.connect(path, read_only=True) as db:
+        return [value for (value,) in db.query("SELECT value FROM committed_records").rows]
+
+
+def test_rebuild_mends_what_verify_finds(run: Run, db_path: Path) -> None:
+    connection = sqlite3.connect(db_path)
+    connection.execute("UPDATE partitions SET log_end_offset = 99")
+    connection.commit()
+    connection.close()
+    assert "`eosdb rebuild`" in run("verify").stderr
+    result = run("rebuild")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("rebuilt from ")
+    assert run("verify").exit_code == 0
+
+
+def test_a_backup_is_the_same_file_and_is_never_overwritten(
+    run: Run, db_path: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy.db"
+    result = run("backup", str(target))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"copied to {target}: {target.stat().st_size} bytes, ")
+    assert dump_state(target) == dump_state(db_path)
+    for command in (("backup", str(target)), ("restore", str(target), "--position", "1")):
+        again = run(*command)
+        assert again.exit_code == 1
+        assert again.stderr.startswith("error: IllegalStateError: ")
+        assert again.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("target", ["", "no folder/copy.db", "."])
+def test_a_target_that_cannot_be_is_one_line(run: Run, target: str) -> None:
+    result = run("backup", target)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_restore_goes_back_to_a_position_or_a_time(run: Run, db_path: Path, tmp_path: Path) -> None:
+    with eosdb.connect(db_path) as db:
+        position = db.info()["journal_position"]
+        noon = 1_700_000_000_000
+        run("produce", "orders", stdin="three\n")
+    by_position = run("restore", str(tmp_path / "p.db"), "--position", str(position))
+    assert by_position.exit_code == 0, by_position.stderr
+    assert f"as it was after position {position}, " in by_position.stdout
+    assert values(tmp_path / "p.db") == [b"one", b"two"]
+    assert values(db_path) == [b"one", b"two", b"three"]
+    for number, time in enumerate((str(noon), "2023-11-14T22:13:20", "2023-11-15")):
+        result = run("restore", str(tmp_path / f"{number}.db"), "--timestamp", time)
+        assert "as it was after position 0, " in result.stdout
+    assert run("restore", str(tmp_path / "now.db"), "--timestamp", "2999-01-01").exit_code == 0
+    assert values(tmp_path / "now.db") == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("--position", "1", "--timestamp", "1"), ("--position", "-1"), ("--position", "x"),
+    ("--timestamp", "yesterday"), ("--timestamp", "2026-02-30"), ("--timestamp", "-5"),
+    ("--timestamp", "9" * 30), ("--timestamp", "1969-12-31"),
+], ids=" ".join)  # fmt: skip
+def test_times_and_positions_that_are_none_are_wrong_usage(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    result = run("restore", str(tmp_path / "then.db"), *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert not (tmp_path / "then.db").exists()
+
+
+def test_a_position_beyond_the_journal_is_refused(run: Run, tmp_path: Path) -> None:
+    for position in ("999", "9" * 30):
+        result = run("restore", str(tmp_path / "then.db"), "--position", position)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: INVALID_REQUEST: position: got ")
+
+
+def test_an_interrupted_backup_leaves_nothing(
+    run: Run, start: Start, db_path: Path, tmp_path: Path
+) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        producer = db.producer(batch_size=1_000_000)
+        for _ in range(400):
+            producer.send("orders", b"x" * 1_000_000)
+        producer.flush()
+    process = start("backup", str(tmp_path / "copy.db"))
+    while process.poll() is None and not list(tmp_path.glob("copy.db.unfinished-*")):
+        pass
+    process.send_signal(signal.SIGINT)
+    out, complaint = process.communicate()
+    assert (process.returncode, out, complaint.strip()) == (1, "", "Aborted!")
+    assert not list(tmp_path.glob("copy.db*"))
+
+
+@pytest.mark.parametrize("name", ["verify", "rebuild", "backup", "restore", "housekeeping"])
+def test_every_command_has_an_example(name: str) -> None:
+    assert f"Example:\n      eosdb --db shop.db {name}" in MAIN.commands[name].help
