@@ -6,7 +6,6 @@ Needs no jar. Planning runs in the driver's Python, reading and staging in the e
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -77,7 +76,8 @@ class BatchReader(DataSourceReader):
         self._options = parsed
 
     def partitions(self) -> list[Task]:
-        return [Task(ranges) for ranges in plan.split(self._ranges, self._options)]
+        # Spark wants at least one task, and what it makes up itself for none is no `Task`.
+        return [Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
@@ -93,6 +93,3 @@ class FilteringReader(BatchReader):
     def pushFilters(self, filters_: list[Filter]) -> list[Filter]:
         self._ranges, left = filters.narrow(self._ranges, filters_)
         return left
-
-
-__all__: list[Any] = ["EosdbDataSource", "FilteringDataSource"]

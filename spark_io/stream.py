@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 stop = max(begin, state.last_stable_offset)
             ranges.append(plan.Range(path, *tp, begin, stop))
-        return [StreamTask(pack) for pack in plan.split(ranges, self._options)]
+        return [StreamTask(pack) for pack in plan.split(ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StreamTask)

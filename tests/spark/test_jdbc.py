@@ -1,0 +1,184 @@
+"""Views through JDBC: types, one consistent cut, and ranges that reach SQLite's index."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import OffsetAndMetadata, Record, RecordBatch
+from eosdb.spark_io import SparkOptionError, jdbc_options, read_jdbc, spark_conf
+from eosdb.spark_io import jar as jar_of
+from tests.spark.conftest import TP0, TP1, fill, values
+
+BIG = 5_000_000_000
+
+
+@pytest.mark.usefixtures("with_jdbc")
+def test_records_are_those_of_the_view_with_64_bits(spark: Any, shop: Path) -> None:
+    with eosdb.connect(shop) as db:
+        db.broker.append(TP1, RecordBatch([Record(b"\xff", b"late", (), BIG * 1000)]))
+    frame = read_jdbc(spark, shop)
+    types = {field.name: field.dataType.simpleString() for field in frame.schema}
+    assert types["offset"] == types["timestamp"] == types["partition"] == "bigint"
+    assert types["key"] == types["value"] == "binary"
+    assert types["topic"] == "string"
+    with eosdb.connect(shop, read_only=True) as db:
+        rows = db.query('SELECT * FROM committed_records ORDER BY partition, "offset"').rows
+        expected = [tuple(row) for row in rows]
+    found = [
+        tuple(bytes(v) if isinstance(v, bytearray) else v for v in row)
+        for row in frame.orderBy("partition", "offset").collect()
+    ]
+    assert found == expected
+    assert frame.where(f"timestamp > {BIG}").where("key = X'FF'").count() == 1
+
+
+@pytest.mark.usefixtures("with_jdbc")
+@pytest.mark.parametrize("view", [
+    "all_records", "partition_offsets", "producer_states", "transactions", "transaction_history",
+    "aborted_transactions", "consumer_offsets", "pending_offsets", "producer_snapshots", "journal",
+])  # fmt: skip
+def test_every_view_can_be_read(spark: Any, shop: Path, view: str) -> None:
+    with eosdb.connect(shop) as db:
+        db.broker.offset_commit("g", {TP0: OffsetAndMetadata(1)})
+        db.take_snapshot()
+    frame = read_jdbc(spark, shop, view=view)
+    with eosdb.connect(shop, read_only=True) as db:
+        columns = {"INTEGER": "bigint", "TEXT": "string", "BLOB": "binary", "REAL": "double"}
+        expected = {name: columns[kind] for name, kind in db.columns(view).items()}
+        count = sum(1 for _ in db.query(f"SELECT 1 FROM {view}").rows)
+    assert {f.name: f.dataType.simpleString() for f in frame.schema} == expected
+    if view != "all_records":  # This one ends where readers may read to.
+        assert frame.count() == count
+
+
+@pytest.mark.usefixtures("with_jdbc")
+def test_a_typed_view_keeps_its_types(spark: Any, db_path: Path) -> None:
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("flights")
+        db.admin.create_view("f", "flights", {"carrier": "TEXT", "delay": "INTEGER", "km": "REAL"})
+        with db.producer() as producer:
+            for i in range(10):
+                flight = {"carrier": "UA", "delay": None if i == 0 else i * BIG, "km": i / 2}
+                producer.send("flights", json.dumps(flight))
+    frame = read_jdbc(spark, db_path, view="f")
+    types = {field.name: field.dataType.simpleString() for field in frame.schema}
+    assert types == {
+        "carrier": "string", "delay": "bigint", "km": "double", "_partition": "bigint",
+        "_offset": "bigint", "_timestamp": "bigint", "_key": "binary",
+    }  # fmt: skip
+    assert frame.selectExpr("sum(delay)", "max(km)").collect() == [(45 * BIG, 4.5)]
+    assert frame.where("carrier = 'UA' AND delay IS NULL").count() == 1
+
+
+def test_tasks_are_ranges_of_offsets_that_reach_the_index(shop: Path) -> None:
+    options = jdbc_options(shop, topics=["orders"], rows_per_task=10)
+    assert len(options.predicates) >= 5
+    with eosdb.connect(shop, read_only=True) as db:
+        total = 0
+        for predicate in options.predicates:
+            sql = f"FROM committed_records WHERE {predicate}"
+            plan = " ".join(str(row) for row in db.query(f"EXPLAIN QUERY PLAN SELECT * {sql}").rows)
+            if " OR " not in predicate:
+                assert "offset>? AND offset<?" in plan, plan
+            ((count,),) = db.query(f"SELECT count(*) {sql}").rows
+            total += count
+        ((expected,),) = db.query("SELECT count(*) FROM committed_records").rows
+    assert total == expected
+
+
+@pytest.mark.usefixtures("with_jdbc")
+def test_a_live_writer_never_tears_a_read(spark: Any, db_path: Path) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("orders", partitions=2)
+    stop = threading.Event()
+
+    def write() -> None:
+        rng = random.Random(1)
+        with eosdb.connect(db_path, durability="off") as db:
+            producer = db.producer(transactional_id="x")
+            producer.init_transactions()
+            number = 0
+            while not stop.is_set():
+                producer.begin_transaction()
+                for partition in (0, 1):
+                    producer.send("orders", b"%d" % number, partition=partition)
+                producer.commit_transaction() if rng.random() < 0.8 else producer.abort_transaction()
+                number += 1
+                stop.wait(0.002)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            with eosdb.connect(db_path, read_only=True) as db:
+                before = db.admin.partition_offsets()
+            found = values(read_jdbc(spark, db_path))
+            counts = {value: found.count(value) for value in set(found)}
+            assert set(counts.values()) <= {2}, "every transaction whole"
+            with eosdb.connect(db_path, read_only=True) as db:
+                seen = [
+                    value
+                    for tp in (TP0, TP1)
+                    for rows in db.admin.scan(
+                        tp, 0, before[tp].last_stable_offset, columns=("value",)
+                    )
+                    for (value,) in rows
+                ]
+            assert set(seen) <= set(found)
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_what_cannot_be_read_says_so(shop: Path) -> None:
+    for arguments, text in (
+        ({"view": "no_such"}, "no table or view 'no_such'"),
+        ({"topics": ["nowhere"]}, "no topic nowhere"),
+        ({"view": "transactions", "topics": ["orders"]}, "has no topics"),
+    ):
+        with pytest.raises(SparkOptionError, match=text):
+            jdbc_options(shop, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(eosdb.DatabaseNotFoundError):
+        jdbc_options(shop.parent / "nothing.db")
+
+
+def test_odd_paths_are_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "a b?c#d%.db"
+    fill(path, 10)
+    assert jdbc_options(path).url.endswith("/a%20b%3Fc%23d%25.db?mode=ro&busy_timeout=30000")
+
+
+# -- the driver ---------------------------------------------------------------------------------
+
+
+def test_the_jar_that_is_named_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, theirs = tmp_path / "mine.jar", tmp_path / "theirs.jar"
+    mine.touch()
+    theirs.touch()
+    monkeypatch.setenv(jar_of.ENVIRONMENT, str(theirs))
+    assert spark_conf(str(mine)) == {"spark.jars": str(mine)}
+    assert spark_conf() == {"spark.jars": str(theirs)}
+
+
+def test_a_jar_that_is_not_there_is_an_error_with_the_line_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SparkOptionError, match="apt-get install libxerial"):
+        spark_conf(str(tmp_path / "none.jar"))
+    monkeypatch.setenv(jar_of.ENVIRONMENT, str(tmp_path / "none.jar"))
+    with pytest.raises(SparkOptionError, match=jar_of.ENVIRONMENT):
+        spark_conf()
+
+
+def test_without_any_jar_spark_is_to_fetch_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(jar_of.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(jar_of, "_DEBIAN_JAR", "/nothing/here.jar")
+    (name,) = spark_conf()
+    assert name == "spark.jars.packages"

@@ -1,0 +1,124 @@
+"""Which offsets are read, and by how many tasks, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eosdb
+from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.spark_io import files, plan
+from eosdb.spark_io.errors import SparkOptionError
+from eosdb.spark_io.options import parse
+from eosdb.spark_io.plan import Range
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def log(db: eosdb.Database, clock: eosdb.ManualClock) -> eosdb.Database:
+    """Offsets 2 to 9, one a second."""
+    db.admin.create_topic("t", partitions=2)
+    for i in range(10):
+        db.broker.append(TP, RecordBatch([Record(value=b"%d" % i)]))
+        clock.advance(1_000)
+    db.broker.delete_records(TP, 2)
+    return db
+
+
+def planned(db: eosdb.Database, **options: str) -> dict[int, tuple[int, int]]:
+    found = plan.batch([db.path], parse(options, streaming=False))
+    return {range_.partition: (range_.start, range_.end) for range_ in found}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (2, 10)),
+        ({"startingOffsets": '{"t":{"0":5}}'}, (5, 10)),
+        ({"startingOffsets": '{"t":{"0":-2}}', "endingOffsets": '{"t":{"0":-1}}'}, (2, 10)),
+        ({"endingOffsets": '{"t":{"0":7}}'}, (2, 7)),
+        ({"startingOffsets": '{"t":{"0":0}}', "failOnDataLoss": "false"}, (2, 10)),
+        ({"endingOffsets": '{"t":{"0":99}}', "failOnDataLoss": "false"}, (2, 10)),
+    ],
+)
+def test_offsets_are_where_they_were_asked_for(
+    log: eosdb.Database, options: dict[str, str], expected: tuple[int, int]
+) -> None:
+    assert planned(log, **options) == {0: expected, 1: (0, 0)}
+
+
+def test_times_become_offsets(log: eosdb.Database, clock: eosdb.ManualClock) -> None:
+    begin = clock.time_ms() - 10_000
+    options = {"assign": '{"t":[0]}', "startingTimestamp": str(begin + 3_500)}
+    assert planned(log, **options) == {0: (4, 10)}
+    assert planned(log, **options, endingTimestamp=str(begin + 7_000)) == {0: (4, 7)}
+    late = {"assign": '{"t":[0]}', "startingTimestamp": str(begin + 99_000)}
+    with pytest.raises(SparkOptionError, match="as late as"):
+        planned(log, **late)
+    assert planned(log, **late, startingOffsetsByTimestampStrategy="latest") == {0: (10, 10)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": '{"t":{"0":1}}'}, "the log goes from 2 to 10"),
+        ({"endingOffsets": '{"t":{"0":11}}'}, "failOnDataLoss=false"),
+        ({"startingOffsets": '{"t":{"0":8}}', "endingOffsets": '{"t":{"0":4}}'}, "behind its end"),
+        ({"subscribe": "t,nowhere"}, "no nowhere in any"),
+        ({"assign": '{"t":[5]}'}, "no t-5 in any"),
+    ],
+)
+def test_what_cannot_be_read_says_so(
+    log: eosdb.Database, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SparkOptionError, match=message):
+        planned(log, **options)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 1_000), max_size=20),
+    tasks=st.none() | st.integers(1, 50),
+    most=st.integers(1, 500),
+)
+def test_tasks_read_everything_once_and_about_as_much_each(
+    sizes: list[int], tasks: int | None, most: int
+) -> None:
+    ranges = [Range("f", "t", i, 5, 5 + size) for i, size in enumerate(sizes)]
+    options = {"maxRecordsPerPartition": str(most)}
+    if tasks is not None:
+        options["minPartitions"] = str(tasks)
+    packs = plan.split(ranges, parse(options, streaming=False))
+    read = sorted((p.partition, o) for pack in packs for p in pack for o in range(p.start, p.end))
+    assert read == [(i, o) for i, size in enumerate(sizes) for o in range(5, 5 + size)]
+    assert all(sum(piece.size for piece in pack) <= most * 1.1 + 1 for pack in packs)
+    if tasks is not None and sum(sizes) >= tasks * 20:
+        assert len(packs) >= tasks * 0.5
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def test_files_are_named_by_path_list_glob_and_folder(tmp_path: Path) -> None:
+    for name in ("b.db", "a.db", "c.txt"):
+        (tmp_path / name).touch()
+    one = files.resolve(tmp_path / "c.txt")
+    assert (one.paths, one.is_fleet) == ((str(tmp_path / "c.txt"),), False)
+    both = (str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+    for given_ in (tmp_path, f"{tmp_path}/*.db", [tmp_path / "a.db", tmp_path / "b.db", tmp_path]):
+        found = files.resolve(given_)
+        assert (found.paths, found.is_fleet) == (both, True)
+    assert files.resolve(f"file://{tmp_path}/a.db").paths == both[:1]
+    assert files.resolve([tmp_path / "a.db"]).is_fleet
+
+
+@pytest.mark.parametrize("given_", ["nothing.db", "*.nothing", ["nothing.db"], "empty"])
+def test_nothing_to_read_is_said(tmp_path: Path, given_: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SparkOptionError, match="no such file"):
+        files.resolve(given_)
