@@ -65,7 +65,7 @@ def shown(value: object) -> str:
 
 
 def cell(value: object) -> str:
-    """A value in a table: line ends and what would steer a terminal are shown escaped."""
+    """A value in a table or picture: line ends and what would steer a terminal are shown escaped."""
     text = shown(value)
     if text.isprintable():
         return text

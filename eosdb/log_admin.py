@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from eosdb.coordinator import timelines
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
 from eosdb.log import dump, fetch, partitions, scan, snapshots
+from eosdb.log.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
 from eosdb.model import PartitionOffsets, SnapshotInfo, TopicPartition
 from eosdb.reports import LoggedBatch, SnapshotEntry
 from eosdb.validation import check_int, check_topic_partition
@@ -59,6 +61,26 @@ class LogAdmin(RequestHandler):
                 read_committed=read_committed,
                 batch_size=batch_size,
             )
+
+    def timeline(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        max_transactions: int = MAX_TRANSACTIONS,
+        max_bins: int = MAX_BINS,
+    ) -> tuple[PartitionTimeline, ...]:
+        """Transactions along the offsets [start, end) of one partition, or of all by number.
+
+        Of more than `max_transactions` in a partition only totals come, and bins, which always do.
+        Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
+        """
+        timelines.check_window(start, end, max_transactions, max_bins)
+        window = (start, end, max_transactions, max_bins)
+        with self._store.read() as connection:
+            return tuple(timelines.read(connection, self._authorizer, topic, partition, *window))
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
         """The stored batches from the one that holds `offset` on, read one by one.

@@ -24,7 +24,7 @@ from eosdb.model import OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
-_OWN: Final = "__eosdb."
+OWN: Final = "__eosdb."
 """Groups whose offsets are eosdb's own notes; they never expire."""
 _PUT: Final = (
     "INSERT INTO group_offsets (group_id, topic, partition, committed_offset, leader_epoch, "
@@ -163,7 +163,7 @@ def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:
             "WHERE group_id = ? AND retain_from IS NOT NULL",
             (group_id,),
         )
-    elif not group_id.startswith(_OWN):
+    elif not group_id.startswith(OWN):
         unit.execute(
             "UPDATE group_offsets SET retain_from = max(commit_timestamp, ?) WHERE group_id = ?",
             (since_ms, group_id),
@@ -172,7 +172,7 @@ def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:
 
 def _is_kept(unit: Unit, group_id: str) -> bool:
     """Whether the group's offsets do not expire: it has members, or is eosdb's own."""
-    if group_id.startswith(_OWN):
+    if group_id.startswith(OWN):
         return True
     return bool(
         unit.execute(

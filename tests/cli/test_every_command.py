@@ -66,6 +66,7 @@ COMMANDS = {
     "snapshots show": ["orders/0"],
     "snapshots take": [],
     "sql": ["SELECT count(*) AS n FROM committed_records"],
+    "timeline": ["orders", "--out", "PICTURE"],
     "topics alter": ["orders", "--config", "retention.ms=-1"],
     "topics create": ["another"],
     "topics delete": ["orders", "--yes"],
@@ -87,7 +88,7 @@ COMMANDS = {
 REFUSED_WHEN_EMPTY = {
     "acls remove", "consume", "delete-records", "dlq list", "dlq replay", "dlq show", "groups delete",
     "groups delete-offsets", "groups reset-offsets", "ingest", "log dump", "perf consume",
-    "perf produce", "produce", "restore", "snapshots show",
+    "perf produce", "produce", "restore", "snapshots show", "timeline",
     "topics alter", "topics delete", "transactions abort", "transactions describe",
     "transactions describe-producers", "transactions fence", "transactions history", "views create",
     "views drop", "why",
@@ -151,6 +152,7 @@ def arguments(name: str, path: Path, original: Path) -> list[str]:
     target.unlink(missing_ok=True)
     words = {
         "INPUT": str(original.parent / "input.ndjson"), "OPEN": opened, "TARGET": str(target),
+        "PICTURE": str(target.with_suffix(".svg")),
     }  # fmt: skip
     return ["--db", str(path), *name.split(), *(words.get(w, w) for w in COMMANDS[name])]
 
@@ -194,7 +196,7 @@ READING = {
     "acls list", "backup", "consume", "dlq list", "dlq show", "groups describe", "groups list",
     "groups reset-offsets", "info", "journal", "log dump", "perf consume", "restore",
     "simulate", "snapshots list",
-    "snapshots show", "sql", "topics describe", "topics list", "transactions describe",
+    "snapshots show", "sql", "timeline", "topics describe", "topics list", "transactions describe",
     "transactions describe-producers", "transactions find-hanging", "transactions history",
     "transactions list", "verify", "views list", "why",
 }  # fmt: skip

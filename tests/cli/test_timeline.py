@@ -1,0 +1,145 @@
+"""The picture: well-formed in each form, with every name in it, and deterministic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import eosdb
+from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+
+pytest.importorskip("matplotlib")
+Run = Callable[..., Result]
+ODD = 'a <b> & "c" ü\n\x1b[31m $x^2$'
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def orders(run: Run, db_path: Path) -> Run:
+    """Three partitions; one with transactions of an odd name, one of plain records, one empty."""
+    with eosdb.connect(db_path, durability="off", clock=eosdb.ManualClock(10**12)) as db:
+        db.admin.create_topic("orders", partitions=3)
+        tp = TopicPartition("orders", 0)
+        for name, end in ((ODD, "commit"), ("shop-2", "abort"), ("open one", None)):
+            producer = db.producer(transactional_id=name)
+            producer.init_transactions()
+            producer.begin_transaction()
+            for _ in range(30):
+                producer.send("orders", b"v", partition=0)
+            producer.flush()
+            if end is not None:
+                getattr(producer, f"{end}_transaction")()
+        db.broker.append(TopicPartition("orders", 1), RecordBatch([Record(value=b"v")] * 5))
+        for i in range(40):
+            db.broker.offset_commit(f"group {i} <{ODD}>", {tp: OffsetAndMetadata(i // 20)})
+    return run
+
+
+def draw(run: Run, path: Path, *options: str) -> bytes:
+    result = run("timeline", "orders", "--out", str(path), *options)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"wrote {path}\n"
+    assert [p for p in path.parent.iterdir() if p.name.startswith(".timeline")] == []
+    return path.read_bytes()
+
+
+def test_svg_has_words_as_text_and_tells_of_each_bar(orders: Run, tmp_path: Path) -> None:
+    content = draw(orders, tmp_path / "x.svg")
+    root = ET.fromstring(content)
+    text = " ".join(root.itertext())
+    for word in (
+        "Timeline of orders",
+        "partition 2",
+        "no records",
+        "LSO 62",
+        "log end 92",
+        "shop-2",
+    ):
+        assert word in text
+    titles = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(
+        'a <b> & "c" ü\\n\\x1b[31m $x^2$: committed, 30 records' in title for title in titles
+    )
+    assert draw(orders, tmp_path / "y.svg") == content
+
+
+def test_html_stands_alone_with_its_figures(orders: Run, tmp_path: Path) -> None:
+    content = draw(orders, tmp_path / "x.html").decode()
+    assert content.startswith("<!DOCTYPE html>")
+    assert content.count("<svg") == content.count("</svg>") == 1
+    assert "a &lt;b&gt; &amp; &quot;c&quot;" in content
+    assert "<b>" not in content
+    assert "http://www.w3.org/2000/svg" in content
+    assert "<script" not in content
+
+
+def test_png_is_one(orders: Run, tmp_path: Path) -> None:
+    assert draw(orders, tmp_path / "x.png").startswith(PNG)
+
+
+def test_a_window_and_a_partition_can_be_drawn(orders: Run, tmp_path: Path) -> None:
+    options = ("--partition", "0", "--from", "10", "--to", "40")
+    root = ET.fromstring(draw(orders, tmp_path / "x.svg", *options))
+    text = " ".join(root.itertext())
+    assert "partition 0" in text
+    assert "partition 1" not in text
+
+
+def test_too_many_transactions_are_aggregated_and_said_so(
+    orders: Run, db_path: Path, tmp_path: Path
+) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        producer = db.producer(transactional_id="busy")
+        producer.init_transactions()
+        for _ in range(400):
+            with producer.transaction():
+                producer.send("orders", b"v", partition=2)
+    text = " ".join(ET.fromstring(draw(orders, tmp_path / "x.svg")).itertext())
+    assert "Partition 2 is aggregated: 400 transactions" in text
+    assert "too many to list" in draw(orders, tmp_path / "x.html").decode()
+
+
+@pytest.mark.parametrize("name", ["x.gif", "x", "x.db"])
+def test_other_kinds_of_files_are_a_usage_error(orders: Run, tmp_path: Path, name: str) -> None:
+    result = orders("timeline", "orders", "--out", str(tmp_path / name))
+    assert result.exit_code == 2
+    assert ".svg, .html, .png" in result.stderr
+
+
+def test_what_cannot_be_drawn_or_written_is_one_line(orders: Run, tmp_path: Path) -> None:
+    for arguments in (
+        ("nowhere", "--out", str(tmp_path / "x.svg")),
+        ("orders", "--partition", "9", "--out", str(tmp_path / "x.svg")),
+        ("orders", "--from", "9", "--to", "3", "--out", str(tmp_path / "x.svg")),
+        ("orders", "--out", str(tmp_path / "no/such/folder/x.svg")),
+    ):
+        result = orders("timeline", *arguments)
+        assert result.exit_code == 1, arguments
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_without_matplotlib_it_says_what_to_install(
+    orders: Run, db_path: Path, tmp_path: Path
+) -> None:
+    program = (
+        "import sys; sys.modules['matplotlib'] = None; from eosdb.cli.main import main; "
+        f"main(['--db', {str(db_path)!r}, 'timeline', 'orders', '--out', {str(tmp_path / 'x.svg')!r}])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert 'pip install "eosdb[timeline]"' in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_empty_topic_is_drawn(run: Run, tmp_path: Path) -> None:
+    assert run("init").exit_code == 0
+    assert run("topics", "create", "orders").exit_code == 0
+    assert b"no records" in draw(run, tmp_path / "x.svg")

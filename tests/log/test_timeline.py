@@ -1,0 +1,163 @@
+"""A partition's transactions along its offsets: exactly those of the log, however they lie."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eosdb
+from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.errors import InvalidRequestError
+from eosdb.log.timeline import PartitionTimeline
+
+TP = TopicPartition("t", 0)
+
+
+def history(db: eosdb.Database, seed: int) -> None:
+    """Transactions that overlap, of several producers, between plain records, some of them deleted."""
+    rng = random.Random(seed)
+    db.admin.create_topic("t")
+    producers = [db.producer(transactional_id=f"p{i}") for i in range(4)]
+    for producer in producers:
+        producer.init_transactions()
+    for _ in range(rng.randrange(80)):
+        producer = rng.choice(producers)
+        match rng.randrange(4):
+            case 0:
+                batch = RecordBatch([Record(value=b"plain")] * rng.randrange(1, 4))
+                db.broker.append(TP, batch)
+            case 1 if producer.state == "IN_TRANSACTION":
+                rng.choice((producer.commit_transaction, producer.abort_transaction))()
+            case _:
+                if producer.state != "IN_TRANSACTION":
+                    producer.begin_transaction()
+                for _ in range(rng.randrange(1, 4)):
+                    producer.send("t", b"v")
+                producer.flush()
+    if rng.random() < 0.3:
+        db.broker.delete_records(TP, rng.randrange(db.broker.offsets(TP).log_end_offset + 1))
+
+
+def brute_force(db: eosdb.Database) -> set[tuple[str, int, int, int]]:
+    """Outcome, first stored offset, marker and records of each transaction, record by record."""
+    running: dict[int, list[int]] = defaultdict(list)
+    found = set()
+    rows = db.query(
+        'SELECT "offset", producer_id, is_transactional, control FROM all_records '
+        "WHERE topic = 't' AND partition = 0 ORDER BY 1"
+    ).rows
+    for offset, producer_id, is_transactional, control in rows:
+        if control is not None:
+            data = running.pop(producer_id, [])
+            outcome = "committed" if control == "COMMIT" else "aborted"
+            found.add((outcome, data[0] if data else offset, offset, len(data)))
+        elif is_transactional:
+            running[producer_id].append(offset)
+    low = db.broker.offsets(TP).log_start_offset
+    for opened in db.admin.open_transactions(TP):
+        data = running.get(opened.producer_id, [])
+        found.add(("open", max(opened.start_offset, low), -1, len(data)))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_spans_and_counts_are_those_of_the_log(seed: int) -> None:
+    with eosdb.connect(":memory:", clock=ManualClock(10**12)) as db:
+        history(db, seed)
+        (lane,) = db.admin.timeline("t", max_bins=7)
+        spans = {(s.outcome, s.first_offset, s.marker_offset, s.records) for s in lane.transactions}
+        # Of a log that has been deleted whole there is nothing to show, not even what is open.
+        assert spans == {span for span in brute_force(db) if span[1] < lane.end}
+        assert not lane.aggregated
+        check_bins(db, lane)
+        rows_do_not_overlap(lane)
+        (counted,) = db.admin.timeline("t", max_transactions=0, max_bins=7)
+        assert counted.bins == lane.bins
+        assert (counted.total, counted.transactions) == (lane.total, ())
+
+
+def check_bins(db: eosdb.Database, lane: PartitionTimeline) -> None:
+    for one in lane.bins:
+        ((committed, aborted, opened, plain, markers),) = db.query(
+            "SELECT coalesce(sum(control IS NULL AND is_transactional AND status = 'committed'), 0), "
+            "coalesce(sum(control IS NULL AND status = 'aborted'), 0), "
+            "coalesce(sum(control IS NULL AND status = 'open'), 0), "
+            "coalesce(sum(NOT is_transactional), 0), count(control) FROM all_records "
+            'WHERE topic = \'t\' AND "offset" >= ? AND "offset" < ?',
+            (one.start, one.end),
+        ).rows
+        found = (one.committed, one.aborted, one.open, one.plain)
+        assert found == (committed, aborted, opened, plain)
+        assert one.commit_markers + one.abort_markers == markers
+        assert one.stored == sum(found) + markers
+    edges = [(one.start, one.end) for one in lane.bins]
+    assert all(a[1] == b[0] for a, b in pairwise(edges))
+    if edges:
+        assert (edges[0][0], edges[-1][1]) == (lane.start, lane.end)
+
+
+def rows_do_not_overlap(lane: PartitionTimeline) -> None:
+    by_row: dict[int, int] = {}
+    for span, row in zip(lane.transactions, lane.rows(), strict=True):
+        assert span.first_offset >= by_row.get(row, -1)
+        end = lane.offsets.log_end_offset if span.marker_offset < 0 else span.marker_offset + 1
+        by_row[row] = end
+
+
+def test_a_window_shows_what_touches_it(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    producer = db.producer(transactional_id="x")
+    producer.init_transactions()
+    for _ in range(4):  # Offsets 0-2, 3-5, 6-8, 9-11, each with its marker last.
+        with producer.transaction():
+            producer.send("t", b"v")
+            producer.send("t", b"v")
+    (lane,) = db.admin.timeline("t", 0, start=4, end=7)
+    assert [(s.first_offset, s.marker_offset) for s in lane.transactions] == [(3, 5), (6, 8)]
+    assert (lane.start, lane.end, sum(b.stored for b in lane.bins)) == (4, 7, 3)
+    (beyond,) = db.admin.timeline("t", 0, start=100)
+    assert (beyond.start, beyond.end, beyond.bins) == (12, 12, ())
+
+
+def test_groups_stand_where_they_have_committed(db: eosdb.Database) -> None:
+    db.admin.create_topic("t", partitions=2)
+    db.broker.append(TP, RecordBatch([Record(value=b"v")] * 5))
+    for group, offset in (("b", 3), ("a", 3), ("c", 0), ("__eosdb.own", 1)):
+        db.broker.offset_commit(group, {TP: eosdb.OffsetAndMetadata(offset)})
+    lane, other = db.admin.timeline("t")
+    assert [(g.group_id, g.offset) for g in lane.groups] == [("c", 0), ("a", 3), ("b", 3)]
+    assert other.groups == ()
+
+
+def test_a_compacted_log_has_gaps_and_no_surprises(db: eosdb.Database, clock: ManualClock) -> None:
+    db.admin.create_topic("t", config={"cleanup.policy": "compact"})
+    producer = db.producer(transactional_id="x")
+    producer.init_transactions()
+    for i in range(6):
+        with producer.transaction():
+            for key in ("a", "b", f"only {i}"):
+                producer.send("t", b"v", key=key)
+    clock.advance(10)
+    db.housekeeping()
+    (lane,) = db.admin.timeline("t", max_bins=5)
+    ((stored,),) = db.query("SELECT count(*) FROM all_records").rows
+    assert sum(one.stored for one in lane.bins) == stored
+    assert sum(span.records for span in lane.transactions) + 6 == stored
+    assert lane.committed == 6
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"start": -1}, {"start": 5, "end": 4}, {"max_bins": 0}, {"max_transactions": -1}]
+)
+def test_windows_that_are_none_are_refused(db: eosdb.Database, arguments: dict[str, int]) -> None:
+    db.admin.create_topic("t")
+    with pytest.raises(InvalidRequestError):
+        db.admin.timeline("t", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+        db.admin.timeline("t", 5)
