@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
@@ -125,6 +126,9 @@ for command in (
     perf.perf,
 ):
     main.add_command(command)
+
+# By name: the command line and Spark's side do not know each other.
+main.add_command(import_module("eosdb.spark_io.commands").spark)
 
 if __name__ == "__main__":
     main()

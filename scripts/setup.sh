@@ -26,6 +26,17 @@ fi
     exit 1
 }
 
+# Spark needs Java, and its JDBC reader the SQLite driver. Without them the tests of Spark say that they skip.
+jar=${EOSDB_SQLITE_JDBC_JAR:-/usr/share/java/xerial-sqlite-jdbc.jar}
+missing=()
+command -v java >/dev/null || missing+=(default-jre-headless)
+[ -f "$jar" ] || missing+=(libxerial-sqlite-jdbc-java libxerial-sqlite-jdbc-jni)
+if [ ${#missing[@]} -gt 0 ] && command -v apt-get >/dev/null; then
+    echo "installing ${missing[*]} by apt-get"
+    { as_root apt-get update -qq && as_root apt-get install -y -qq "${missing[@]}" >/dev/null; } ||
+        echo "could not install ${missing[*]}: Spark or its JDBC reader will not work here" >&2
+fi
+
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 touch .venv/.ready

@@ -48,6 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options.parse(given, streaming=True)
         self._is_fleet = files.of_options(given).is_fleet
         self._frozen: dict[Place, int] | None = None
+        self._told_group: dict[Place, int] | None = None
 
     # -- offsets --------------------------------------------------------------------------------
 
@@ -64,6 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = self._places(start)
+        self._tell_group(before)
         cut = self._cut()
         newest = self._frozen if self._frozen is not None else self._ends(cut)
         if not isinstance(limit, ReadMaxRows):
@@ -117,13 +119,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
 
-    def commit(self, end: dict[str, Any]) -> None:
-        """With option groupId, keep the progress where lag monitors look; Spark goes by its checkpoint."""
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _tell_group(self, places: Mapping[Place, int]) -> None:
+        """With option groupId, keep the progress where lag monitors look; Spark goes by its checkpoint.
+
+        Where the next micro-batch is to begin, everything before has been written. (Spark's own `commit`
+        comes a batch late, and after the last one not at all.)
+        """
         group_id = self._options.group_id
-        if group_id is None:
+        if group_id is None or places == self._told_group:
             return
         by_file: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
-        for (path, tp), offset in self._places(end).items():
+        for (path, tp), offset in places.items():
             by_file.setdefault(path, {})[tp] = OffsetAndMetadata(offset)
         for path, offsets in by_file.items():
             with eosdb.connect(path, create=False) as db:
@@ -131,8 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 db.broker.offset_commit(
                     group_id, {tp: offset for tp, offset in offsets.items() if tp in known}
                 )
-
-    # -- inside ---------------------------------------------------------------------------------
+        self._told_group = dict(places)
 
     def _cut(self) -> plan.Cut:
         """Of a glob or a folder, files that have come since are in it, too."""

@@ -18,7 +18,14 @@ from tests.cli.conftest import MAIN
 from tests.cli.test_every_command import COMMANDS, LEAVES, make
 from tests.readers import dump_state
 
-NEVER_ENDING = {"simulate", "perf produce", "perf consume"}
+NEVER_ENDING = {
+    "simulate",
+    "perf produce",
+    "perf consume",
+    "spark read",
+    "spark export",
+    "spark stream",
+}
 WAITING = {"--follow", "--timeout-ms", "--help", "-h"}
 """They may wait for ever, or do nothing but print, as they should."""
 WORDS = [

@@ -65,6 +65,9 @@ COMMANDS = {
     "snapshots list": [],
     "snapshots show": ["orders/0"],
     "snapshots take": [],
+    "spark export": ["TARGET"],
+    "spark read": ["--subscribe", "orders"],
+    "spark stream": ["--subscribe", "orders", "--to-topic", "other", "--checkpoint", "TARGET"],
     "sql": ["SELECT count(*) AS n FROM committed_records"],
     "timeline": ["orders", "--out", "PICTURE"],
     "topics alter": ["orders", "--config", "retention.ms=-1"],
@@ -93,6 +96,8 @@ REFUSED_WHEN_EMPTY = {
     "transactions describe-producers", "transactions fence", "transactions history", "views create",
     "views drop", "why",
 }  # fmt: skip
+WITH_SPARK = {"spark export", "spark read", "spark stream"}
+"""They start a JVM each; tests/spark looks at them."""
 SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show"}
 """They read every record of the topic, which is a dead letter topic in life."""
 
@@ -162,7 +167,7 @@ def test_every_command_is_looked_at_here() -> None:
 
 
 @pytest.mark.parametrize("size", ["empty", "small", "million"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITH_SPARK))
 def test_what_it_prints_can_be_read(
     tmp_path: Path, originals: dict[str, Path], name: str, size: str
 ) -> None:
@@ -215,7 +220,7 @@ def test_commands_that_read_change_nothing_and_others_say_that_they_would(
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - READING))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - READING - WITH_SPARK))
 def test_read_only_refuses_what_writes(
     tmp_path: Path, originals: dict[str, Path], name: str
 ) -> None:
@@ -229,7 +234,7 @@ def test_read_only_refuses_what_writes(
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITH_SPARK))
 def test_the_installed_script_in_a_terminal_of_80_columns(
     tmp_path: Path, originals: dict[str, Path], name: str
 ) -> None:

@@ -1,0 +1,266 @@
+"""`eosdb spark`: the common jobs without a program: look, export to Parquet, copy and transform streams.
+
+Spark starts when a command runs, not when its help is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+from eosdb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DAY = "to_date(timestamp) AS day"
+
+
+class Session(Protocol):
+    """What the command line's root hands over."""
+
+    path: str | None
+
+
+@click.group()
+def spark() -> None:
+    """Run Spark on a file: look, export, stream. Needs pip install 'eosdb[spark]' and Java."""
+
+
+def _options(function: F) -> F:
+    """What every job may be told about reading and about Spark."""
+    for add in (
+        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
+        click.option(
+            "--conf", "confs", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+            help="A setting of Spark's; may be repeated.",
+        ),
+        click.option(
+            "--option", "options", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+            help="An option of the reader, such as startingTimestamp=1700000000000; may be repeated.",
+        ),
+        click.option("--files", metavar="PATH", help="A folder or glob of files, instead of --db."),
+        click.option("--subscribe", metavar="TOPICS", help="These topics, with commas between."),
+    ):  # fmt: skip
+        function = add(function)
+    return function
+
+
+def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"got {text!r}, expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+@spark.command()
+@_options
+@click.option(
+    "--where", metavar="SQL", help='Only records that meet this, such as "partition = 0".'
+)
+@click.option("--sql", "query", metavar="SQL", help="A query over the view `records`.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.pass_obj
+def read(
+    session: Session,
+    subscribe: str | None,
+    files: str | None,
+    options: dict[str, str],
+    confs: dict[str, str],
+    master: str,
+    where: str | None,
+    query: str | None,
+    limit: int,
+) -> None:
+    """Show committed records as Spark sees them; `key` and `value` as text.
+
+    \b
+    Example:
+      eosdb spark read --subscribe orders --where "offset >= 100"
+      eosdb spark read --sql "SELECT topic, count(*) AS n FROM records GROUP BY topic"
+    """
+    from . import api
+
+    with _spark(master, confs) as spark_session:
+        given = _given(options, subscribe)
+        frame = _as_text(api.read(spark_session, _path(session, files), **given))
+        if where is not None:
+            frame = frame.where(where)
+        if query is not None:
+            frame.createOrReplaceTempView("records")
+            frame = spark_session.sql(query)
+        frame.show(limit, truncate=60)
+
+
+@spark.command()
+@click.argument("target", type=click.Path(file_okay=False))
+@_options
+@click.option(
+    "--mode", type=click.Choice(["append", "overwrite", "errorifexists"]), default="errorifexists",
+    show_default=True, help="What to do when there is something in TARGET.",
+)  # fmt: skip
+@click.pass_obj
+def export(
+    session: Session,
+    target: str,
+    subscribe: str | None,
+    files: str | None,
+    options: dict[str, str],
+    confs: dict[str, str],
+    master: str,
+    mode: str,
+) -> None:
+    """Write committed records as Parquet into the folder TARGET, partitioned by topic and day.
+
+    \b
+    Example:
+      eosdb spark export /data/orders --subscribe orders --mode overwrite
+    """
+    from . import api
+
+    with _spark(master, confs) as spark_session:
+        frame = api.read(spark_session, _path(session, files), **_given(options, subscribe))
+        frame.selectExpr("*", _DAY).write.mode(mode).partitionBy("topic", "day").parquet(target)
+        count = spark_session.read.parquet(target).count()
+    click.echo(f"{target} holds {count} records")
+
+
+@spark.command()
+@_options
+@click.option("--checkpoint", required=True, type=click.Path(file_okay=False),
+              help="Where Spark keeps how far it is; one folder for each query.")  # fmt: skip
+@click.option("--to-topic", metavar="TOPIC", help="Append to this topic, exactly once.")
+@click.option("--to-parquet", metavar="FOLDER", help="Write Parquet, partitioned by topic and day.")
+@click.option(
+    "--sql", "query", metavar="SQL",
+    help="What to make of each record: a query over the view `records`, whose columns --to-topic needs as "
+    "key and value.",
+)  # fmt: skip
+@click.option("--group", help="Commit the progress for this group, so that its lag can be seen.")
+@click.option(
+    "--follow", is_flag=True, help="Go on for ever; else end when all there is now has been read."
+)
+@click.pass_obj
+def stream(
+    session: Session,
+    subscribe: str | None,
+    files: str | None,
+    options: dict[str, str],
+    confs: dict[str, str],
+    master: str,
+    checkpoint: str,
+    to_topic: str | None,
+    to_parquet: str | None,
+    query: str | None,
+    group: str | None,
+    follow: bool,
+) -> None:
+    """Read a stream of committed records, transform it with SQL, and write it to a topic or to Parquet.
+    Killed and started again with the same checkpoint it goes on, without loss or duplicate.
+
+    \b
+    Example:
+      eosdb spark stream --subscribe orders --to-topic shouts --checkpoint /data/cp \\
+        --sql "SELECT key, upper(value) AS value FROM records"
+    """
+    if (to_topic is None) == (to_parquet is None):
+        raise click.UsageError("give --to-topic or --to-parquet")
+    from . import api
+
+    with _spark(master, confs) as spark_session:
+        given = {"startingOffsets": "earliest", **_given(options, subscribe)}
+        if group is not None:
+            given["groupId"] = group
+        frame = api.read_stream(spark_session, _path(session, files), **given)
+        if query is not None:
+            _as_text(frame).createOrReplaceTempView("records")
+            frame = spark_session.sql(query)
+        if to_topic is not None:
+            if query is None:
+                frame = frame.select("key", "value")
+            writer = frame.writeStream.format("eosdb").option("topic", to_topic)
+            writer = writer.option("path", _path(session, None))
+        else:
+            if query is None:
+                frame = frame.selectExpr("*", _DAY)
+            by = [name for name in ("topic", "day") if name in frame.columns]
+            writer = frame.writeStream.format("parquet").option("path", str(to_parquet))
+            writer = writer.partitionBy(*by) if by else writer
+        writer = writer.option("checkpointLocation", checkpoint)
+        running = (writer if follow else writer.trigger(availableNow=True)).start()
+        try:
+            running.awaitTermination()
+        except KeyboardInterrupt:
+            running.stop()
+        rows = sum(progress["numInputRows"] for progress in running.recentProgress)
+    click.echo(f"read {rows} records")
+
+
+@contextlib.contextmanager
+def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
+    """A session for one job; what Spark finds wrong becomes one line."""
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"Spark is not installed ({error}); pip install 'eosdb[spark]'") from None
+    running = SparkSession.getActiveSession()
+    session = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            session = running or _start(master, confs)
+        yield session
+    except PySparkException as error:
+        raise ConfigError(f"Spark says: {_reason(str(error))}") from None
+    finally:
+        if session is not None and running is None:
+            session.stop()
+
+
+def _start(master: str, confs: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("eosdb")
+    for name, value in {"spark.ui.enabled": "false", "spark.log.level": "OFF", **confs}.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def _reason(text: str) -> str:
+    """The line of a long message that says what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if "Error: " in line and not line.startswith(("at ", "File ")):
+            return line
+    return lines[0] if lines else "nothing"
+
+
+def _path(session: Session, files: str | None) -> str:
+    path = files or session.path
+    if path is None:
+        raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
+    return path
+
+
+def _given(options: dict[str, str], subscribe: str | None) -> dict[str, object]:
+    return {**options, **({} if subscribe is None else {"subscribe": subscribe})}
+
+
+def _as_text(frame: DataFrame) -> DataFrame:
+    """Key and value as strings, the other columns as they are."""
+    return frame.selectExpr(
+        *(
+            f"CAST({name} AS STRING) AS {name}" if name in ("key", "value") else f"`{name}`"
+            for name in frame.columns
+        )
+    )
