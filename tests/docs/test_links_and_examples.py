@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import click
 import pytest
 
 from eosdb.cli.main import main
+from eosdb.spark_io import jar
 from tests.tidy.tree import ROOT
 
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -67,6 +69,17 @@ def test_the_commands_of_the_page_about_sql_run(tmp_path: Path) -> None:
 
 def test_the_page_about_the_outbox_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/outbox.md", tmp_path)
+
+
+def test_the_page_about_spark_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("java") is None or jar.find() is None:
+        pytest.skip(
+            f"NO JAVA OR SQLITE JDBC DRIVER: the page about Spark is not run; {jar.INSTALL}"
+        )
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    python_of("docs/spark.md", tmp_path)
 
 
 def test_every_command_has_help_with_an_example() -> None:
