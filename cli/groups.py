@@ -8,6 +8,7 @@ import click
 
 import eosdb
 from eosdb import GroupReport, TopicPartition
+from eosdb.errors import NonEmptyGroupError
 
 from . import output
 from .params import TIME_MS
@@ -229,14 +230,19 @@ def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
     Example:
       eosdb groups delete billing --yes
     """
+    names = list(dict.fromkeys(group))
     with session.open() as db:
-        for name in group:
-            db.broker.describe_group(name)
+        # Before the first is deleted, so that a bad name among them changes nothing.
+        for name in names:
+            if count := len(db.broker.describe_group(name).members):
+                raise NonEmptyGroupError(
+                    f"group {name!r} has {count} members; it can be deleted when all of them have left"
+                )
         if not yes:
             click.confirm(
-                f"delete {', '.join(group)} with all committed offsets?", abort=True, err=True
+                f"delete {', '.join(names)} with all committed offsets?", abort=True, err=True
             )
-        for name in group:
+        for name in names:
             db.broker.delete_group(name)
             click.echo(f"deleted group {name}")
 

@@ -67,11 +67,20 @@ def journal(
             )
             after = 0 if newest is None else db.admin.journal_position(newest)
         entries = _entries(db, after, kinds, topic, transactional_id, follow)
-        if follow and output_format == "table":
-            for entry in entries:
-                click.echo("  ".join(map(output.cell, _row(entry))))
-        else:
-            output.rows(_COLUMNS, map(_row, entries), output_format)
+        try:
+            _show(entries, output_format, follow)
+        except KeyboardInterrupt:
+            # This is how one that follows ends; another one is cut short.
+            if not follow:
+                raise
+
+
+def _show(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> None:
+    if follow and output_format == "table":
+        for entry in entries:
+            click.echo("  ".join(map(output.cell, _row(entry))))
+    else:
+        output.rows(_COLUMNS, map(_row, entries), output_format)
 
 
 def _narrows(kinds: tuple[str, ...], topic: str | None, transactional_id: str | None) -> bool:
@@ -87,22 +96,22 @@ def _entries(
     transactional_id: str | None,
     follow: bool,
 ) -> Iterator[JournalEntry]:
-    try:
-        while True:
-            version = db.broker.data_version()
-            newest = db.admin.journal_position()
-            for entry in db.admin.journal(
-                after, kinds=kinds, topic=topic, transactional_id=transactional_id
-            ):
-                after = entry.position
-                yield entry
-            after = max(after, newest)
-            if not follow:
-                return
-            db.broker.wait_for_change(version, _WAIT_MS)
-    except KeyboardInterrupt:
+    ended = False
+    while not ended:
+        version = db.broker.data_version()
+        newest = db.admin.journal_position()
+        for entry in db.admin.journal(
+            after, kinds=kinds, topic=topic, transactional_id=transactional_id
+        ):
+            after = entry.position
+            yield entry
+        after = max(after, newest)
         if not follow:
-            raise
+            return
+        try:
+            db.broker.wait_for_change(version, _WAIT_MS)
+        except KeyboardInterrupt:
+            ended = True  # While it waits: what is shown is whole.
 
 
 def _row(entry: JournalEntry) -> tuple[object, ...]:

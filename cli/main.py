@@ -47,6 +47,10 @@ class ErrorBoundary(click.Group):
             return super().main(*args, **kwargs)
         except EosdbError as error:
             click.echo(f"error: {_name(error)}: {error}", err=True)
+        except UnicodeEncodeError as error:
+            # Bytes that are no UTF-8 come from a shell as text that cannot be stored.
+            shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
+            click.echo(f"error: {shown}: an argument is no UTF-8 text", err=True)
         except BrokenPipeError:
             # The reader has seen enough; Python must not complain about it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -57,13 +61,14 @@ class ErrorBoundary(click.Group):
 
 
 def _prepare_streams() -> None:
-    """Streams that the caller closed are empty; text the terminal cannot show is shown escaped."""
+    """Streams that the caller closed are empty; what is no text, or cannot be shown, is escaped."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 – the process's, to its end
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _name(error: EosdbError) -> str:

@@ -10,6 +10,7 @@ from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.coordinator import authorizer
 from eosdb.coordinator.authorizer import CLUSTER, Authorizer, check_acl
 from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.errors import UnknownTopicOrPartitionError
 from eosdb.events import Acl, AclAdded, AclRemoved
 from eosdb.group_admin import GroupAdmin
 from eosdb.log import json_views, partitions, retention, topics
@@ -88,6 +89,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
 
     def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+        check_text("topic", name, UnknownTopicOrPartitionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
             config = topics.read_config(connection, name)
@@ -159,6 +161,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
         return self._coordinator.write(delete)
 
     def _on_topic(self, operation: str, name: str, change: Callable[[Unit, int], object]) -> None:
+        check_text("topic", name, UnknownTopicOrPartitionError)
+
         def run(unit: Unit) -> None:
             self._authorizer.check(unit, operation, "topic", name)
             change(unit, self._clock.time_ms())
