@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from eosdb.coordinator import timelines
+from eosdb.coordinator import consistent_cut, timelines
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
 from eosdb.log import dump, fetch, partitions, scan, snapshots
@@ -20,10 +20,22 @@ class LogAdmin(RequestHandler):
 
     def partition_offsets(self) -> dict[TopicPartition, PartitionOffsets]:
         """Where every partition that the principal may describe begins, ends and becomes readable, all as
-        of one instant: below those last stable offsets, a consistent cut through the file."""
+        of one instant."""
         with self._store.read() as connection:
             return {
                 partition.topic_partition: partition.offsets()
+                for partition in partitions.read_all(connection)
+                if self._authorizer.allows(connection, "describe", "topic", partition.topic)
+            }
+
+    def consistent_cut(self) -> dict[TopicPartition, tuple[PartitionOffsets, int]]:
+        """The same, and for each partition how far all can be read so that no transaction is seen in part:
+        its last stable offset, or less when a transaction that another partition shows is not whole there
+        yet. What is below never changes, and later cuts are never lower."""
+        with self._store.read() as connection:
+            ends = consistent_cut.consistent_ends(connection)
+            return {
+                partition.topic_partition: (partition.offsets(), ends[partition.partition_id])
                 for partition in partitions.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }

@@ -45,8 +45,8 @@ def jdbc_options(
 ) -> JdbcOptions:
     """URL, types and predicates for a view of the file at `path`.
 
-    A view of records (also a typed one) is pinned: the predicates name the offsets of every partition up to
-    the last stable offset, read in one snapshot now, so all tasks read one consistent set whenever they
+    A view of records (also a typed one) is pinned: the predicates name offsets of every partition as of one
+    snapshot, taken now and so that no transaction is seen in part. All tasks read that set, whenever they
     run. They are ranges of an index, whatever else is filtered. Other views are read by one task, as they
     are then. Raises SparkOptionError for a view that there is not, and for topics where there are none.
     """
@@ -126,7 +126,7 @@ def _predicates(
     rows_per_task: int,
 ) -> tuple[str, ...]:
     """One for each task: a range of offsets of one partition, or several small partitions together."""
-    cut = db.admin.partition_offsets()
+    cut = db.admin.consistent_cut()
     wanted = None if topics is None else set(topics)
     missing = sorted((wanted or set()) - {tp.topic for tp in cut})
     if missing:
@@ -134,10 +134,10 @@ def _predicates(
     by_topic = partition == "partition"
     tasks: list[list[str]] = [[]]
     filled = 0
-    for tp, state in cut.items():
+    for tp, (offsets, end) in cut.items():
         if wanted is not None and tp.topic not in wanted:
             continue
-        start, end = state.log_start_offset, state.last_stable_offset
+        start = offsets.log_start_offset
         while start < end:
             stop = min(start + rows_per_task, end)
             if filled and filled + stop - start > rows_per_task:

@@ -15,8 +15,17 @@ from eosdb import EARLIEST, LATEST, PartitionOffsets, TopicPartition
 from .errors import SparkOptionError
 from .options import Limit, ReadOptions
 
-Cut = dict[str, dict[TopicPartition, PartitionOffsets]]
-"""By file, where every wanted partition begins and ends."""
+
+class State(NamedTuple):
+    """Where a partition begins and ends, and how far it is read when nothing else is asked for: so far that
+    no transaction is seen in part, also not across partitions."""
+
+    offsets: PartitionOffsets
+    end: int
+
+
+Cut = dict[str, dict[TopicPartition, State]]
+"""By file, every wanted partition as of one instant."""
 
 
 class Range(NamedTuple):
@@ -42,15 +51,14 @@ def cut(paths: Iterable[str], options: ReadOptions) -> Cut:
     found: Cut = {}
     for path in paths:
         with eosdb.connect(path, read_only=True) as db:
-            offsets = db.admin.partition_offsets()
-        found[path] = {tp: state for tp, state in offsets.items() if options.wants(tp)}
+            whole = db.admin.consistent_cut()
+        found[path] = {
+            tp: State(offsets, end if options.read_committed else offsets.log_end_offset)
+            for tp, (offsets, end) in whole.items()
+            if options.wants(tp)
+        }
     _check_named({tp for states in found.values() for tp in states}, options)
     return found
-
-
-def end_of(state: PartitionOffsets, options: ReadOptions) -> int:
-    """Where reading may end now."""
-    return state.last_stable_offset if options.read_committed else state.log_end_offset
 
 
 def batch(paths: Iterable[str], options: ReadOptions) -> list[Range]:
@@ -70,7 +78,7 @@ def batch(paths: Iterable[str], options: ReadOptions) -> list[Range]:
 
 def positions(
     path: str,
-    states: Mapping[TopicPartition, PartitionOffsets],
+    states: Mapping[TopicPartition, State],
     limit: Limit,
     options: ReadOptions,
     *,
@@ -124,18 +132,20 @@ def _offset(
     path: str,
     tp: TopicPartition,
     asked: int | None,
-    state: PartitionOffsets,
+    state: State,
     options: ReadOptions,
     *,
     at_end: bool,
 ) -> int:
-    end = end_of(state, options)
+    start = state.offsets.log_start_offset
     if asked is None:
         # Kafka's connector wants every partition named; here those that are not begin and end as usual.
-        return end if at_end else state.log_start_offset
+        return state.end if at_end else start
     if asked in (EARLIEST, LATEST):
-        return state.log_start_offset if asked == EARLIEST else end
-    low, high = state.log_start_offset, end
+        return start if asked == EARLIEST else state.end
+    low, high = start, state.offsets.log_end_offset
+    if options.read_committed:
+        high = state.offsets.last_stable_offset
     if low <= asked <= high:
         return asked
     if options.fail_on_data_loss:
@@ -150,17 +160,16 @@ def _at_time(
     db: eosdb.Database,
     tp: TopicPartition,
     time_ms: int,
-    state: PartitionOffsets,
+    state: State,
     options: ReadOptions,
     *,
     at_end: bool,
 ) -> int:
     found = db.broker.list_offsets(tp, time_ms, isolation_level=options.isolation_level).offset
-    end = end_of(state, options)
     if found >= 0:
-        return min(found, end)
+        return min(found, state.end)
     if at_end or options.late_start_is_latest:
-        return end
+        return state.end
     raise SparkOptionError(
         f"{db.path}, {tp}: no record is as late as {time_ms}; say "
         "startingOffsetsByTimestampStrategy=latest to begin at the end then"

@@ -37,9 +37,8 @@ class StreamTask(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One for each query, in the driver. Readers of a live file see each transaction whole or not at
-    all, since a micro-batch ends at last stable offsets of one instant (unless maxOffsetsPerTrigger cuts
-    it shorter)."""
+    """One for each query, in the driver. A micro-batch shows each transaction whole or not at all, unless
+    maxOffsetsPerTrigger cuts it shorter."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         self._names = tuple(schema.fieldNames())
@@ -71,7 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadMaxRows):
             return self._told({**before, **_not_back(before, newest)})
         first = {
-            (path, tp): state.log_start_offset
+            (path, tp): state.offsets.log_start_offset
             for path, states in cut.items()
             for tp, state in states.items()
         }
@@ -95,18 +94,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(f"{path}, {tp}: the partition is gone")
                 continue
             # A partition that has come since the query began is read from its beginning.
-            begin = before.get((path, tp), state.log_start_offset)
-            if begin < state.log_start_offset and begin < stop:
+            offsets = state.offsets
+            begin = before.get((path, tp), offsets.log_start_offset)
+            if begin < offsets.log_start_offset and begin < stop:
                 self._lost(
-                    f"{path}, {tp}: the query stands at {begin}, the log begins at {state.log_start_offset}"
+                    f"{path}, {tp}: the query stands at {begin}, the log begins at "
+                    f"{offsets.log_start_offset}"
                 )
-                begin = min(state.log_start_offset, stop)
-            if stop > state.last_stable_offset:
+                begin = min(offsets.log_start_offset, stop)
+            if stop > offsets.last_stable_offset:
                 self._lost(
-                    f"{path}, {tp}: the checkpoint goes to {stop}, the log to {state.last_stable_offset}; "
-                    "another file, or an older copy, lies where the query began"
+                    f"{path}, {tp}: the checkpoint goes to {stop}, the log to "
+                    f"{offsets.last_stable_offset}; another file, or an older copy, lies where the query "
+                    "began"
                 )
-                stop = max(begin, state.last_stable_offset)
+                stop = max(begin, offsets.last_stable_offset)
             ranges.append(plan.Range(path, *tp, begin, stop))
         return [StreamTask(pack) for pack in plan.split(ranges, self._options) or [()]]
 
@@ -147,9 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self, cut: plan.Cut) -> dict[Place, int]:
         return {
-            (path, tp): plan.end_of(state, self._options)
-            for path, states in cut.items()
-            for tp, state in states.items()
+            (path, tp): state.end for path, states in cut.items() for tp, state in states.items()
         }
 
     def _told(self, places: Mapping[Place, int]) -> dict[str, Any]:

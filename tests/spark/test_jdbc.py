@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch
 from eosdb.spark_io import SparkOptionError, jdbc_options, read_jdbc, spark_conf
 from eosdb.spark_io import jar as jar_of
-from tests.spark.conftest import TP0, TP1, fill, values
+from tests.spark.conftest import TP0, TP1, fill
 
 BIG = 5_000_000_000
 
@@ -91,50 +89,6 @@ def test_tasks_are_ranges_of_offsets_that_reach_the_index(shop: Path) -> None:
             total += count
         ((expected,),) = db.query("SELECT count(*) FROM committed_records").rows
     assert total == expected
-
-
-@pytest.mark.usefixtures("with_jdbc")
-def test_a_live_writer_never_tears_a_read(spark: Any, db_path: Path) -> None:
-    with eosdb.connect(db_path, durability="off") as db:
-        db.admin.create_topic("orders", partitions=2)
-    stop = threading.Event()
-
-    def write() -> None:
-        rng = random.Random(1)
-        with eosdb.connect(db_path, durability="off") as db:
-            producer = db.producer(transactional_id="x")
-            producer.init_transactions()
-            number = 0
-            while not stop.is_set():
-                producer.begin_transaction()
-                for partition in (0, 1):
-                    producer.send("orders", b"%d" % number, partition=partition)
-                producer.commit_transaction() if rng.random() < 0.8 else producer.abort_transaction()
-                number += 1
-                stop.wait(0.002)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(10):
-            with eosdb.connect(db_path, read_only=True) as db:
-                before = db.admin.partition_offsets()
-            found = values(read_jdbc(spark, db_path))
-            counts = {value: found.count(value) for value in set(found)}
-            assert set(counts.values()) <= {2}, "every transaction whole"
-            with eosdb.connect(db_path, read_only=True) as db:
-                seen = [
-                    value
-                    for tp in (TP0, TP1)
-                    for rows in db.admin.scan(
-                        tp, 0, before[tp].last_stable_offset, columns=("value",)
-                    )
-                    for (value,) in rows
-                ]
-            assert set(seen) <= set(found)
-    finally:
-        stop.set()
-        writer.join()
 
 
 def test_what_cannot_be_read_says_so(shop: Path) -> None:

@@ -1,0 +1,112 @@
+"""How far all partitions can be read so that no transaction is seen in part.
+
+Last stable offsets alone do not give that. A committed transaction may lie below one in one partition and,
+behind somebody else's open transaction, above one in another; whoever reads both up to there sees half of
+it. Here the ends go back until each committed transaction lies wholly before them, or wholly behind.
+
+Nothing that is below such ends later falls behind them: a transaction that is open now has all its data
+behind the ends, in every partition. So cuts that are taken one after the other never go back.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.log import partitions
+from eosdb.log.partitions import Partition
+
+_APPENDS: Final = (
+    "SELECT DISTINCT position FROM records WHERE partition_id = ? "
+    'AND "offset" >= ? AND "offset" < ? AND is_transactional AND control IS NULL'
+)
+_APPENDED_BY: Final = "SELECT transactional_id FROM journal WHERE position = ?"
+_ENDED: Final = """
+    SELECT position, json_extract(detail, '$.to_state') FROM journal
+    WHERE transactional_id = ? AND position {side} ? AND kind = 'TransactionStateChanged'
+        AND json_extract(detail, '$.to_state') IN ('CompleteCommit', 'CompleteAbort')
+    ORDER BY position {order} LIMIT 1
+"""
+_END_BEHIND: Final = _ENDED.format(side=">", order="")
+_END_BEFORE: Final = _ENDED.format(side="<", order="DESC")
+_DATA: Final = (
+    "SELECT detail FROM journal WHERE transactional_id = ? AND position > ? AND position < ? "
+    "AND kind = 'BatchAppended'"
+)
+
+
+Spans = dict[int, tuple[int, int]]
+"""A transaction's first and last data offset in each partition, by partition id."""
+
+
+def consistent_ends(connection: sqlite3.Connection) -> dict[int, int]:
+    """For each partition, by id, the furthest offset that all can be read up to together."""
+    found = {p.partition_id: p for p in partitions.read_all(connection)}
+    ends = {id_: p.last_stable_offset for id_, p in found.items()}
+    known: dict[tuple[str, int], Spans] = {}
+    waiting = [
+        (id_, p.last_stable_offset, p.log_end_offset)
+        for id_, p in found.items()
+        if p.last_stable_offset < p.log_end_offset
+    ]
+    while waiting:
+        for spans in _committed_in(connection, *waiting.pop(), known):
+            stored = _stored(spans, found)
+            if all(last < ends[id_] for id_, (_, last) in stored.items()):
+                continue
+            for id_, (first, _) in stored.items():
+                if first < ends[id_]:
+                    waiting.append((id_, first, ends[id_]))
+                    ends[id_] = first
+    return ends
+
+
+def _stored(spans: Spans, found: dict[int, Partition]) -> Spans:
+    """Without what retention has taken, and without partitions that are gone."""
+    return {
+        id_: (max(first, found[id_].log_start_offset), last)
+        for id_, (first, last) in spans.items()
+        if id_ in found and last >= found[id_].log_start_offset
+    }
+
+
+def _committed_in(
+    connection: sqlite3.Connection,
+    partition_id: int,
+    start: int,
+    end: int,
+    known: dict[tuple[str, int], Spans],
+) -> Iterator[Spans]:
+    """The committed transactions that have data in [start, end)."""
+    appends = connection.execute(_APPENDS, (partition_id, start, end)).fetchall()
+    told: set[tuple[str, int]] = set()
+    for (position,) in sorted(appends):
+        row = connection.execute(_APPENDED_BY, (position,)).fetchone()
+        if row is None or row[0] is None:
+            continue
+        transactional_id = row[0]
+        ended = connection.execute(_END_BEHIND, (transactional_id, position)).fetchone()
+        if ended is None or ended[1] != "CompleteCommit":
+            continue  # Open or aborted: seen nowhere.
+        key = (transactional_id, ended[0])
+        if key in told:
+            continue
+        told.add(key)
+        if key not in known:
+            before = connection.execute(_END_BEFORE, (transactional_id, position)).fetchone()
+            begun = 0 if before is None else before[0]
+            known[key] = _spans(connection, transactional_id, begun, ended[0])
+        yield known[key]
+
+
+def _spans(connection: sqlite3.Connection, transactional_id: str, begun: int, ended: int) -> Spans:
+    spans: Spans = {}
+    for (detail,) in connection.execute(_DATA, (transactional_id, begun, ended)):
+        event = json.loads(detail)
+        first = event["base_offset"]
+        last = first + event["count"] - 1
+        known = spans.get(event["partition_id"], (first, last))
+        spans[event["partition_id"]] = (min(known[0], first), max(known[1], last))
+    return spans

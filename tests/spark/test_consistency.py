@@ -1,0 +1,125 @@
+"""While writers commit and abort, each read equals what a consumer gets that ends at the same offsets.
+
+`--seeds 25` makes 50 reads through each of the two ways.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.spark_io import jdbc_options, read
+from tests.spark.conftest import TP0, TP1
+
+Seen = dict[TopicPartition, list[tuple[int, bytes]]]
+
+
+@pytest.fixture
+def written(db_path: Path) -> Iterator[Path]:
+    """Two transactional writers and a plain one are at work until the test ends."""
+    with eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("orders", partitions=2)
+    stop = threading.Event()
+
+    def transact(name: str) -> None:
+        rng = random.Random(name)
+        with eosdb.connect(db_path, durability="off") as db:
+            producer = db.producer(transactional_id=name)
+            producer.init_transactions()
+            number = 0
+            while not stop.wait(0.003):
+                producer.begin_transaction()
+                for partition in (0, 1):
+                    for _ in range(rng.randrange(1, 4)):
+                        producer.send("orders", f"{name} {number}", partition=partition)
+                        producer.flush()
+                producer.commit_transaction() if rng.random() < 0.7 else producer.abort_transaction()
+                number += 1
+
+    def append() -> None:
+        with eosdb.connect(db_path, durability="off") as db:
+            while not stop.wait(0.005):
+                db.broker.append(TP0, RecordBatch([Record(value=b"plain")]))
+
+    threads = [threading.Thread(target=transact, args=(name,)) for name in ("a", "b")]
+    threads.append(threading.Thread(target=append))
+    for thread in threads:
+        thread.start()
+    yield db_path
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+def consumed(path: Path, ends: dict[TopicPartition, int]) -> Seen:
+    """What a read_committed consumer gets below these offsets."""
+    seen: Seen = {tp: [] for tp in ends}
+    with (
+        eosdb.connect(path, read_only=True) as db,
+        db.consumer(auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign(ends)
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for record in consumer.poll():
+                tp = TopicPartition(record.topic, record.partition)
+                if record.offset < ends[tp]:
+                    assert isinstance(record.value, bytes)
+                    seen[tp].append((record.offset, record.value))
+    return seen
+
+
+def collected(frame: Any) -> Seen:
+    seen: Seen = {TP0: [], TP1: []}
+    for row in frame.select("partition", "offset", "value").collect():
+        seen[TopicPartition("orders", row.partition)].append((row.offset, bytes(row.value)))
+    return {tp: sorted(found) for tp, found in seen.items()}
+
+
+def no_transaction_in_part(seen: Seen) -> None:
+    names = [{value for _, value in found if value != b"plain"} for found in seen.values()]
+    assert names[0] == names[1], "every transaction wrote to both partitions"
+
+
+def test_the_data_source_reads_what_a_pinned_consumer_reads(
+    spark: Any, written: Path, request: pytest.FixtureRequest
+) -> None:
+    for _ in range(2 * request.config.getoption("--seeds")):
+        with eosdb.connect(written, read_only=True) as db:
+            ends = {tp: o.last_stable_offset for tp, o in db.admin.partition_offsets().items()}
+        wanted = {"orders": {str(tp.partition): end for tp, end in ends.items()}}
+        pinned = collected(read(spark, written, endingOffsets=json.dumps(wanted), minPartitions=4))
+        assert pinned == consumed(written, ends)
+        no_transaction_in_part(pinned)
+        no_transaction_in_part(collected(read(spark, written, minPartitions=4)))
+
+
+@pytest.mark.usefixtures("with_jdbc")
+def test_jdbc_reads_what_a_pinned_consumer_reads(
+    spark: Any, written: Path, request: pytest.FixtureRequest
+) -> None:
+    for _ in range(2 * request.config.getoption("--seeds")):
+        options = jdbc_options(written, rows_per_task=50)
+        frame = spark.read.jdbc(
+            options.url,
+            options.table,
+            predicates=list(options.predicates),
+            properties=options.options,
+        )
+        seen = collected(frame)
+        ends = {TP0: 0, TP1: 0}
+        for partition, end in re.findall(
+            r'"partition" = (\d) .*?"offset" < (\d+)', " ".join(options.predicates)
+        ):
+            tp = TopicPartition("orders", int(partition))
+            ends[tp] = max(ends[tp], int(end))
+        assert seen == consumed(written, ends)
+        no_transaction_in_part(seen)
