@@ -18,6 +18,7 @@ lint: $(SETUP)
 bench: $(SETUP)
 	$(PYTHON) benchmarks/run.py
 	$(PYTHON) benchmarks/groups.py
+	$(PYTHON) benchmarks/spark.py
 
 simulate: $(SETUP)
 	$(PYTHON) -m eosdb.cli simulate --seeds 1000 --steps 2000 --jobs 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -106,35 +107,34 @@ class Outgoing:
         Raises UnknownTopicOrPartitionError and SparkOptionError.
         """
         for batch in batches:
-            by_partition: dict[TopicPartition, list[Record]] = {}
-            sticky: dict[str, int] = {}
-            for tp, record in self._records(batch, sticky):
-                by_partition.setdefault(tp, []).append(record)
-            yield from by_partition.items()
+            places: dict[tuple[str, int], list[Record]] = defaultdict(list)
+            for place, record in zip(*self._records(batch), strict=True):
+                places[place].append(record)
+            for place, records in places.items():
+                yield TopicPartition(*place), records
 
-    def _records(
-        self, batch: pa.RecordBatch, sticky: dict[str, int]
-    ) -> Iterator[tuple[TopicPartition, Record]]:
+    def _records(self, batch: pa.RecordBatch) -> tuple[Iterable[tuple[str, int]], Iterable[Record]]:
+        """Topic and partition of each row, and its record."""
         given = dict(zip(batch.schema.names, map(_values, batch.columns), strict=True))
         nothing: Sequence[Any] = [None] * batch.num_rows
-        for key, value, topic, partition, headers, timestamp in zip(
-            given.get("key", nothing),
-            given.get("value", nothing),
-            given.get("topic", nothing),
-            given.get("partition", nothing),
-            given.get("headers", nothing),
-            given.get("timestamp", nothing),
-            strict=True,
-        ):
-            name = self._topic or topic
-            if name is None:
-                raise SparkOptionError("a row has no topic, and option topic names none")
-            if partition is None:
-                partition = self._choose(name, key, sticky)
-            yield (
-                TopicPartition(name, partition),
-                Record(key, value, _headers(headers), timestamp),
+        keys, values = given.get("key", nothing), given.get("value", nothing)
+        topics = given.get("topic", nothing)
+        if self._topic is not None:
+            topics = [self._topic] * batch.num_rows
+        elif None in topics:
+            raise SparkOptionError("a row has no topic, and option topic names none")
+        sticky: dict[str, int] = {}
+        partitions = [
+            self._choose(topic, key, sticky) if partition is None else partition
+            for topic, key, partition in zip(
+                topics, keys, given.get("partition", nothing), strict=True
             )
+        ]
+        records: Iterable[Record] = map(Record, keys, values)
+        if "headers" in given or "timestamp" in given:
+            headers = map(_headers, given.get("headers", nothing))
+            records = map(Record, keys, values, headers, given.get("timestamp", nothing))
+        return zip(topics, partitions, strict=True), records
 
     def _choose(self, topic: str, key: bytes | None, sticky: dict[str, int]) -> int:
         count = self._counts.get(topic)

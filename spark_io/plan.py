@@ -6,6 +6,7 @@ early. A task costs Spark some 50 ms whatever it does, so small ranges share one
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -101,7 +102,12 @@ def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ..
     """What each task reads: large ranges cut, small ones put together, about as much for each."""
     wanted = [range_ for range_ in ranges if range_.size]
     total = sum(range_.size for range_ in wanted)
-    tasks = max(options.min_partitions or 1, -(-total // options.rows_per_task))
+    tasks = -(-total // options.rows_per_task)
+    if tasks > 1:
+        # As many for each core as for the others, as far as the driver's tell.
+        cores = os.cpu_count() or 1
+        tasks = -(-tasks // cores) * cores
+    tasks = max(tasks, options.min_partitions or 1)
     most = max(-(-total // tasks), 1)
     pieces = [
         range_._replace(start=start, end=min(start + most, range_.end))

@@ -1,0 +1,91 @@
+"""Scanning a range gives exactly the committed records in it, whatever lies between them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eosdb
+from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.errors import InvalidRequestError
+from eosdb.log import scan
+
+TP = TopicPartition("t", 0)
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=st.integers(0, 2**32), stretch=st.sampled_from([1, 3, 10, 1_000]))
+def test_it_is_what_the_view_shows(seed: int, stretch: int) -> None:
+    rng = random.Random(seed)
+    before, scan._STRETCH = scan._STRETCH, stretch  # type: ignore[misc]
+    try:
+        with eosdb.connect(":memory:", clock=ManualClock(10**12)) as db:
+            db.admin.create_topic("t")
+            producers = [db.producer(transactional_id=f"p{i}") for i in range(3)]
+            for producer in producers:
+                producer.init_transactions()
+            for _ in range(rng.randrange(60)):
+                producer = rng.choice(producers)
+                match rng.randrange(4):
+                    case 0:
+                        db.broker.append(
+                            TP, RecordBatch([Record(value=b"v")] * rng.randrange(1, 8))
+                        )
+                    case 1 if producer.state == "IN_TRANSACTION":
+                        rng.choice((producer.commit_transaction, producer.abort_transaction))()
+                    case _:
+                        if producer.state != "IN_TRANSACTION":
+                            producer.begin_transaction()
+                        producer.send("t", b"v")
+                        producer.flush()
+            stable = db.broker.offsets(TP).last_stable_offset
+            for _ in range(6):
+                start = rng.randrange(stable + 1)
+                end = rng.randrange(start, stable + 1)
+                size = rng.randrange(1, 9)
+                found = list(db.admin.scan(TP, start, end, columns=("offset",), batch_size=size))
+                assert all(0 < len(rows) <= size for rows in found)
+                expected = db.query(
+                    'SELECT "offset" FROM committed_records WHERE "offset" >= ? AND "offset" < ? '
+                    'ORDER BY "offset"',
+                    (start, end),
+                )
+                assert [row for rows in found for row in rows] == list(expected.rows)
+    finally:
+        scan._STRETCH = before  # type: ignore[misc]
+
+
+def test_every_column_can_be_asked_for(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    with db.producer() as producer:
+        producer.send("t", b"v", b"k", headers=[("h", b"1")])
+    ((row,),) = db.admin.scan(TP, 0, 1)
+    assert dict(zip(scan.COLUMNS, row, strict=True)) | {"timestamp": 0} == {
+        "offset": 0, "timestamp": 0, "timestamp_type": 0, "key": b"k", "value": b"v",
+        "headers": '[["h","MQ=="]]', "producer_id": 0, "producer_epoch": 0, "sequence": 0,
+    }  # fmt: skip
+    assert list(db.admin.scan(TP, 0, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "options"),
+    [
+        (0, 9, {}),
+        (0, 1, {"columns": ("price",)}),
+        (0, 1, {"columns": ()}),
+        (0, 1, {"batch_size": 0}),
+    ],
+)
+def test_what_cannot_be_scanned_is_refused(
+    db: eosdb.Database, start: int, end: int, options: dict[str, object]
+) -> None:
+    db.admin.create_topic("t")
+    db.broker.append(TP, RecordBatch([Record(value=b"v")]))
+    with pytest.raises(InvalidRequestError):
+        list(db.admin.scan(TP, start, end, **options))  # type: ignore[arg-type]
+    db.broker.delete_records(TP, 1)
+    with pytest.raises(eosdb.OffsetOutOfRangeError):
+        list(db.admin.scan(TP, 0, 1))
