@@ -94,7 +94,7 @@ def test_the_data_source_reads_what_a_pinned_consumer_reads(
 ) -> None:
     for _ in range(2 * request.config.getoption("--seeds")):
         with eosdb.connect(written, read_only=True) as db:
-            ends = {tp: o.last_stable_offset for tp, o in db.admin.partition_offsets().items()}
+            ends = {tp: end for tp, (_, end) in db.admin.consistent_cut().items()}
         wanted = {"orders": {str(tp.partition): end for tp, end in ends.items()}}
         pinned = collected(read(spark, written, endingOffsets=json.dumps(wanted), minPartitions=4))
         assert pinned == consumed(written, ends)

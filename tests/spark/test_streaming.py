@@ -213,7 +213,8 @@ def python_workers(session: int) -> list[int]:
 def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
     db_path: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    count = 12_000
+    seeds = request.config.getoption("--seeds")
+    count = 4_000 * seeds
     with eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("orders", partitions=2)
         db.admin.create_topic("out", partitions=2)
@@ -235,7 +236,7 @@ def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
         )
         assert child.stdout is not None
         assert child.stdout.readline() == "running\n"
-        last = attempt >= request.config.getoption("--seeds")
+        last = attempt >= seeds
         try:
             child.wait(None if last else 3 + rng.random() * 3)
             break
