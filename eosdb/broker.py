@@ -8,6 +8,7 @@ synced: the Prepare that decides its transaction is, after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from eosdb.clock import Clock
@@ -155,6 +156,10 @@ class Broker(GroupBroker):
         """
         version = self._version(transaction_version)
         return self._produce.produce(batches, transactional_id, acks, version)
+
+    def together(self, *, sync: bool) -> AbstractContextManager[None]:
+        """Have this thread's requests in the block share a commit, synced or not; see `Store.together`."""
+        return self._coordinator.together(sync=sync)
 
     def append(
         self,

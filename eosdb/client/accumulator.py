@@ -8,19 +8,20 @@ place by sequence, before everything that has none yet (Kafka: RecordAccumulator
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
 from eosdb.model import (
+    Header,
     ProduceResult,
     ProducerIdAndEpoch,
-    Record,
     RecordBatch,
     RecordMetadata,
     TopicPartition,
 )
+from eosdb.record_columns import RecordColumns
 
 OnDelivery: TypeAlias = "Callable[[EosdbError | None, RecordMetadata | None], object]"
 Drive: TypeAlias = "Callable[[ProducerBatch, float | None], None]"
@@ -33,16 +34,18 @@ class ProducerBatch:
     """Records of one partition that are sent together, and what became of them."""
 
     __slots__ = (
-        "attempts", "callbacks", "created_ms", "drive", "error", "identity", "in_doubt", "is_sent",
-        "parts", "records", "result", "retry_at_ms", "serial", "size", "tp",
+        "attempts", "callbacks", "created_ms", "drive", "error", "identity", "in_doubt", "is_filling",
+        "is_sent", "parts", "records", "result", "retry_at_ms", "serial", "size", "tp",
     )  # fmt: skip
 
     def __init__(self, tp: TopicPartition, created_ms: int, drive: Drive) -> None:
         self.tp = tp
         self.created_ms = created_ms
         self.drive = drive
-        self.records: list[Record] = []
+        self.records = RecordColumns([], [], [])
         self.size = 0
+        self.is_filling = False
+        """Waits, and may take more records."""
         self.callbacks: list[tuple[ProduceFuture, OnDelivery]] = []
         self.result: ProduceResult | None = None
         self.error: EosdbError | None = None
@@ -56,6 +59,25 @@ class ProducerBatch:
         self.is_sent = False
         """An answer is being waited for."""
         self.retry_at_ms = 0
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        timestamp: int | None,
+        size: int,
+    ) -> ProduceFuture:
+        """Take in one record of `size` bytes."""
+        records = self.records
+        timestamps = records.timestamps
+        future = ProduceFuture(self, len(timestamps))
+        records.payload.extend((key, value))
+        timestamps.append(timestamp)
+        if headers:
+            records.add_headers(headers)
+        self.size += size
+        return future
 
     @property
     def next_serial(self) -> int:
@@ -166,7 +188,7 @@ class ProduceFuture:
         assert result is not None
         timestamp = result.log_append_time
         if timestamp < 0:
-            timestamp = batch.records[index].timestamp or 0
+            timestamp = batch.records.timestamps[index] or 0
         offset = result.base_offset + index if result.base_offset >= 0 else -1
         return RecordMetadata(*batch.tp, offset, timestamp, result.duplicate)
 
@@ -179,30 +201,17 @@ class RecordAccumulator:
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
         self.buffered_bytes = 0
 
-    def append(
-        self, tp: TopicPartition, record: Record, size: int, clock: Clock, drive: Drive
-    ) -> ProducerBatch:
-        """Put the record into the partition's newest batch, or into a new one when that is full."""
+    def new_batch(self, tp: TopicPartition, clock: Clock, drive: Drive) -> ProducerBatch:
+        """A batch behind all others of the partition; those take no more records."""
         queue = self._waiting.get(tp)
         if queue is None:
             queue = self._waiting[tp] = deque()
-        if not queue or queue[-1].size + size > self._batch_size or queue[-1].attempts:
-            queue.append(ProducerBatch(tp, clock.monotonic_ms(), drive))
-        batch = queue[-1]
-        batch.records.append(record)
-        batch.size += size
-        self.buffered_bytes += size
+        elif queue:
+            queue[-1].is_filling = False
+        batch = ProducerBatch(tp, clock.monotonic_ms(), drive)
+        batch.is_filling = True
+        queue.append(batch)
         return batch
-
-    def has_room(self, tp: TopicPartition) -> bool:
-        """Whether a batch of the partition is waiting that is not full."""
-        queue = self._waiting.get(tp)
-        return (
-            queue is not None
-            and len(queue) > 0
-            and queue[-1].size < self._batch_size
-            and not queue[-1].attempts
-        )
 
     def queues(self) -> list[tuple[TopicPartition, deque[ProducerBatch]]]:
         """What waits, by partition; never an empty queue."""
@@ -214,6 +223,7 @@ class RecordAccumulator:
 
     def take_first(self, tp: TopicPartition) -> ProducerBatch:
         batch = self._waiting[tp].popleft()
+        batch.is_filling = False
         self.buffered_bytes -= batch.size
         return batch
 
@@ -232,6 +242,7 @@ class RecordAccumulator:
         queue = self._waiting.get(batch.tp)
         if queue is not None and batch in queue:
             queue.remove(batch)
+            batch.is_filling = False
             self.buffered_bytes -= batch.size
 
     def waiting(self) -> Iterator[ProducerBatch]:

@@ -1,16 +1,31 @@
-"""Which partition a record goes to: the one asked for, its key's, or the sticky one (KIP-480)."""
+"""Which partition a record goes to: the one asked for, its key's, or the sticky one (KIP-480); and the
+batch of that partition that takes it."""
 
 from __future__ import annotations
 
 import random
+from typing import Final
 
-from eosdb.client.accumulator import RecordAccumulator
+from eosdb.client.accumulator import Drive, ProducerBatch, RecordAccumulator
 from eosdb.client.config import ProducerSettings
 from eosdb.client.partitioner import partitioner_of
 from eosdb.client.transport import Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import ConfigError, UnknownTopicOrPartitionError
 from eosdb.model import TopicPartition
+
+_NONE: Final = -1
+
+
+class _Topic:
+    """A topic's partitions, the newest batch of each, and the partition without keys' turn."""
+
+    __slots__ = ("newest", "places", "sticky")
+
+    def __init__(self, topic: str, count: int) -> None:
+        self.places: Final = [TopicPartition(topic, number) for number in range(count)]
+        self.newest: Final[list[ProducerBatch | None]] = [None] * count
+        self.sticky = _NONE
 
 
 class PartitionChooser:
@@ -27,48 +42,73 @@ class PartitionChooser:
         self._clock = clock
         self._settings = settings
         self._accumulator = accumulator
+        self._batch_size = settings.batch_size
         self._partitioner = partitioner_of(settings.partitioner)
-        self._counts: dict[str, int] = {}
-        self._sticky: dict[str, int] = {}
+        self._topics: dict[str, _Topic] = {}
 
     def partition_count(self, topic: str) -> int:
         """Asked for once. Raises UnknownTopicOrPartitionError."""
-        count = self._counts.get(topic)
-        if count is None:
-            count = self._counts[topic] = call(
-                self._transport,
-                self._clock,
-                "partitions_for",
-                lambda broker: broker.partitions_for(topic),
-                request_timeout_ms=self._settings.request_timeout_ms,
-                retry_backoff_ms=self._settings.retry_backoff_ms,
-                timeout_ms=self._settings.max_block_ms,
-            )
-        return count
+        return len(self._topic(topic).places)
 
-    def choose(self, topic: str, partition: int | None, key: bytes | None) -> int:
-        """Raises UnknownTopicOrPartitionError, and ConfigError when a partitioner errs."""
-        count = self.partition_count(topic)
+    def batch_for(
+        self, topic: str, partition: int | None, key: bytes | None, size: int, drive: Drive
+    ) -> ProducerBatch:
+        """The batch that takes a record of so many bytes.
+
+        Raises UnknownTopicOrPartitionError, and ConfigError when a partitioner errs.
+        """
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._topic(topic)
         if partition is not None:
-            return self._checked(topic, partition, count)
-        if key is not None:
-            chosen = self._partitioner(key, count)
-            if not 0 <= chosen < count:
+            if not (isinstance(partition, int) and 0 <= partition < len(known.places)):
+                known = self._with_partition(topic, partition)
+            number = partition
+        elif key is not None:
+            number = self._partitioner(key, len(known.places))
+            if not 0 <= number < len(known.places):
                 raise ConfigError(
-                    f"the partitioner chose {chosen!r} for a topic of {count} partitions"
+                    f"the partitioner chose {number!r} for a topic of {len(known.places)} partitions"
                 )
-            return chosen
-        sticky = self._sticky.get(topic)
-        if sticky is None or not self._accumulator.has_room(TopicPartition(topic, sticky)):
-            sticky = self._sticky[topic] = random.randrange(count)
-        return sticky
+        else:
+            number = known.sticky
+            if number == _NONE or not self._has_room(known.newest[number], size):
+                number = known.sticky = random.randrange(len(known.places))
+        batch = known.newest[number]
+        if batch is None or not batch.is_filling or batch.size + size > self._batch_size:
+            batch = self._accumulator.new_batch(known.places[number], self._clock, drive)
+            known.newest[number] = batch
+        return batch
 
-    def _checked(self, topic: str, partition: int, count: int) -> int:
+    def _has_room(self, batch: ProducerBatch | None, size: int) -> bool:
+        return batch is not None and batch.is_filling and batch.size + size <= self._batch_size
+
+    def _topic(self, topic: str) -> _Topic:
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._topics[topic] = _Topic(topic, self._ask(topic))
+        return known
+
+    def _ask(self, topic: str) -> int:
+        return call(
+            self._transport,
+            self._clock,
+            "partitions_for",
+            lambda broker: broker.partitions_for(topic),
+            request_timeout_ms=self._settings.request_timeout_ms,
+            retry_backoff_ms=self._settings.retry_backoff_ms,
+            timeout_ms=self._settings.max_block_ms,
+        )
+
+    def _with_partition(self, topic: str, partition: object) -> _Topic:
+        """The topic once more: partitions may have been added."""
+        known = self._topics[topic]
+        count = self._ask(topic)
+        for number in range(len(known.places), count):
+            known.places.append(TopicPartition(topic, number))
+            known.newest.append(None)
         if isinstance(partition, int) and 0 <= partition < count:
-            return partition
-        self._counts.pop(topic, None)  # Partitions may have been added.
-        if isinstance(partition, int) and 0 <= partition < self.partition_count(topic):
-            return partition
+            return known
         raise UnknownTopicOrPartitionError(
             f"topic {topic!r} has partitions 0 to {count - 1}, got {partition!r}"
         )

@@ -42,7 +42,6 @@ from eosdb.model import (
     Header,
     OffsetAndMetadata,
     ProducerIdAndEpoch,
-    Record,
     TopicPartition,
     TransactionToken,
 )
@@ -298,9 +297,11 @@ class Producer:
         broker refuses later is the future's error.
         """
         settings = self._settings
-        key_bytes = serialized("key", key, settings.key_serializer)
+        key_bytes = None if key is None else serialized("key", key, settings.key_serializer)
         value_bytes = serialized("value", value, settings.value_serializer)
-        size = len(key_bytes or b"") + len(value_bytes or b"")
+        size = 0 if value_bytes is None else len(value_bytes)
+        if key_bytes is not None:
+            size += len(key_bytes)
         if headers:
             size += sum(len(name) + len(data or b"") for name, data in headers)
         if size > settings.max_request_size:
@@ -308,26 +309,30 @@ class Producer:
                 f"the record has {size} bytes, max_request_size is {settings.max_request_size}"
             )
         with self._lock:
-            self._check_open()
-            if settings.transactional_id is not None:
-                self._manager.require("send", ClientState.IN_TRANSACTION)
-            elif self._manager.error is not None:
-                raise self._manager.error
-            tp = TopicPartition(topic, self._chooser.choose(topic, partition, key_bytes))
+            if self._closed or not self._manager.may_send:
+                self._refuse_to_send()
             if timestamp is None:
                 timestamp = self._clock.time_ms()
-            record = Record(key_bytes, value_bytes, headers, timestamp)
-            batch = self._accumulator.append(tp, record, size, self._clock, self._drive)
-            future = ProduceFuture(batch, len(batch.records) - 1)
+            batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._drive)
+            future = batch.append(key_bytes, value_bytes, headers, timestamp, size)
+            accumulator = self._accumulator
+            accumulator.buffered_bytes += size
             if on_delivery is not None:
                 batch.callbacks.append((future, on_delivery))
-            if self._accumulator.buffered_bytes >= _BUFFER_BYTES:
+            if accumulator.buffered_bytes >= _BUFFER_BYTES:
                 self._make_room()
             elif settings.linger_ms:
                 self._linger(self._clock.monotonic_ms())
             elif settings.transactional_id is None:
                 self._driver.step()
             return future
+
+    def _refuse_to_send(self) -> None:
+        self._check_open()
+        if self._settings.transactional_id is not None:
+            self._manager.require("send", ClientState.IN_TRANSACTION)
+        assert self._manager.error is not None
+        raise self._manager.error
 
     def _linger(self, now_ms: int) -> None:
         """Leave the record to the thread, unless what lingers is due now."""

@@ -46,21 +46,30 @@ class PartitionProgress:
         first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
         return self.acknowledged < first
 
-    def admits_new(self, identity: ProducerIdAndEpoch, max_in_flight: int, now_ms: int) -> bool:
+    def admits_new(
+        self,
+        identity: ProducerIdAndEpoch,
+        max_in_flight: int,
+        now_ms: int,
+        *,
+        in_order: bool = False,
+    ) -> bool:
         """Whether one more batch may get a sequence now.
 
-        The first goes alone. A partition that does not know the producer takes any sequence for its
-        first, so of two batches the second must not be able to arrive before it.
+        Where nothing can overtake (`in_order`), any number may be on the way. Elsewhere so many, and the
+        first goes alone: a partition that does not know the producer takes any sequence for its first, so
+        of two batches the second must not be able to arrive before it.
         """
         if not self.unacknowledged:
             return not (self.is_unresolved and self.identity == identity)
         return (
             self.identity == identity
-            and self._known_ms is not None
-            and now_ms - self._known_ms < _KNOWN_FOR_MS
-            and len(self.unacknowledged) < max_in_flight
             and not self.is_unresolved
+            and (in_order or (self._is_known(now_ms) and len(self.unacknowledged) < max_in_flight))
         )
+
+    def _is_known(self, now_ms: int) -> bool:
+        return self._known_ms is not None and now_ms - self._known_ms < _KNOWN_FOR_MS
 
     def assign(self, batch: ProducerBatch, identity: ProducerIdAndEpoch) -> None:
         """Give the batch the next sequences."""

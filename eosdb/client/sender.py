@@ -17,7 +17,7 @@ from eosdb.client.config import ProducerSettings
 from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
 from eosdb.client.settling import Settling
 from eosdb.client.transaction_manager import ClientState, TransactionManager
-from eosdb.client.transport import Exchange, Transport
+from eosdb.client.transport import BrokerRequests, DirectTransport, Exchange, Transport
 from eosdb.errors import (
     EosdbError,
     NetworkExceptionError,
@@ -58,6 +58,8 @@ class Sender:
         metrics: Metrics,
     ) -> None:
         self._transport = transport
+        self._direct = transport if type(transport) is DirectTransport else None
+        """Carries requests out at once and in order, so that several may go together."""
         self._settings = settings
         self._manager = manager
         self._accumulator = accumulator
@@ -95,8 +97,8 @@ class Sender:
         self._settling.expire(now_ms)
         self.coordinator.run(now_ms)
         self._settling.resolve(lambda: self._take_identity(now_ms))
-        while attempts := self._drain(now_ms):
-            self._send(attempts, now_ms)
+        while requests := self._drain_all(now_ms):
+            self._send(requests, now_ms)
             self.coordinator.run(now_ms)
         return self._next_due(now_ms)
 
@@ -169,8 +171,17 @@ class Sender:
 
     # -- requests -------------------------------------------------------------------------------
 
+    def _drain_all(self, now_ms: int) -> list[list[SentBatch]]:
+        """The requests that may go now. More than one at a time only where none can overtake another."""
+        requests: list[list[SentBatch]] = []
+        while (attempts := self._drain(now_ms)) and self._direct is not None:
+            requests.append(attempts)
+        return [*requests, attempts] if attempts else requests
+
     def _drain(self, now_ms: int) -> list[SentBatch]:
-        """The batches that may go now, at most one for each partition."""
+        """The batches of one request, at most one for each partition."""
+        if not self._accumulator:
+            return []
         manager = self._manager
         if manager.is_in_error:
             assert manager.error is not None
@@ -206,7 +217,9 @@ class Sender:
                     continue
             elif batch.identity is None:
                 limit = self._settings.max_in_flight_requests_per_connection
-                if not progress.admits_new(identity, limit, now_ms):
+                if not progress.admits_new(
+                    identity, limit, now_ms, in_order=self._direct is not None
+                ):
                     continue
                 progress.assign(batch, identity)
                 was_first = progress.is_first(batch)
@@ -216,9 +229,41 @@ class Sender:
             taken.append(SentBatch(batch, batch.identity, was_first))
         return taken
 
-    def _send(self, attempts: list[SentBatch], now_ms: int) -> None:
-        manager = self._manager
-        transactional_id = manager.transactional_id
+    def _send(self, requests: list[list[SentBatch]], now_ms: int) -> None:
+        """Submit requests, together where the transport can do that; take the answers that are there."""
+        is_transactional = self._manager.transactional_id is not None
+        if is_transactional:
+            self._manager.may_have_begun = True
+        start_ns = self._metrics.now_ns()
+        closures = [self._request(attempts) for attempts in requests]
+        try:
+            if self._direct is None:
+                exchanges = [self._transport.submit("produce", request) for request in closures]
+            else:
+                exchanges = self._direct.submit_all("produce", closures, sync=not is_transactional)
+        except BaseException:
+            # Interrupted by the user, or a bug: whether it arrived is as unknown as after a lost answer.
+            lost = NetworkExceptionError("produce: interrupted before there was an answer")
+            for attempts in requests:
+                for attempt in attempts:
+                    self._take_answer(attempt, lost, now_ms)
+            raise
+        self._metrics.count("request", len(requests))
+        for exchange, attempts in zip(exchanges, requests, strict=True):
+            request = ProduceRequest(exchange, attempts, now_ms, start_ns)
+            if exchange.done:
+                self._settle(request, now_ms)
+            elif self._fire_and_forget:
+                for attempt in attempts:
+                    self._take_answer(attempt, ProduceResult(), now_ms)
+            else:
+                self._on_the_way.append(request)
+
+    def _request(
+        self, attempts: list[SentBatch]
+    ) -> Callable[[BrokerRequests], dict[TopicPartition, ProduceResult]]:
+        """What the broker is to do with the batches."""
+        transactional_id = self._manager.transactional_id
         batches = {}
         for batch, _, _ in attempts:
             batch.attempts += 1
@@ -226,37 +271,15 @@ class Sender:
             batches[batch.tp] = batch.request(transactional_id is not None)
             if batch.attempts > 1:
                 self._metrics.count("record-retry", len(batch.records))
-        if transactional_id is not None:
-            manager.may_have_begun = True
-        version, acks = manager.version, self._acks
-        timeout_ms = self._settings.request_timeout_ms
-        start_ns = self._metrics.now_ns()
-        try:
-            exchange = self._transport.submit(
-                "produce",
-                lambda broker: broker.produce(
-                    batches,
-                    transactional_id=transactional_id,
-                    acks=acks,
-                    timeout_ms=timeout_ms,
-                    transaction_version=None if transactional_id is None else version,
-                ),
-            )
-        except BaseException:
-            # Interrupted by the user, or a bug: whether it arrived is as unknown as after a lost answer.
-            lost = NetworkExceptionError("produce: interrupted before there was an answer")
-            for attempt in attempts:
-                self._take_answer(attempt, lost, now_ms)
-            raise
-        self._metrics.count("request")
-        request = ProduceRequest(exchange, attempts, now_ms, start_ns)
-        if exchange.done:
-            self._settle(request, now_ms)
-        elif self._fire_and_forget:
-            for attempt in attempts:
-                self._take_answer(attempt, ProduceResult(), now_ms)
-        else:
-            self._on_the_way.append(request)
+        acks, timeout_ms = self._acks, self._settings.request_timeout_ms
+        version = None if transactional_id is None else self._manager.version
+        return lambda broker: broker.produce(
+            batches,
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            transaction_version=version,
+        )
 
     def _is_ready(self, queue: deque[ProducerBatch], now_ms: int) -> bool:
         return (

@@ -10,13 +10,15 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
 
     Raises TypeError.
     """
+    if given is None:
+        return None
     data: object = given
-    if (type(data) is bytes or data is None) and (serializer is None or data is None):
-        return data
     if serializer is not None:
         data = serializer(given)
-    elif isinstance(data, str):
-        data = data.encode()
+    elif type(given) is bytes:
+        return given
+    elif isinstance(given, str):
+        data = given.encode()
     if type(data) is not bytes:
         raise TypeError(
             f"{what}: got {type(given).__name__}, expected bytes, str or None; give the producer a "

@@ -91,6 +91,13 @@ class TransactionManager:
             )
 
     @property
+    def may_send(self) -> bool:
+        """Whether records are taken: in a transaction, or without transactions while nothing failed."""
+        if self.transactional_id is None:
+            return self.error is None
+        return self.state is ClientState.IN_TRANSACTION
+
+    @property
     def is_fatal_state(self) -> bool:
         return self.state is ClientState.FATAL_ERROR
 

@@ -8,6 +8,7 @@ there; `eosdb.testing.FaultyTransport` does what a bad network does.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from eosdb.client.answers import is_lost
@@ -239,6 +240,13 @@ class Transport(Protocol):
         """Deliver what has arrived. Returns the ms until more arrives; None: nothing is expected."""
 
 
+@runtime_checkable
+class SharesCommits(Protocol):
+    """A broker in the same process, whose requests can share a commit."""
+
+    def together(self, *, sync: bool) -> AbstractContextManager[None]: ...
+
+
 class DirectTransport:
     """Calls the broker in the same process; an answer is there when `submit` returns."""
 
@@ -250,9 +258,23 @@ class DirectTransport:
         return self._broker.transaction_version
 
     def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        exchange = Exchange[T](name)
+        exchange: Exchange[T] = Exchange(name)
         exchange.carry_out(request, self._broker)
         return exchange
+
+    def submit_all(
+        self, name: str, requests: Sequence[Request[T]], *, sync: bool
+    ) -> list[Exchange[T]]:
+        """Requests that are on their way at the same time: in this order, and in one commit where the
+        broker can do that."""
+        if len(requests) == 1 or not isinstance(self._broker, SharesCommits):
+            return [self.submit(name, request) for request in requests]
+        try:
+            with self._broker.together(sync=sync):
+                return [self.submit(name, request) for request in requests]
+        except EosdbError:
+            # Nothing of it stands; alone, each gets its own answer.
+            return [self.submit(name, request) for request in requests]
 
     def poll(self) -> int | None:
         return None

@@ -8,24 +8,23 @@ units of its own, so it stands even when the request that noticed it is refused.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import group_offsets, groups, transaction, transaction_end, transactions
 from eosdb.coordinator.due import MINUTE_MS, next_due
 from eosdb.coordinator.due_bound import DUE
+from eosdb.coordinator.office import Decision, Office
 from eosdb.coordinator.producer_ids import ProducerIdManager
-from eosdb.coordinator.transaction import FenceOngoing, TransactionMetadata
+from eosdb.coordinator.transaction import FenceOngoing
 from eosdb.errors import (
     ConcurrentTransactionsError,
     TransactionCoordinatorFencedError,
 )
 from eosdb.events import OffsetCommit, TxnOffsetsCommitted
-from eosdb.failpoints import Failpoint, reach
 from eosdb.log import append, partitions, producers
 from eosdb.log.producer_state import check_marker
 from eosdb.model import ProducerIdAndEpoch, TopicPartition
@@ -51,15 +50,6 @@ class Expired:
     groups: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """What a first step recorded, and under which coordinator epoch."""
-
-    metadata: TransactionMetadata
-    coordinator_epoch: int
-    completing: bool
-
-
 class TransactionCoordinator:
     """One per database object. Threads may share it; several processes may have one each."""
 
@@ -68,22 +58,20 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
-        self._elected = False
+        self.office: Final = Office(store, clock)
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write; where housekeeping looks at its watch."""
-        self._lock = threading.Lock()
-        self._completing: set[str] = set()
-        """Decided by a thread of ours that is about to complete them."""
-        self._refused: set[str] = set()
-        """Decided, but a partition has seen a newer coordinator: nobody can complete them."""
 
     # -- the door for every write ---------------------------------------------------------------
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
         """Run `function` in a unit, after what is due has been done."""
 
+        if self._store.is_joint:
+            return self._store.write(function, sync=sync)
+
         def checked(unit: Unit) -> T:
-            if self._foreign_decided(unit) or self._due_time(unit) <= self._clock.time_ms():
+            if self._is_something_due(unit):
                 raise _SomethingIsDueError
             return function(unit)
 
@@ -96,9 +84,26 @@ class TransactionCoordinator:
                 self.after_write()
                 return result
 
+    @contextlib.contextmanager
+    def together(self, *, sync: bool) -> Iterator[None]:
+        """Have the writes of this thread in the block share one unit, as `Store.together` does."""
+        while True:
+            with self._store.together(sync=sync) as unit:
+                if not (is_due := self._is_something_due(unit)):
+                    yield
+            if not is_due:
+                self.after_write()
+                return
+            self.run_due()
+
+    def _is_something_due(self, unit: Unit) -> bool:
+        return bool(
+            self.office.foreign_decided(unit) or self._due_time(unit) <= self._clock.time_ms()
+        )
+
     def run_due(self) -> Expired:
         """Complete what dead processes decided, abort what timed out, forget what expired."""
-        done = Expired(recovered=self.recover(), aborted=self._abort_timed_out())
+        done = Expired(recovered=self.office.recover(), aborted=self._abort_timed_out())
         now = self._clock.time_ms()
         config = self._config
 
@@ -118,20 +123,6 @@ class TransactionCoordinator:
             done.groups += counts[3]
         return done
 
-    def recover(self) -> int:
-        """Finish decided transactions that no thread of ours is finishing. Returns how many.
-
-        Taking over coordination and finishing them is one unit, so whoever decided one and wakes up
-        late finds it complete, or cannot write its markers.
-        """
-
-        def take_over(unit: Unit) -> int:
-            if not self._foreign_decided(unit):
-                return 0
-            return self._elect_and_complete(unit)
-
-        return self._store.write(take_over, sync=False)
-
     # -- requests -------------------------------------------------------------------------------
 
     def new_producer_id(self) -> int:
@@ -150,11 +141,11 @@ class TransactionCoordinator:
 
         Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
         """
-        self.take_office()
+        self.office.take()
         fresh: int | None = None
         while True:
 
-            def decide(unit: Unit, fresh: int | None = fresh) -> _Decision | None:
+            def decide(unit: Unit, fresh: int | None = fresh) -> Decision | None:
                 authorize(unit)
                 transaction.check_timeout(timeout_ms, self._config.transaction_max_timeout_ms)
                 current = transactions.load(unit, transactional_id)
@@ -165,9 +156,9 @@ class TransactionCoordinator:
                     current, transactional_id, timeout_ms, expected, fresh, now
                 )
                 if isinstance(verdict, FenceOngoing):
-                    decision = _Decision(verdict.prepared, transactions.epoch(unit), True)
+                    decision = Decision(verdict.prepared, transactions.epoch(unit), True)
                 else:
-                    decision = _Decision(verdict.metadata, transactions.epoch(unit), False)
+                    decision = Decision(verdict.metadata, transactions.epoch(unit), False)
                 transactions.record(unit, current, decision.metadata, now)
                 return decision
 
@@ -176,7 +167,7 @@ class TransactionCoordinator:
                 break
             fresh = self._producer_ids.next()
         if decision.completing:
-            self._complete(decision)
+            self.office.complete(decision)
             raise ConcurrentTransactionsError(
                 f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
                 "and has been aborted; call init_producer_id again"
@@ -194,7 +185,7 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
     ) -> None:
         """AddPartitionsToTxn and AddOffsetsToTxn: all or nothing."""
-        self.take_office()
+        self.office.take()
 
         def add(unit: Unit) -> None:
             authorize(unit)
@@ -223,7 +214,7 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
     ) -> None:
         """TxnOffsetCommit: the offsets are pending until the transaction ends."""
-        self.take_office()
+        self.office.take()
 
         def commit(unit: Unit) -> None:
             authorize(unit)
@@ -257,11 +248,11 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """EndTxn: decide durably, `with_decision` in the same unit, then write every marker and complete.
         Returns what to use next."""
-        self.take_office()
+        self.office.take()
         fresh: int | None = None
         while True:
 
-            def decide(unit: Unit, fresh: int | None = fresh) -> _Decision | None:
+            def decide(unit: Unit, fresh: int | None = fresh) -> Decision | None:
                 authorize(unit)
                 current = transactions.load(unit, transactional_id)
                 if fresh is None and transaction_end.end_needs_new_producer_id(current, version):
@@ -279,9 +270,9 @@ class TransactionCoordinator:
                 if prepared is not None:
                     with_decision(unit)
                     transactions.record(unit, current, prepared, now)
-                    return _Decision(prepared, transactions.epoch(unit), completing=True)
+                    return Decision(prepared, transactions.epoch(unit), completing=True)
                 assert current is not None
-                return _Decision(current, transactions.epoch(unit), completing=False)
+                return Decision(current, transactions.epoch(unit), completing=False)
 
             decision = self._decide(transactional_id, decide)
             if decision is not None:
@@ -289,7 +280,7 @@ class TransactionCoordinator:
             fresh = self._producer_ids.next()
         if not decision.completing:
             return decision.metadata.producer
-        self._complete(decision)
+        self.office.complete(decision)
         return transaction_end.complete(decision.metadata, 0).producer
 
     def write_markers(
@@ -328,110 +319,50 @@ class TransactionCoordinator:
     # -- the second step ------------------------------------------------------------------------
 
     def _decide(
-        self, transactional_id: str, decide: Callable[[Unit], _Decision | None]
-    ) -> _Decision | None:
+        self, transactional_id: str, decide: Callable[[Unit], Decision | None]
+    ) -> Decision | None:
         """The first step. While this thread is between the steps, no other of ours takes over."""
-        with self._lock:
-            self._completing.add(transactional_id)
-            self._refused.discard(transactional_id)
+        self.office.begin(transactional_id)
         decision = None
         try:
             decision = self.write(decide)
             return decision
         finally:
             if decision is None or not decision.completing:
-                self._finish(transactional_id)
-
-    def _complete(self, decision: _Decision) -> None:
-        """The second step: markers and Complete…, under the epoch of the first.
-
-        Not synced: whoever finds it decided after a power loss completes it again.
-        """
-        reach(Failpoint.END_TXN_DECIDED)
-        transactional_id = decision.metadata.transactional_id
-        try:
-            self._store.write(
-                lambda unit: transactions.write_markers_and_complete(
-                    unit, decision.metadata, decision.coordinator_epoch, self._clock.time_ms()
-                ),
-                sync=False,
-            )
-        except TransactionCoordinatorFencedError:
-            self._refuse(transactional_id)
-            raise
-        finally:
-            self._finish(transactional_id)
-
-    def _finish(self, transactional_id: str) -> None:
-        with self._lock:
-            self._completing.discard(transactional_id)
-
-    def _refuse(self, transactional_id: str) -> None:
-        with self._lock:
-            self._refused.add(transactional_id)
-
-    def _foreign_decided(self, unit: Unit) -> frozenset[str]:
-        decided = transactions.decided_ids(unit)
-        return decided - self._completing - self._refused if decided else decided
+                self.office.finish(transactional_id)
 
     def _abort_timed_out(self) -> int:
         """Fence and abort every open transaction whose time is over. Returns how many."""
         aborted = 0
         while due := self._store.write(self._first_timed_out, sync=False):
-            self.take_office()
+            self.office.take()
 
-            def decide(unit: Unit, transactional_id: str = due) -> _Decision | None:
+            def decide(unit: Unit, transactional_id: str = due) -> Decision | None:
                 current = transactions.load(unit, transactional_id)
                 now = self._clock.time_ms()
                 if current is None or not transaction.is_timed_out(current, now):
                     return None
                 prepared = transaction.abort_timed_out(current, now)
                 transactions.record(unit, current, prepared, now)
-                return _Decision(prepared, transactions.epoch(unit), completing=True)
+                return Decision(prepared, transactions.epoch(unit), completing=True)
 
-            with self._lock:
-                self._completing.add(due)
+            self.office.begin(due)
             decision = None
             try:
                 decision = self._store.write(decide)
             finally:
                 if decision is None:
-                    self._finish(due)
+                    self.office.finish(due)
             if decision is not None:
                 aborted += 1
                 with contextlib.suppress(TransactionCoordinatorFencedError):
-                    self._complete(decision)
+                    self.office.complete(decision)
         return aborted
 
     def _first_timed_out(self, unit: Unit) -> str | None:
         return transactions.first_timed_out(unit, self._clock.time_ms())
 
-    # -- the office -----------------------------------------------------------------------------
-
-    def take_office(self) -> None:
-        """Take over coordination with the first request that needs it."""
-        if not self._elected:
-            self._elect()
-
-    def _elect(self) -> None:
-        self._store.write(self._elect_and_complete, sync=False)
-        self._elected = True
-
-    def _elect_and_complete(self, unit: Unit) -> int:
-        """A new epoch, and under it the completion of everything decided. Returns how many."""
-        now, completed = self._clock.time_ms(), 0
-        epoch = transactions.elect(unit, now)
-        groups.begin_sessions(unit, now)
-        for transactional_id in sorted(transactions.decided_ids(unit) - self._refused):
-            try:
-                with unit.savepoint():
-                    decided = transactions.load(unit, transactional_id)
-                    assert decided is not None
-                    transactions.write_markers_and_complete(unit, decided, epoch, now)
-                completed += 1
-            except TransactionCoordinatorFencedError:
-                self._refuse(transactional_id)
-        return completed
+    # -- what is due ----------------------------------------------------------------------------
 
     def _due_time(self, unit: Unit) -> int:
         """Before this time (ms) nothing is due: a bound, worked out anew when it has been

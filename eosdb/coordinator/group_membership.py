@@ -80,7 +80,7 @@ class GroupMembership(RequestHandler):
             groups.renew_session(unit, group_id, joining, now)
             return _joined(after, joining.member_id)
 
-        self._coordinator.take_office()
+        self._coordinator.office.take()
         return self._coordinator.write(join, sync=False)
 
     def sync(
@@ -108,7 +108,7 @@ class GroupMembership(RequestHandler):
             groups.renew_session(unit, group_id, member, now)
             return _synced(after, member_id)
 
-        self._coordinator.take_office()
+        self._coordinator.office.take()
         return self._coordinator.write(sync, sync=False)
 
     def heartbeat(
@@ -150,7 +150,7 @@ class GroupMembership(RequestHandler):
             if before is not None:
                 groups.record(unit, before, decisions.leave(before, member_ids, now), now)
 
-        self._coordinator.take_office()
+        self._coordinator.office.take()
         self._coordinator.write(leave, sync=False)
 
     def describe(self, group_id: str) -> GroupDescription:

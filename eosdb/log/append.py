@@ -39,7 +39,8 @@ from eosdb.log.producer_state import (
 from eosdb.model import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
 from eosdb.store.unit import Unit
 
-_CHUNKS: Final = (64, 16, 4, 1)
+_CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
+"""How many rows one statement inserts: few statements to prepare, and few calls for any number."""
 
 
 def append(
@@ -250,18 +251,16 @@ def _stored_range(
     return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
 
 
-@lru_cache(maxsize=64)
-def _insert_sql(rows: int, one_timestamp: bool, with_headers: bool, sequenced: bool) -> str:
-    """An INSERT of many rows whose constant columns and running numbers are bound once."""
-    per_row = 2 + (not one_timestamp) + with_headers
+@lru_cache(maxsize=128)
+def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool) -> str:
+    """An INSERT of many rows; only what varies from row to row is bound for each, the rest once, and
+    numbers that run on are counted."""
     values = []
     for i in range(rows):
-        at = 11 + i * per_row
-        timestamp = "?10" if one_timestamp else f"?{at + 2}"
-        headers = f"?{at + 2 + (not one_timestamp)}" if with_headers else "NULL"
-        sequence = f"?6+{i}" if sequenced else "-1"
+        at = {name: f"?{11 + i * len(varying) + j}" for j, name in enumerate(varying)}
         values.append(
-            f"(?1,?2+{i},{timestamp},?3,?{at},?{at + 1},{headers},?4,?5,{sequence},?7,?8,NULL,?9)"
+            f"(?1,?2+{i},{at.get('timestamp', '?10')},?3,{at.get('key', 'NULL')},{at['value']},"
+            f"{at.get('headers', 'NULL')},?4,?5,{f'?6+{i}' if sequenced else '-1'},?7,?8,NULL,?9)"
         )
     return (
         'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, key, value, '
@@ -278,7 +277,11 @@ def _insert_records(
     timestamps: list[int],
     timestamp_type: int,
 ) -> None:
-    one_timestamp, with_headers = len(timestamps) == 1, bool(batch.headers)
+    columns = batch.columns(timestamps)
+    varying, width = tuple(columns), len(columns)
+    cells: list[object] = [None] * (width * batch.count)
+    for i, column in enumerate(columns.values()):
+        cells[i::width] = column
     sequenced = event.base_sequence >= 0
     done = 0
     for chunk in _CHUNKS:
@@ -286,26 +289,20 @@ def _insert_records(
             serial = event.base_sequence + done if sequenced else NO_SEQUENCE
             if chunk > 1 and sequenced and sequence_of(serial) + chunk > SEQUENCE_COUNT:
                 break  # The chunk lies across the wrap: smaller ones, down to single rows, do not.
-            parameters: list[object] = [
-                event.partition_id,
-                event.base_offset + done,
-                timestamp_type,
-                event.producer_id,
-                event.producer_epoch,
-                sequence_of(serial),
-                round_of(serial),
-                int(event.is_transactional),
-                position,
-                timestamps[0],
-            ]
-            if one_timestamp and not with_headers:
-                parameters += batch.payload[2 * done : 2 * (done + chunk)]
-            else:
-                for i in range(done, done + chunk):
-                    parameters += batch.payload[2 * i : 2 * i + 2]
-                    if not one_timestamp:
-                        parameters.append(timestamps[i])
-                    if with_headers:
-                        parameters.append(batch.headers[i])
-            unit.execute(_insert_sql(chunk, one_timestamp, with_headers, sequenced), parameters)
+            unit.execute(
+                _insert_sql(chunk, varying, sequenced=sequenced),
+                [
+                    event.partition_id,
+                    event.base_offset + done,
+                    timestamp_type,
+                    event.producer_id,
+                    event.producer_epoch,
+                    sequence_of(serial),
+                    round_of(serial),
+                    int(event.is_transactional),
+                    position,
+                    timestamps[0],
+                    *cells[width * done : width * (done + chunk)],
+                ],
+            )
             done += chunk

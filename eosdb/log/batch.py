@@ -7,17 +7,27 @@ import base64
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from types import NoneType
+from typing import Any, Final, cast
 from zlib import crc32
 
+from eosdb.config import INT64_MAX
 from eosdb.errors import InvalidRecordError
-from eosdb.model import Header
-from eosdb.validation import check_batch, check_headers, check_payload, check_timestamp
+from eosdb.model import Header, Record
+from eosdb.record_columns import RecordColumns
+from eosdb.validation import (
+    check_batch,
+    check_headers,
+    check_payload,
+    check_timestamp,
+)
 
 STORED_SIZE: Final = (
     "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"
 )
 """SQL: the bytes that one row of records counts for, as `PreparedBatch.stored_size` does for a batch."""
+_PAYLOAD_TYPES: Final = frozenset({bytes, NoneType})
+_INT: Final = {int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,18 @@ class PreparedBatch:
     size: int
     stored_size: int
     has_null_key: bool
+
+    def columns(self, timestamps: list[int]) -> dict[str, Sequence[object]]:
+        """The columns of the rows that vary from row to row."""
+        keys = self.payload[::2]
+        columns: dict[str, Sequence[object]] = {"value": self.payload[1::2]}
+        if keys.count(None) < len(keys):
+            columns["key"] = keys
+        if len(timestamps) > 1:
+            columns["timestamp"] = timestamps
+        if self.headers:
+            columns["headers"] = self.headers
+        return columns
 
     def crc(self) -> int:
         """The CRC-32 of the content, as `stored_crc` finds it in the rows."""
@@ -56,51 +78,22 @@ def stored_crc(rows: Iterable[tuple[bytes | None, bytes | None, str | None]]) ->
 def prepare(batch: object, now_ms: int) -> PreparedBatch:
     """Check and lay out a batch; records without a timestamp get `now_ms`.
 
+    Every field is checked, column by column: a call for each record would cost more than its row.
     Raises InvalidRecordError and InvalidTimestampError.
     """
     checked = check_batch(batch)
-    payload: list[bytes | None] = []
-    timestamps: list[int] = []
-    headers: list[str | None] = []
-    size = header_bytes = header_text = nulls = 0
-    uniform = True
-    first = None
-    for record in checked.records:
-        try:
-            key, value, record_headers, timestamp = record
-        except (TypeError, ValueError):
-            raise InvalidRecordError(f"got {record!r:.80}, expected a Record") from None
-        if key is None:
-            nulls += 1
-        elif type(key) is bytes:
-            size += len(key)
-        else:
-            check_payload("key", key)
-        if type(value) is bytes:
-            size += len(value)
-        else:
-            check_payload("value", value)
-        payload.append(key)
-        payload.append(value)
-        if timestamp is None:
-            timestamp = now_ms
-        else:
+    columns = _columns(checked.records)
+    payload, stamps = columns.payload, columns.timestamps
+    if not _PAYLOAD_TYPES.issuperset(map(type, payload)):
+        _refuse_payload(payload)
+    timestamps = cast("list[int]", stamps)
+    if None in stamps:
+        timestamps = [now_ms if time is None else time for time in stamps]
+    if set(map(type, timestamps)) != _INT or min(timestamps) < 0 or max(timestamps) > INT64_MAX:
+        for timestamp in timestamps:
             check_timestamp(timestamp)
-        if first is None:
-            first = timestamp
-        elif timestamp != first:
-            uniform = False
-        timestamps.append(timestamp)
-        if record_headers:
-            pairs = check_headers(record_headers)
-            text = headers_text(pairs)
-            header_bytes += sum(len(n.encode()) + len(v or b"") for n, v in pairs)
-            header_text += len(text)
-            if not headers:
-                headers = [None] * (len(timestamps) - 1)
-            headers.append(text)
-        elif headers:
-            headers.append(None)
+    headers, header_bytes, header_text = _headers(columns)
+    size = sum(map(len, filter(None, payload)))
     return PreparedBatch(
         checked.producer_id,
         checked.producer_epoch,
@@ -108,12 +101,44 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
         checked.is_transactional,
         len(timestamps),
         payload,
-        timestamps[:1] if uniform else timestamps,
+        timestamps[:1] if timestamps.count(timestamps[0]) == len(timestamps) else timestamps,
         headers,
         size + header_bytes,
         size + header_text,
-        nulls > 0,
+        None in payload[::2],
     )
+
+
+def _columns(records: Sequence[Record]) -> RecordColumns:
+    if type(records) is RecordColumns:
+        return records
+    try:
+        return RecordColumns.of(records)
+    except (TypeError, ValueError):
+        for record in records:
+            if not isinstance(record, Sequence) or len(record) != len(Record._fields):
+                raise InvalidRecordError(f"got {record!r:.80}, expected a Record") from None
+        raise
+
+
+def _refuse_payload(payload: list[bytes | None]) -> None:
+    for i, part in enumerate(payload):
+        check_payload("value" if i % 2 else "key", part)
+
+
+def _headers(columns: RecordColumns) -> tuple[list[str | None], int, int]:
+    """Each record's headers as they are stored, none when no record has any; the bytes that count for
+    the batch's size, and those of the text."""
+    given = columns.headers_of_all()
+    if not given:
+        return [], 0, 0
+    texts: list[str | None] = []
+    header_bytes = 0
+    for headers in given:
+        pairs = check_headers(headers) if headers else ()
+        texts.append(headers_text(pairs) if pairs else None)
+        header_bytes += sum(len(n.encode()) + len(v or b"") for n, v in pairs)
+    return texts, header_bytes, sum(map(len, filter(None, texts)))
 
 
 def headers_text(headers: Sequence[Header]) -> str:

@@ -11,9 +11,10 @@ from typing import Final
 
 from eosdb.errors import IllegalStateError, StorageError
 from eosdb.progress import Progress, silent
+from eosdb.store.connection import connect
 from eosdb.store.failures import translated
 from eosdb.store.migrate import sync_folder
-from eosdb.store.store import Store, connect
+from eosdb.store.store import Store
 
 
 def publish(store: Store, target: str) -> None:

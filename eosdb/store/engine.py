@@ -8,7 +8,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 
 from eosdb.store import guard
-from eosdb.store.store import connect
+from eosdb.store.connection import connect
 
 
 def make_engine(path: str, read_only: bool, busy_timeout_ms: int) -> Engine:

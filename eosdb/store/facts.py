@@ -12,8 +12,9 @@ from typing import Any, Final
 from eosdb.errors import InvalidRequestError
 from eosdb.reports import ViewDescription
 from eosdb.store import migrate
+from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated
-from eosdb.store.store import Store, connect
+from eosdb.store.store import Store
 
 _JOURNAL: Final = "Every event in the one total order in which it happened."
 """A table, not a view, but in the contract with them."""

@@ -1,10 +1,9 @@
 """Group commit: requests of many threads share one SQLite commit.
 
-The first thread that comes leads: it runs everything that has queued up meanwhile in one unit, each
-request in a savepoint of its own, commits once, and hands out the results. Whoever comes during the
-commit waits for the next round. A request's error undoes only its own writes; when the unit as a
-whole fails (disk full, a failed commit) every request is run once more alone, so that each gets its
-own answer.
+The first thread that comes leads: it runs what has queued up in one unit, commits once, and hands out the
+results. Whoever comes meanwhile waits for the next round, which the first of them leads. Threads that
+write all the time would so split into two halves that never share a commit; a leader of a synced round
+therefore waits a little for as many as were there lately.
 """
 
 from __future__ import annotations
@@ -21,19 +20,42 @@ from eosdb.store.unit import Unit
 T = TypeVar("T")
 
 _ROUND_MAX: Final = 128
+_GATHER_SECONDS: Final = 0.0005
+"""How long a leader waits at most for the others: less than a sync to most disks."""
 
 
 class Request:
     """A function to run in a unit, and what became of it."""
 
-    __slots__ = ("done", "error", "function", "result", "sync")
+    __slots__ = ("_wake", "alone", "done", "error", "function", "leads", "result", "sync")
 
-    def __init__(self, function: Callable[[Unit], Any], sync: bool) -> None:
+    def __init__(self, function: Callable[[Unit], Any], sync: bool, *, alone: bool = False) -> None:
         self.function = function
         self.sync = sync
+        self.alone = alone
+        """Its thread wants to lead, and nothing else."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
+        self.leads = False
+        self._wake: threading.Lock | None = None
+
+    def queue_up(self) -> None:
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def wait(self, seconds: float) -> bool:
+        """Until somebody wakes this request's thread; False when the time is over."""
+        assert self._wake is not None
+        return self._wake.acquire(timeout=seconds)
+
+    def wake(self) -> None:
+        if self._wake is not None and self._wake.locked():
+            self._wake.release()
+
+
+def _nothing(_: Unit) -> None:
+    return None
 
 
 class GroupCommit:
@@ -44,35 +66,31 @@ class GroupCommit:
     ) -> None:
         self._run_round = run_round
         self._patience_ms = patience_ms
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._queue: deque[Request] = deque()
+        self._is_led = False
         self._holder: int | None = None
         """The thread that holds the turn for a unit of its own."""
         self._leader: int | None = None
         """The thread that runs a round."""
-        self._changed = threading.Condition(threading.Lock())
-        self._queue: deque[Request] = deque()
-        self._leading = False
+        self._gathering: Request | None = None
+        """Whose thread waits for more requests to share its round."""
+        self._crowd = 1
+        """How many threads were there lately."""
         self._refusal: Callable[[], Exception] | None = None
 
     def submit(self, function: Callable[[Unit], T], sync: bool) -> T:
         """Run `function` in a unit and return its result once the unit is committed."""
         request = Request(function, sync)
-        leading = False
         try:
-            with self._changed:
-                self._check_may_wait()
-                self._queue.append(request)
-                while self._leading and not request.done:
-                    self._wait()
-                if not request.done:
-                    # In one line: an interrupt between the two would leave a leader that is none.
-                    self._leading = leading = True
-            while leading and not request.done:
+            self._take_turn(request)
+            if sync and self._crowd > 1 and not request.done:
+                self._gather(request)
+            while not request.done:
                 self._run_next_round(request)
         finally:
-            if not request.done:
-                self._withdraw(request)
-            if leading:
-                self._stop_leading()
+            self._leave(request)
         if request.error is not None:
             raise request.error
         result: T = request.result
@@ -85,19 +103,57 @@ class GroupCommit:
         Raises DatabaseLockedError when another thread does so for too long, and IllegalStateError in the
         thread that already does.
         """
-        leading = False
+        request = Request(_nothing, sync=False, alone=True)
         try:
-            with self._changed:
-                self._check_may_wait()
-                while self._leading:
-                    self._wait()
-                self._check_may_wait()
-                self._leading = leading = True
-                self._holder = threading.get_ident()
+            self._take_turn(request)
+            self._holder = threading.get_ident()
             yield
         finally:
-            if leading:
-                self._stop_leading()
+            if request.leads:
+                self._holder = None
+            self._leave(request)
+
+    def _take_turn(self, request: Request) -> None:
+        """Return when the request is done, or when its thread leads."""
+        with self._lock:
+            self._check_may_wait()
+            if not self._is_led:
+                # In one line: an interrupt between the two would leave a leader that is none.
+                self._is_led = request.leads = True
+                return
+            request.queue_up()
+            self._queue.append(request)
+            gathering = self._gathering
+            if gathering is not None and len(self._queue) + 1 >= self._crowd:
+                gathering.wake()
+        while not (request.done or request.leads):
+            if not request.wait(self._patience_ms / 1000):
+                self._check_patience()
+
+    def _leave(self, request: Request) -> None:
+        """Let the next in the queue lead. One that was interrupted is waited for by nobody any more, so it
+        is not to be run later."""
+        with self._lock:
+            if not request.leads:
+                if not request.done and request in self._queue:
+                    self._queue.remove(request)
+                    self._idle.notify_all()  # `end` may be waiting for an empty queue.
+                return
+            if not self._queue:
+                self._is_led = False
+                self._idle.notify_all()
+                return
+            following = self._queue.popleft()
+            following.leads = True
+        following.wake()
+
+    def _check_patience(self) -> None:
+        """Nobody waits without end for one that holds the turn."""
+        if self._holder is not None:
+            raise DatabaseLockedError(
+                f"a block of db.begin() in another thread has been writing for {self._patience_ms} ms; "
+                "nothing was written, try again, make the block shorter, or raise lock_timeout_ms"
+            )
 
     def _check_may_wait(self) -> None:
         if self._refusal is not None:
@@ -106,6 +162,8 @@ class GroupCommit:
 
     def check_holds_nothing(self) -> None:
         """Raises IllegalStateError in the thread that holds the turn, or that is running a round."""
+        if self._leader is None and self._holder is None:
+            return
         if self._leader == threading.get_ident():
             raise IllegalStateError(
                 "this thread is in the middle of a write, such as a rebuild that tells its progress; "
@@ -117,44 +175,42 @@ class GroupCommit:
                 "tx.publish, tx.commit_offsets and tx.connection, or after the block"
             )
 
-    def _wait(self) -> None:
-        """For whoever leads; not without end for one that holds the turn."""
-        patience = None if self._holder is None else self._patience_ms / 1000
-        if not self._changed.wait(patience) and self._holder is not None:
-            raise DatabaseLockedError(
-                f"a block of db.begin() in another thread has been writing for {self._patience_ms} ms; "
-                "nothing was written, try again, make the block shorter, or raise lock_timeout_ms"
-            )
-
     def end(self, refusal: Callable[[], Exception]) -> None:
         """Return when everything that has come is done; whoever comes now gets `refusal()`."""
-        with self._changed:
+        with self._lock:
             self._refusal = refusal
-            while self._leading or self._queue:
-                self._changed.wait()
+            while self._is_led or self._queue:
+                self._idle.wait()
+
+    # -- leading --------------------------------------------------------------------------------
+
+    def _gather(self, own: Request) -> None:
+        """Give those that were there lately the time to come again."""
+        with self._lock:
+            if len(self._queue) + 1 >= self._crowd:
+                return
+            own.queue_up()
+            self._gathering = own
+        try:
+            own.wait(_GATHER_SECONDS)
+        finally:
+            self._gathering = None
 
     def _run_next_round(self, own: Request) -> None:
-        with self._changed:
-            batch = [self._queue.popleft() for _ in range(min(len(self._queue), _ROUND_MAX))]
+        batch = [own]
+        with self._lock:
+            while self._queue and len(batch) < _ROUND_MAX and not self._queue[0].alone:
+                batch.append(self._queue.popleft())
+        self._leader = threading.get_ident()
         try:
-            self._leader = threading.get_ident()
             self._run_round(batch)
         finally:
+            self._leader = None
             # An interrupt (Ctrl-C) belongs to the leader alone: the others' requests go again.
-            again = [r for r in reversed(batch) if not r.done and r is not own]
-            if again:
-                with self._changed:
-                    self._queue.extendleft(again)
-
-    def _stop_leading(self) -> None:
-        with self._changed:
-            self._holder = self._leader = None
-            self._leading = False
-            self._changed.notify_all()
-
-    def _withdraw(self, request: Request) -> None:
-        """Interrupted: nobody waits for it any more, so it is not to be run later."""
-        with self._changed:
-            if request in self._queue:
-                self._queue.remove(request)
-                self._changed.notify_all()  # `end` may be waiting for an empty queue.
+            again = [request for request in reversed(batch) if not (request.done or request is own)]
+            with self._lock:
+                self._queue.extendleft(again)
+                self._crowd = len(batch) + len(self._queue)
+            for request in batch:
+                if request.done and request is not own:
+                    request.wake()

@@ -26,9 +26,9 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.failpoints import Failpoint, reach
+from eosdb.store.connection import connect
 from eosdb.store.failures import translated
 from eosdb.store.mutex import WriterMutex
-from eosdb.store.store import connect
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""

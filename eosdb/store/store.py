@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from eosdb.errors import (
@@ -23,22 +23,17 @@ from eosdb.errors import (
     IllegalStateError,
     ReadOnlyDatabaseError,
 )
-from eosdb.failpoints import Failpoint, reach
+from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated
 from eosdb.store.group_commit import GroupCommit, Request
 from eosdb.store.held_unit import HeldUnit
+from eosdb.store.joint_unit import JointUnit
 from eosdb.store.mutex import WriterMutex
 from eosdb.store.unit import Apply, Unit
 from eosdb.store.watch import Watch
+from eosdb.store.writer import NO_COUNTS, Writer
 
 T = TypeVar("T")
-
-_MEMO_MAX: Final = 20_000
-_CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
-_WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
-_FRAME_BYTES: Final = 4_096
-_READERS_WAIT_MS: Final = 50
-_SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
 class Store:
@@ -69,21 +64,11 @@ class Store:
         self._group = GroupCommit(self._run_round, lock_timeout_ms)
         self._apply = apply
         self._held: HeldUnit | None = None
-        self._durable = _SYNCHRONOUS[durability]
-        self._relaxed = "NORMAL" if durability == "full" else self._durable
-        self._synchronous = ""
-        self._data_version = -1
-        self._wal_bytes = 0
-        self.has_written = False
-        """Whether a unit of this object has changed anything."""
-        self._commits = self._synced_commits = self._requests = 0
+        self._joint: JointUnit | None = None
         self._before_close: list[Callable[[], None]] = []
         if not read_only:
             with translated(path):
-                self._writer = connect(path, lock_timeout_ms)
-                self._unit = Unit(self._writer, apply)
-            # Left by others, who may have been killed before it was their turn to copy it.
-            self._wal_bytes = _size(f"{path}-wal")
+                self._writer = Writer(path, apply, durability, lock_timeout_ms)
         _opened.add(self)
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
@@ -94,7 +79,42 @@ class Store:
         than once and must have no effect outside the unit.
         """
         self._check_writable()
+        if self._joint is not None and self._joint.is_ours:
+            return self._joint.run(function)
         return self._group.submit(function, sync)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether this thread's writes are parts of a joint unit."""
+        return self._joint is not None and self._joint.is_ours
+
+    @contextlib.contextmanager
+    def together(self, *, sync: bool) -> Iterator[Unit]:
+        """Have every `write` of this thread in the block be a part of one unit.
+
+        A part's result or error counts only when the block has ended. When the unit as a whole fails,
+        or a part has to be undone, the block raises and nothing stands: then do each part by itself.
+        """
+        self._check_writable()
+        assert self._mutex is not None
+        with self._group.turn():
+            self._mutex.acquire()
+            try:
+                with translated(self.path):
+                    unit = self._writer.begin(sync=sync, careful=False)
+                    self._joint = joint = JointUnit(unit, self.path)
+                    try:
+                        yield unit
+                        joint.check()
+                        self._writer.commit(joint.parts)
+                    except BaseException:
+                        self._writer.roll_back()
+                        raise
+                    finally:
+                        self._joint = None
+                self._writer.checkpoint_when_due()
+            finally:
+                self._mutex.release()
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
@@ -112,18 +132,15 @@ class Store:
                     if self._held is None:
                         connection = connect(self.path, self.lock_timeout_ms)
                         self._held = HeldUnit(connection, self._apply, self.path)
-                    self._held.begin(self._durable)
+                    self._held.begin(self._writer.durable)
                 try:
                     yield self._held
-                    self._wal_bytes += self._held.commit()
+                    self._writer.wrote(self._held.commit())
                 except BaseException:
                     self._held.roll_back()
                     raise
-                self.has_written = True
-                self._commits += 1
-                self._requests += 1
-                self._synced_commits += self._durable == "FULL"
-                self._checkpoint_when_due()
+                self._writer.count(1, sync=self._writer.durable == "FULL")
+                self._writer.checkpoint_when_due()
             finally:
                 self._mutex.release()
 
@@ -225,18 +242,16 @@ class Store:
     def checkpoint(self) -> None:
         """Copy the WAL into the file as far as readers allow."""
 
-        def nothing(unit: Unit) -> None:
-            self._wal_bytes = _CHECKPOINT_BYTES
+        self.write(lambda _: self._writer.make_checkpoint_due(), sync=False)
 
-        self.write(nothing, sync=False)
+    @property
+    def has_written(self) -> bool:
+        """Whether a unit of this object has changed anything."""
+        return not self.read_only and self._writer.has_written
 
-    def counts(self) -> dict[str, float]:
+    def counts(self) -> Mapping[str, float]:
         """Units committed, those that were fsynced, and how many requests shared one."""
-        return {
-            "commit-total": self._commits,
-            "fsync-total": self._synced_commits,
-            "requests-per-commit-avg": self._requests / max(self._commits, 1),
-        }
+        return NO_COUNTS if self.read_only else self._writer.counts()
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -274,102 +289,23 @@ class Store:
             return
         try:
             try:
-                self._run_unit(batch)
+                self._writer.run(batch)
             except sqlite3.Error as error:
                 if len(batch) == 1:
                     batch[0].error, batch[0].done = translate(error, self.path), True
                 else:
                     self._run_alone(batch)
-            self._checkpoint_when_due()
+            self._writer.checkpoint_when_due()
         finally:
             self._mutex.release()
 
     def _run_alone(self, batch: list[Request]) -> None:
+        """Each for itself, so that each gets its own answer."""
         for request in batch:
             try:
-                self._run_unit([request])
+                self._writer.run([request])
             except sqlite3.Error as error:
                 request.error, request.done = translate(error, self.path), True
-
-    def _run_unit(self, batch: list[Request]) -> None:
-        """Every request in one BEGIN … COMMIT. Raises sqlite3.Error when nothing of it stands."""
-        unit, execute = self._unit, self._writer.execute
-        synchronous = self._durable if any(r.sync for r in batch) else self._relaxed
-        if synchronous != self._synchronous:
-            execute(f"PRAGMA synchronous={synchronous}")
-            self._synchronous = synchronous
-        before = self._writer.total_changes
-        unit.written_bytes = 0
-        outcomes: list[tuple[object, Exception | None]] = []
-        execute("BEGIN IMMEDIATE")
-        try:
-            self._validate_memo()
-            for request in batch:
-                outcomes.append(self._run_request(request, alone=len(batch) == 1))
-            if self._writer.in_transaction:
-                execute("COMMIT")
-        except BaseException:
-            unit.memo.clear()
-            if self._writer.in_transaction:
-                execute("ROLLBACK")
-            raise
-        self._commits += 1
-        self._synced_commits += synchronous == "FULL"
-        self._requests += len(batch)
-        reach(Failpoint.UNIT_COMMITTED)
-        changes = self._writer.total_changes - before
-        if changes:
-            self.has_written = True
-            self._wal_bytes += 16_384 + changes * 200 + unit.written_bytes
-        for request, (result, error) in zip(batch, outcomes, strict=True):
-            request.result, request.error, request.done = result, error, True
-
-    def _run_request(self, request: Request, alone: bool) -> tuple[object, Exception | None]:
-        """One request in a savepoint; alone, the whole unit serves as its savepoint."""
-        execute = self._writer.execute
-        if not alone:
-            execute("SAVEPOINT request")
-        try:
-            result = request.function(self._unit)
-        except sqlite3.Error:
-            raise
-        except Exception as error:
-            self._unit.memo.clear()
-            if alone:
-                execute("ROLLBACK")
-            else:
-                execute("ROLLBACK TO request")
-                execute("RELEASE request")
-            return None, error
-        if not alone:
-            execute("RELEASE request")
-        return result, None
-
-    def _validate_memo(self) -> None:
-        (version,) = self._writer.execute("PRAGMA data_version").fetchone()
-        if version != self._data_version or len(self._unit.memo) > _MEMO_MAX:
-            self._data_version = version
-            self._unit.memo.clear()
-
-    def _checkpoint_when_due(self) -> None:
-        if self._wal_bytes < _CHECKPOINT_BYTES:
-            return
-        self._wal_bytes = 0
-        # A full disk must not undo a commit that has succeeded; the next round tries again.
-        with contextlib.suppress(sqlite3.Error):
-            _, frames, _ = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if frames * _FRAME_BYTES > _WAL_LIMIT_BYTES // 2:
-                self._begin_wal_anew()
-            reach(Failpoint.CHECKPOINT_DONE)
-
-    def _begin_wal_anew(self) -> None:
-        """With readers that overlap all the time the WAL would never be reused: wait for those that are
-        reading now, but not for one that stands still."""
-        self._writer.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
-        try:
-            self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-        finally:
-            self._writer.execute(f"PRAGMA busy_timeout={self.lock_timeout_ms}")
 
     def _take_reader(self, reader: object) -> sqlite3.Connection:
         self.check_open()
@@ -394,38 +330,6 @@ class Store:
             with self._readers_changed:
                 self._reading.discard(reader)
                 self._readers_changed.notify_all()
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
-
-
-def connect(
-    path: str, busy_timeout_ms: int, *, read_only: bool = False, create: bool = False
-) -> sqlite3.Connection:
-    """A driver connection with eosdb's settings. Raises sqlite3.Error."""
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    mode = "ro" if read_only else "rwc" if create else "rw"
-    if read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
-        # No -shm can be made in a read-only folder. Without a -wal nobody is writing the file.
-        mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
-    connection = sqlite3.connect(
-        f"file:{quoted}?mode={mode}",
-        uri=True,
-        timeout=busy_timeout_ms / 1000,
-        isolation_level=None,  # We say BEGIN; the driver must not.
-        check_same_thread=False,
-        cached_statements=512,
-    )
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA temp_store=MEMORY")
-    if not read_only:
-        connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
-    return connection
 
 
 _opened: weakref.WeakSet[Store] = weakref.WeakSet()

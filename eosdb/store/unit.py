@@ -23,6 +23,10 @@ _INSERT_EVENT: Final = (
 )
 
 
+class RedoCarefullyError(Exception):
+    """A part of the unit must be undone alone; never leaves the store."""
+
+
 class Unit:
     """The inside of a write unit.
 
@@ -31,7 +35,9 @@ class Unit:
     rollback.
     """
 
-    __slots__ = ("_apply", "connection", "execute", "executemany", "memo", "written_bytes")
+    __slots__ = (
+        "_apply", "careful", "connection", "execute", "executemany", "memo", "written_bytes",
+    )  # fmt: skip
 
     def __init__(self, connection: sqlite3.Connection, apply: Apply) -> None:
         self.connection: Final = connection
@@ -40,6 +46,8 @@ class Unit:
         self.executemany: Final = connection.executemany
         self.memo: Final[dict[Hashable, Any]] = {}
         self.written_bytes = 0
+        self.careful = True
+        """Whether parts can be undone alone; if not, one that must be has the whole unit run again."""
 
     def record(self, event: Event) -> int:
         """Make `event` a row of the journal and fold it. Returns its position."""
@@ -62,8 +70,21 @@ class Unit:
     def savepoint(self) -> Iterator[None]:
         """Undo what the block wrote when it raises, and only that.
 
-        An error of SQLite's own is left to the unit as a whole: it may have ended the savepoint.
+        An error of SQLite's own is left to the unit as a whole: it may have ended the savepoint. Most
+        parts that fail have written nothing yet, so a unit that is not careful sets no savepoint;
+        raises RedoCarefullyError where one was needed.
         """
+        if not self.careful:
+            before = self.connection.total_changes
+            try:
+                yield
+            except sqlite3.Error:
+                raise
+            except Exception as error:
+                if self.connection.total_changes != before:
+                    raise RedoCarefullyError from error
+                raise
+            return
         self.execute("SAVEPOINT part")
         try:
             yield

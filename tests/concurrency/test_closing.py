@@ -95,7 +95,9 @@ def test_closing_waits_for_who_reads(db: eosdb.Database) -> None:
     closing.join()
 
 
-def test_an_interrupted_request_is_not_run_later_and_keeps_nobody_from_closing() -> None:
+def test_an_interrupted_request_is_not_run_later_and_keeps_nobody_from_closing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Ctrl-C reaches one thread alone, which may be one that waits for the leader."""
     entered, go = threading.Event(), threading.Event()
 
@@ -110,10 +112,10 @@ def test_an_interrupted_request_is_not_run_later_and_keeps_nobody_from_closing()
     leader = threading.Thread(target=group.submit, args=(lambda _: ran.append("leader"), True))
     leader.start()
     entered.wait()
-    wait, group._changed.wait = group._changed.wait, interrupted  # type: ignore[method-assign]
+    monkeypatch.setattr(Request, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         group.submit(lambda _: ran.append("interrupted"), True)
-    group._changed.wait = wait  # type: ignore[method-assign]
+    monkeypatch.undo()
     go.set()
     group.end(RuntimeError)
     leader.join()
@@ -122,7 +124,7 @@ def test_an_interrupted_request_is_not_run_later_and_keeps_nobody_from_closing()
         group.submit(lambda _: ran.append("late"), True)
 
 
-def interrupted(timeout: float | None = None) -> bool:
+def interrupted(request: Request, seconds: float) -> bool:
     raise KeyboardInterrupt
 
 

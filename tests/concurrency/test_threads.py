@@ -110,7 +110,7 @@ def test_what_a_failed_request_wrote_is_undone_and_its_companions_stand(
     names = [name for (name,) in db.query("SELECT name FROM counters").rows]
     assert sorted(name for name in names if " " in name) == ["good 0", "good 1", "good 2"]
     assert "bad" not in names
-    assert "bad" not in db._store._unit.memo
+    assert "bad" not in db._store._writer._unit.memo
 
 
 def test_two_databases_of_one_process_on_one_file(db: eosdb.Database, db_path: Path) -> None:

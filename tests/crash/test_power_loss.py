@@ -52,7 +52,7 @@ def test_what_was_acknowledged_under_full_durability_has_been_synced(
             if sql.startswith(("PRAGMA synchronous=", "COMMIT")):
                 asked.append(sql.removeprefix("PRAGMA synchronous="))
 
-        db._store._writer.set_trace_callback(note)
+        db._store._writer.connection.set_trace_callback(note)
         db.broker.append(eosdb.TopicPartition("t", 0), eosdb.RecordBatch([eosdb.Record()]))
         producer.begin_transaction()
         producer.send("t", b"v").result()

@@ -45,7 +45,7 @@ class Instructions:
     def __init__(self, db: eosdb.Database, limit: int | None) -> None:
         self.count = 0
         self._limit = limit
-        db._store._writer.set_progress_handler(self._look, GRAIN)
+        db._store._writer.connection.set_progress_handler(self._look, GRAIN)
 
     def _look(self) -> int:
         self.count += GRAIN

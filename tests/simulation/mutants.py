@@ -18,6 +18,7 @@ from eosdb.coordinator import (
     coordinator,
     group_offsets,
     group_requests,
+    office,
     producer_ids,
     transaction,
     transaction_end,
@@ -342,12 +343,12 @@ def takeover_aborts_decided_commits() -> Any:
 
         return elected
 
-    return replaced(coordinator.TransactionCoordinator, "_elect_and_complete", make_elect)
+    return replaced(office.Office, "_elect_and_complete", make_elect)
 
 
 @mutant("a commit is answered before its markers are written")
 def answer_before_the_markers() -> Any:
-    return mock.patch.object(coordinator.TransactionCoordinator, "_complete", return_value=None)
+    return mock.patch.object(office.Office, "complete", return_value=None)
 
 
 @mutant("producer ids are handed out again after a restart")

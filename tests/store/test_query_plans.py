@@ -45,7 +45,7 @@ HOT = {
     "records from a time on": fetch._BY_TIME,
     "aborted transactions": transaction_index._FROM,
     "an event": unit._INSERT_EVENT,
-    "records": append._insert_sql(4, True, False, True),
+    "records": append._insert_sql(4, ("key", "value"), sequenced=True),
     "committed records by topic, partition and offset": (
         f"SELECT * FROM committed_records WHERE {IN_VIEW}"
     ),

@@ -1,0 +1,117 @@
+"""Who coordinates, and the second step of every decided transaction.
+
+Each database object that takes over coordination gets a higher coordinator epoch. A decided transaction is
+completed by the thread that decided it; what a dead process left decided, by whoever notices.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from eosdb.clock import Clock
+from eosdb.coordinator import groups, transactions
+from eosdb.coordinator.transaction_state import TransactionMetadata
+from eosdb.errors import TransactionCoordinatorFencedError
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store.store import Store
+from eosdb.store.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a first step recorded, and under which coordinator epoch."""
+
+    metadata: TransactionMetadata
+    coordinator_epoch: int
+    completing: bool
+
+
+class Office:
+    """One per coordinator. Threads may share it."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._elected = False
+        self._lock = threading.Lock()
+        self._completing: set[str] = set()
+        """Decided by a thread of ours that is about to complete them."""
+        self._refused: set[str] = set()
+        """Decided, but a partition has seen a newer coordinator: nobody can complete them."""
+
+    def take(self) -> None:
+        """Take over coordination with the first request that needs it."""
+        if not self._elected:
+            self._store.write(self._elect_and_complete, sync=False)
+            self._elected = True
+
+    def recover(self) -> int:
+        """Finish decided transactions that no thread of ours is finishing. Returns how many.
+
+        Taking over coordination and finishing them is one unit, so whoever decided one and wakes up
+        late finds it complete, or cannot write its markers.
+        """
+
+        def take_over(unit: Unit) -> int:
+            if not self.foreign_decided(unit):
+                return 0
+            return self._elect_and_complete(unit)
+
+        return self._store.write(take_over, sync=False)
+
+    def begin(self, transactional_id: str) -> None:
+        """A thread of ours is about to decide, so no other of ours takes over."""
+        with self._lock:
+            self._completing.add(transactional_id)
+            self._refused.discard(transactional_id)
+
+    def finish(self, transactional_id: str) -> None:
+        """It has decided nothing, or has completed what it decided."""
+        with self._lock:
+            self._completing.discard(transactional_id)
+
+    def complete(self, decision: Decision) -> None:
+        """The second step: markers and Complete…, under the epoch of the first.
+
+        Not synced: whoever finds it decided after a power loss completes it again.
+        """
+        reach(Failpoint.END_TXN_DECIDED)
+        transactional_id = decision.metadata.transactional_id
+        try:
+            self._store.write(
+                lambda unit: transactions.write_markers_and_complete(
+                    unit, decision.metadata, decision.coordinator_epoch, self._clock.time_ms()
+                ),
+                sync=False,
+            )
+        except TransactionCoordinatorFencedError:
+            self._refuse(transactional_id)
+            raise
+        finally:
+            self.finish(transactional_id)
+
+    def foreign_decided(self, unit: Unit) -> frozenset[str]:
+        """Decided transactions that no thread of ours is finishing."""
+        decided = transactions.decided_ids(unit)
+        return decided - self._completing - self._refused if decided else decided
+
+    def _refuse(self, transactional_id: str) -> None:
+        with self._lock:
+            self._refused.add(transactional_id)
+
+    def _elect_and_complete(self, unit: Unit) -> int:
+        """A new epoch, and under it the completion of everything decided. Returns how many."""
+        now, completed = self._clock.time_ms(), 0
+        epoch = transactions.elect(unit, now)
+        groups.begin_sessions(unit, now)
+        for transactional_id in sorted(transactions.decided_ids(unit) - self._refused):
+            try:
+                with unit.savepoint():
+                    decided = transactions.load(unit, transactional_id)
+                    assert decided is not None
+                    transactions.write_markers_and_complete(unit, decided, epoch, now)
+                completed += 1
+            except TransactionCoordinatorFencedError:
+                self._refuse(transactional_id)
+        return completed

@@ -1,0 +1,73 @@
+"""Records laid out as columns: what a producer gathers, and what rows are made from.
+
+A record that is on its way is four entries in lists, not an object; only whoever asks for one gets a
+`Record`. The broker takes any sequence of records and lays it out in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, overload
+
+from eosdb.model import Header, Record
+
+
+class RecordColumns(Sequence[Record]):
+    """A sequence of records whose fields are kept apart.
+
+    `payload` is key, value, key, value, …; `headers` is empty when no record has any.
+    """
+
+    __slots__ = ("headers", "payload", "timestamps")
+
+    def __init__(
+        self,
+        payload: list[bytes | None],
+        timestamps: list[int | None],
+        headers: list[Sequence[Header]],
+    ) -> None:
+        self.payload: Final = payload
+        self.timestamps: Final = timestamps
+        self.headers: Final = headers
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> RecordColumns:
+        """Raises TypeError and ValueError for what is no sequence of four fields."""
+        keys, values, headers, timestamps = zip(*records, strict=True)
+        payload: list[bytes | None] = [None] * (2 * len(keys))
+        payload[::2] = keys
+        payload[1::2] = values
+        return cls(payload, list(timestamps), list(headers) if any(headers) else [])
+
+    def add_headers(self, headers: Sequence[Header]) -> None:
+        """Give the newest record headers; those before it that brought none get an empty tuple."""
+        self.headers.extend([()] * (len(self.timestamps) - 1 - len(self.headers)))
+        self.headers.append(headers)
+
+    def headers_of_all(self) -> Sequence[Sequence[Header]]:
+        """One element for each record, or none at all when no record has headers."""
+        missing = len(self.timestamps) - len(self.headers)
+        return [*self.headers, *[()] * missing] if self.headers and missing else self.headers
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RecordColumns: ...
+
+    def __getitem__(self, index: int | slice) -> Record | RecordColumns:
+        headers = self.headers_of_all()
+        if isinstance(index, slice):
+            records = range(len(self))[index]
+            payload = [part for i in records for part in self.payload[2 * i : 2 * i + 2]]
+            return RecordColumns(payload, self.timestamps[index], list(headers[index]))
+        i = range(len(self))[index]
+        return Record(
+            self.payload[2 * i],
+            self.payload[2 * i + 1],
+            headers[i] if headers else (),
+            self.timestamps[i],
+        )

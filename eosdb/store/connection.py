@@ -1,0 +1,34 @@
+"""Connections of the driver, with the settings that every one of ours has."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import Final
+
+WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
+
+
+def connect(
+    path: str, busy_timeout_ms: int, *, read_only: bool = False, create: bool = False
+) -> sqlite3.Connection:
+    """A driver connection with eosdb's settings. Raises sqlite3.Error."""
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    mode = "ro" if read_only else "rwc" if create else "rw"
+    if read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
+        # No -shm can be made in a read-only folder. Without a -wal nobody is writing the file.
+        mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
+    connection = sqlite3.connect(
+        f"file:{quoted}?mode={mode}",
+        uri=True,
+        timeout=busy_timeout_ms / 1000,
+        isolation_level=None,  # We say BEGIN; the driver must not.
+        check_same_thread=False,
+        cached_statements=512,
+    )
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA temp_store=MEMORY")
+    if not read_only:
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+    return connection
