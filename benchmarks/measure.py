@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -118,6 +118,10 @@ def run(case: Case, settings: Settings) -> Result:
     return result
 
 
+class NotMeasured(Exception):
+    """A contender could not do it this time; the others go on."""
+
+
 def side_by_side(contenders: Mapping[str, Contender | None]) -> Round:
     """A round that lets each contender run once, in an empty folder of its own. None is left out."""
 
@@ -127,7 +131,8 @@ def side_by_side(contenders: Mapping[str, Contender | None]) -> Round:
             if contender is not None:
                 place = folder / str(number)
                 place.mkdir()
-                found[name] = contender(place)
+                with suppress(NotMeasured):
+                    found[name] = contender(place)
                 shutil.rmtree(place)
         return found
 

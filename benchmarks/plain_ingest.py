@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 
-def main(shape: str, path: str, source: str, key: str, size: int) -> None:
+def main(arguments: list[str]) -> None:
+    shape, path, source, key, size = arguments
     ddl, insert, expression = json.loads(shape)
     row = eval(f"lambda i, key, value: {expression}")
     file = sqlite3.connect(path, isolation_level=None)
@@ -22,7 +23,7 @@ def main(shape: str, path: str, source: str, key: str, size: int) -> None:
     file.executescript(ddl)
     count = 0
     with Path(source).open("rb") as lines:
-        while batch := list(islice(lines, size)):
+        while batch := list(islice(lines, int(size))):
             rows = []
             for line in batch:
                 field = json.loads(line).get(key)
@@ -36,4 +37,4 @@ def main(shape: str, path: str, source: str, key: str, size: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], int(sys.argv[5]))
+    main(sys.argv[1:])

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from benchmarks import eos, peers, raw
-from benchmarks.measure import Case, Contender, Row, Settings, Target, fileless, plainly
+from benchmarks.measure import (
+    Case,
+    Contender,
+    NotMeasured,
+    Row,
+    Settings,
+    Target,
+    fileless,
+    plainly,
+)
 
 FULL = "yes"
 SWEEP = (1, 10, 100, 1_000, 10_000)
@@ -27,8 +37,17 @@ def peer_row(peer: str, what: str = "") -> Row:
     return Row(name, peers.DURABLE[peer], absent=peers.absent(peer) or "not measured")
 
 
-def if_there(name: str, contender: Contender) -> Contender | None:
-    return None if peers.absent(name) else contender
+def if_there(peer: str, contender: Contender) -> Contender | None:
+    """The contender, if its peer is installed. What goes wrong with a peer does not end the case."""
+
+    def guarded(folder: Path) -> float:
+        try:
+            return contender(folder)
+        except Exception as error:
+            print(f"{peer}: {type(error).__name__}: {error}", file=sys.stderr)
+            raise NotMeasured(peer) from error
+
+    return None if peers.absent(peer) else guarded
 
 
 def cases(settings: Settings) -> list[Case]:
