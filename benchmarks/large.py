@@ -49,11 +49,17 @@ def _made(path: Path, records: int, per_transaction: int, partitions: int = PART
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".unfinished")
-    for leftover in path.parent.glob(unfinished.name + "*"):
-        leftover.unlink()
+    _remove(unfinished)
     make(unfinished, records, per_transaction, partitions)
     unfinished.rename(path)
+    _remove(unfinished)
     return path
+
+
+def _remove(path: Path) -> None:
+    """The file and what SQLite and eosdb keep beside it."""
+    for leftover in path.parent.glob(path.name + "*"):
+        leftover.unlink()
 
 
 def make(path: Path, records: int, per_transaction: int, partitions: int = PARTITIONS) -> None:

@@ -160,29 +160,39 @@ def _flights(path: Path, settings: Settings) -> int:
 
 def _replay(settings: Settings) -> Case:
     small, big = settings.size(1_000_000, 2_000), settings.size(4_000_000, 8_000)
-    limit, actions = "raw sqlite3, SELECT *", ("verify", "rebuild")
-    rows = [Row(action) for action in actions] + [Row(limit)]
-    targets = [Target(action, limit, 0.25) for action in actions]
+    many, few = settings.size(1_000, 100), 10
+    actions = ("verify", "rebuild")
+    rates, peaks, targets = [], [], []
+    for size in (many, few):
+        limit = f"raw sqlite3, SELECT *, {size} a transaction"
+        rates += [Row(f"{action}, {size} a transaction") for action in actions] + [Row(limit)]
+        targets += [Target(f"{action}, {size} a transaction", limit, 0.25) for action in actions]
     for action in actions:
-        peaks = [f"{action}, peak memory with {records:,} records" for records in (small, big)]
-        rows += [Row(peak, unit="MB") for peak in peaks]
-        targets.append(Target(peaks[1], peaks[0], 1.25, at_least=False))
+        ends = [f"{action}, peak memory with {records:,} records" for records in (small, big)]
+        peaks += [Row(end, unit="MB") for end in ends]
+        targets.append(Target(ends[1], ends[0], 1.25, at_least=False))
 
     @contextmanager
     def opened(settings: Settings) -> Iterator[Round]:
-        files = {records: large.of(settings, records, 1_000) for records in (small, big)}
+        files = {size: large.of(settings, small, size) for size in (many, few)}
+        bigger = large.of(settings, big, many)
         rounds = 0
 
         def one_round(folder: Path) -> Mapping[str, float]:
             nonlocal rounds
-            found = {limit: child.run("scan", files[small])["rate"]}
-            # Memory does not wander, so the larger file is replayed in the first round only.
-            for records in (small, big) if rounds == 0 else (small,):
+            found = {}
+            for size, path in files.items():
+                limit = f"raw sqlite3, SELECT *, {size} a transaction"
+                found[limit] = child.run("scan", path)["rate"]
                 for action in actions:
-                    seen = child.run(action, files[records])
-                    found[f"{action}, peak memory with {records:,} records"] = seen["peak"]
-                    if records == small:
-                        found[action] = seen["rate"]
+                    seen = child.run(action, path)
+                    found[f"{action}, {size} a transaction"] = seen["rate"]
+                    if size == many:
+                        found[f"{action}, peak memory with {small:,} records"] = seen["peak"]
+            # Memory does not wander, so the larger file is replayed in the first round only.
+            for action in actions if rounds == 0 else ():
+                peak = child.run(action, bigger)["peak"]
+                found[f"{action}, peak memory with {big:,} records"] = peak
             rounds += 1
             return found
 
@@ -190,9 +200,9 @@ def _replay(settings: Settings) -> Case:
 
     return Case(
         name="replay",
-        title="verify and rebuild",
+        title=f"verify and rebuild, {small:,} records",
         unit="records/s",
-        rows=rows,
+        rows=[*rates, *peaks],
         targets=targets,
         open=opened,
     )

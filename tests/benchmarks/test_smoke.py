@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,12 @@ def test_a_ratio_is_taken_within_its_round() -> None:
         targets=[target],
         open=measure.plainly({}),
     )
-    rounds = [{"a": 1.0, "b": 2.0}, {"a": 40.0, "b": 20.0}, {"a": 3.0, "b": 2.0}, {"a": 3.0}]
+    rounds: list[Mapping[str, float]] = [
+        {"a": 1.0, "b": 2.0},
+        {"a": 40.0, "b": 20.0},
+        {"a": 3.0, "b": 2.0},
+        {"a": 3.0},
+    ]
     assert measure.Result(case, rounds).ratios(target) == [0.5, 1.5, 2.0]
     assert target.met(1.0)
     assert not Target("a", "b", 1.0, at_least=False).met(1.1)
