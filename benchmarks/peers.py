@@ -37,7 +37,9 @@ def absent(peer: str) -> str | None:
     """Why a peer cannot take part; None when it can."""
     if peer == KAFKA and "EOSDB_BENCH_KAFKA" not in os.environ:
         return "EOSDB_BENCH_KAFKA names no broker"
-    return None if find_spec(_MODULES.get(peer, "confluent_kafka")) else "not installed"
+    if not find_spec(_MODULES.get(peer, "confluent_kafka")):
+        return "not installed"
+    return _refusal() if peer == KAFKA else None
 
 
 class EventSourcing:
@@ -143,10 +145,9 @@ class Kafka:
             self._owner.list_topics(self.topic)
         else:
             self._servers = os.environ["EOSDB_BENCH_KAFKA"]
-            made = AdminClient({"bootstrap.servers": self._servers}).create_topics(
-                [NewTopic(self.topic, num_partitions=2, replication_factor=-1)]
-            )
-            made[self.topic].result()
+            admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
+            wanted = NewTopic(self.topic, num_partitions=2, replication_factor=-1)
+            admin.create_topics([wanted])[self.topic].result(30)
 
     def producer(self, **config: object) -> Any:
         return self._producer_class(
@@ -184,6 +185,16 @@ class Kafka:
 def _kafka(peer: str) -> Kafka:
     """One cluster for the whole run: starting one takes longer than most measurements."""
     return Kafka(peer)
+
+
+@cache
+def _refusal() -> str | None:
+    """Why the real broker cannot be used, found out once and not in each case."""
+    try:
+        _kafka(KAFKA)
+    except Exception as error:
+        return f"{os.environ['EOSDB_BENCH_KAFKA']} cannot be used: {type(error).__name__} {error}"
+    return None
 
 
 def kafka_transactions(peer: str, records: int, size: int) -> float:
