@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import measure, run
+from benchmarks import measure, peers, run
 from benchmarks.measure import Case, Row, Settings, Target
 
 CHEAP = (
@@ -38,6 +38,17 @@ def test_each_row_and_target_of_the_cheap_cases_is_in_the_report(
         for target in case.targets:
             assert f"| {case.name} | {target.ours} | {target.theirs or '–'} |" in text
     assert not list(tmp_path.glob("bench-*")), "files of the run are left behind"
+
+
+def test_who_is_not_installed_is_reported_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "find_spec", lambda name: None)
+    asked = ["--quick", "--rounds", "1", "--folder", str(tmp_path), "--only", "two-partitions"]
+    assert run.main(asked) == 0
+    found = capsys.readouterr().out
+    assert f"| {peers.EVENTSOURCING}, 2 events | not installed |" in found
+    assert f"| {peers.MOCK} | not installed |" in found
 
 
 def test_a_case_that_fails_is_reported_and_ends_nothing(tmp_path: Path) -> None:
