@@ -1,6 +1,7 @@
 # Every target sets up what it needs; on a fresh Debian machine `make demo` and `make test` just work.
 PYTHON := .venv/bin/python
 SETUP := .venv/.ready
+PEERS := .venv/.peers
 
 .PHONY: demo test lint bench docs simulate clean
 
@@ -15,10 +16,11 @@ lint: $(SETUP)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
-bench: $(SETUP)
-	$(PYTHON) benchmarks/run.py
-	$(PYTHON) benchmarks/groups.py
-	$(PYTHON) benchmarks/spark.py
+# BENCH="--large-file PATH" and the like reach the benchmark: `make bench BENCH=--help` tells what there is.
+bench: $(PEERS)
+	$(PYTHON) -m benchmarks $(BENCH)
+	$(PYTHON) -m benchmarks.groups
+	$(PYTHON) -m benchmarks.spark
 
 simulate: $(SETUP)
 	$(PYTHON) -m eosdb.cli simulate --seeds 1000 --steps 2000 --jobs 2
@@ -30,6 +32,9 @@ docs: $(SETUP)
 
 $(SETUP): pyproject.toml scripts/setup.sh
 	scripts/setup.sh
+
+$(PEERS): $(SETUP)
+	scripts/setup_peers.sh
 
 clean:
 	rm -rf .venv build dist *.egg-info demo-output

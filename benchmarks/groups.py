@@ -1,7 +1,7 @@
 """What waiting, waking and processing cost: an idle consumer, a commit in another process, the processing
 loop. Prints a table and writes `GROUPS.md` beside it.
 
-    python benchmarks/groups.py
+    python -m benchmarks.groups
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import eosdb
+from benchmarks import raw
 
 HERE = Path(__file__).parent
 PARTITIONS = 12
@@ -120,9 +121,7 @@ def processed_per_second(folder: Path) -> float:
 
 def raw_per_second(folder: Path) -> float:
     """The same by hand in SQLite: read 500 rows, write 500 and the position in one commit."""
-    file = sqlite3.connect(folder / "raw.db", isolation_level=None)
-    file.execute("PRAGMA journal_mode=WAL")
-    file.execute("PRAGMA synchronous=FULL")
+    file = raw.open_file(folder / "raw.db", create=False)
     file.execute("CREATE TABLE source (id INTEGER PRIMARY KEY, key BLOB, value BLOB)")
     file.execute("CREATE TABLE sink (id INTEGER PRIMARY KEY, key BLOB, value BLOB)")
     file.execute("CREATE TABLE position (id INT)")
@@ -151,7 +150,7 @@ def raw_per_second(folder: Path) -> float:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=".", prefix="bench-") as name:
         path = Path(name, "groups.db")
         with eosdb.connect(path) as db:
             db.admin.create_topic("t", PARTITIONS)

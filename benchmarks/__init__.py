@@ -1,0 +1,1 @@
+"""What eosdb costs beside raw sqlite3 and beside its peers, always in one run. See README.md."""

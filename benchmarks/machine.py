@@ -1,0 +1,89 @@
+"""What the figures were found on: figures without it say nothing to anybody."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import statistics
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryFile
+from time import perf_counter
+
+_OPTIONS = (
+    "DEFAULT_CACHE_SIZE", "DEFAULT_MMAP_SIZE", "DEFAULT_PAGE_SIZE", "DEFAULT_SYNCHRONOUS",
+    "DEFAULT_WAL_SYNCHRONOUS", "DEFAULT_WAL_AUTOCHECKPOINT", "OMIT_LOOKASIDE", "SECURE_DELETE",
+    "SYSTEM_MALLOC", "TEMP_STORE", "THREADSAFE",
+)  # fmt: skip
+"""Compile options of SQLite that one feels."""
+_PACKAGES = ("eosdb", "eventsourcing", "persist-queue", "confluent-kafka")
+
+
+def description(folder: Path) -> dict[str, str]:
+    """The machine in words; `folder` is where the files of the benchmark are."""
+    system = file_system(folder)
+    return {
+        "CPU": f"{_cpu()}, {os.cpu_count()} cores",
+        "kernel": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "file system": system
+        + (" – **in memory, nothing here is durable**" if _in_memory(system) else ""),
+        "fsync of 4 KiB appended, median": f"{fsync_ms(folder):.3f} ms",
+        "Python": platform.python_version(),
+        "SQLite": sqlite3.sqlite_version,
+        "SQLite compiled with": ", ".join(_compiled()),
+        "versions": ", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
+    }
+
+
+def fsync_ms(folder: Path, times: int = 100) -> float:
+    """The median time of one fsync after a page was appended."""
+    found = []
+    with TemporaryFile(dir=folder) as file:
+        for _ in range(times):
+            file.write(bytes(4096))
+            file.flush()
+            start = perf_counter()
+            os.fsync(file.fileno())
+            found.append(perf_counter() - start)
+    return statistics.median(found) * 1000
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system that holds the folder, `unknown` where /proc does not say."""
+    best, found = "", "unknown"
+    place = str(folder.resolve())
+    mounts = Path("/proc/mounts")
+    for line in mounts.read_text().splitlines() if mounts.exists() else ():
+        _, mount, kind, *_ = line.split(" ")
+        mount = mount.encode().decode("unicode_escape")
+        inside = place == mount or place.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, found = mount, kind
+    return found
+
+
+def _in_memory(system: str) -> bool:
+    return system in ("tmpfs", "ramfs")
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text().splitlines() if info.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _compiled() -> list[str]:
+    with closing(sqlite3.connect(":memory:")) as memory:
+        options = [option for (option,) in memory.execute("PRAGMA compile_options")]
+    return [option for option in options if option.partition("=")[0] in _OPTIONS]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,193 @@
+"""Cases about writing: sends of all sizes, processing, threads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks import eos, peers, raw
+from benchmarks.measure import (
+    Case,
+    Contender,
+    NotMeasured,
+    Row,
+    Settings,
+    Target,
+    fileless,
+    plainly,
+)
+
+FULL = "yes"
+SWEEP = (1, 10, 100, 1_000, 10_000)
+SWEPT: dict[str, Callable[..., float]] = {
+    "eosdb, transactional": eos.transactional,
+    "eosdb, idempotent": eos.idempotent,
+    "raw sqlite3, executemany": raw.batches,
+    "raw sqlite3, multi-row VALUES": raw.multi_row,
+}
+TRANSACTIONAL, IDEMPOTENT, NAIVE, LIMIT = SWEPT
+_KAFKAS = (peers.MOCK, peers.KAFKA)
+
+
+def peer_row(peer: str, what: str = "") -> Row:
+    """The row of a peer, or of what it does when it has several."""
+    name = f"{peer}, {what}" if what else peer
+    return Row(name, peers.DURABLE[peer], absent=peers.absent(peer) or "not measured")
+
+
+def if_there(peer: str, contender: Contender) -> Contender | None:
+    """The contender, if its peer is installed. What goes wrong with a peer does not end the case."""
+
+    def guarded(folder: Path) -> float:
+        try:
+            return contender(folder)
+        except Exception as error:
+            print(f"{peer}: {type(error).__name__}: {error}", file=sys.stderr)
+            raise NotMeasured(peer) from error
+
+    return None if peers.absent(peer) else guarded
+
+
+def cases(settings: Settings) -> list[Case]:
+    return [
+        _send(settings),
+        _process(settings),
+        _two_partitions(settings),
+        _threads(settings),
+        _sweep(settings),
+    ]
+
+
+def _send(settings: Settings) -> Case:
+    records, singles = settings.size(100_000, 2_000), settings.size(5_000, 50)
+    contenders: dict[str, Contender | None] = {
+        name: partial(run, records=records, size=1_000) for name, run in SWEPT.items()
+    }
+    contenders[peers.EVENTSOURCING] = if_there(
+        peers.EVENTSOURCING, lambda f: peers.eventsourcing_send(f, records, 1_000)
+    )
+    contenders[peers.QUEUE] = if_there(peers.QUEUE, lambda f: peers.queue_put(f, singles))
+    rows = [Row(name, FULL) for name in SWEPT]
+    rows += [peer_row(peers.EVENTSOURCING), peer_row(peers.QUEUE)]
+    for name in _KAFKAS:
+        run = partial(peers.kafka_transactions, name, records, 1_000)
+        contenders[name] = if_there(name, fileless(run))
+        rows.append(peer_row(name))
+        flat = partial(peers.kafka_idempotent, name, records, 1_000)
+        contenders[f"{name}, idempotent"] = if_there(name, fileless(flat))
+        rows.append(peer_row(name, "idempotent"))
+    return Case(
+        name="send",
+        title="Send, 1000 records in each transaction or flush",
+        unit="records/s",
+        rows=rows,
+        targets=(
+            Target(TRANSACTIONAL, NAIVE, 1.0),
+            Target(TRANSACTIONAL, IDEMPOTENT, 0.97),
+            Target(TRANSACTIONAL, peers.EVENTSOURCING, 1.0),
+            Target(TRANSACTIONAL, peers.QUEUE, 1.0),
+        ),
+        open=plainly(contenders),
+    )
+
+
+def _process(settings: Settings) -> Case:
+    records, size = settings.size(20_000, 500), 100
+    process, plain = "eosdb, consume, process, produce", "eosdb, transactional send"
+    contenders: dict[str, Contender | None] = {
+        process: lambda f: eos.process(f, records, size),
+        plain: lambda f: eos.transactional(f, records, size),
+    }
+    rows = [Row(process, FULL), Row(plain, FULL)]
+    for name in _KAFKAS:
+        run = partial(peers.kafka_process, name, settings.size(5_000, 200), size)
+        contenders[name] = if_there(name, fileless(run))
+        rows.append(peer_row(name))
+    return Case(
+        name="process",
+        title="Consume, process, produce with offsets in the transaction, 100 records each",
+        unit="records/s",
+        rows=rows,
+        targets=(Target(process, plain, 0.6),),
+        open=plainly(contenders),
+    )
+
+
+def _two_partitions(settings: Settings) -> Case:
+    transactions = settings.size(2_000, 50)
+    ours, limit = "eosdb, 1 record to each of 2 partitions", "raw sqlite3, 1 row"
+    events = f"{peers.EVENTSOURCING}, 2 events"
+
+    def two_events(folder: Path) -> float:
+        return peers.eventsourcing_send(folder, 2 * transactions, 2) / 2
+
+    contenders: dict[str, Contender | None] = {
+        ours: lambda f: eos.two_partitions(f, transactions),
+        limit: lambda f: raw.singles(f, transactions),
+        events: if_there(peers.EVENTSOURCING, two_events),
+    }
+    rows = [Row(ours, FULL), Row(limit, FULL), peer_row(peers.EVENTSOURCING, "2 events")]
+    for name in _KAFKAS:
+        run = partial(peers.kafka_two_partitions, name, settings.size(200, 5))
+        contenders[name] = if_there(name, fileless(run))
+        rows.append(peer_row(name))
+    return Case(
+        name="two-partitions",
+        title="The smallest durable transactions",
+        unit="commits/s",
+        rows=rows,
+        targets=(Target(ours, limit, 0.35),),
+        open=plainly(contenders),
+    )
+
+
+def _threads(settings: Settings) -> Case:
+    records = settings.size(4_000, 80)
+    one, eight = "eosdb, 1 thread", "eosdb, 8 threads"
+    contenders: dict[str, Contender | None] = {
+        one: lambda f: eos.threads(f, records, 1),
+        eight: lambda f: eos.threads(f, records, 8),
+        "raw sqlite3, 1 thread": lambda f: raw.singles(f, records),
+        "raw sqlite3, 8 threads": lambda f: raw.singles(f, records, 8),
+    }
+    rows = [Row(name, FULL) for name in contenders]
+    for count in (1, 8):
+        row = peer_row(peers.QUEUE, f"{count} thread{'s' * (count > 1)}")
+        rows.append(row)
+        contenders[row.name] = if_there(
+            peers.QUEUE,
+            partial(peers.queue_put, records=records, threads=count),
+        )
+    return Case(
+        name="threads",
+        title="Durable idempotent sends of one record, each thread its own producer",
+        unit="records/s",
+        rows=rows,
+        targets=(Target(eight, one, 4.0),),
+        open=plainly(contenders),
+    )
+
+
+def _sweep(settings: Settings) -> Case:
+    contenders: dict[str, Contender | None] = {}
+    sizes = SWEEP[: settings.size(len(SWEEP), 3)]
+    for size in sizes:
+        transactions = settings.size(1_000 if size < 100 else 200, 5)
+        records = min(size * transactions, max(50_000, 2 * size))
+        for name, run in SWEPT.items():
+            contenders[swept_name(name, size)] = partial(
+                run, records=records // size * size, size=size
+            )
+    return Case(
+        name="batch-sizes",
+        title="Throughput by records in each transaction or flush",
+        unit="records/s",
+        rows=[Row(name, FULL) for name in contenders],
+        open=plainly(contenders),
+    )
+
+
+def swept_name(name: str, size: int) -> str:
+    return f"{name}, {size} each"
