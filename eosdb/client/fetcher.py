@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from eosdb.client.config import ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
@@ -14,29 +13,50 @@ from eosdb.model import (
     EARLIEST,
     LATEST,
     ConsumerRecord,
-    LogRecord,
+    DataRow,
     OffsetAndMetadata,
     TopicPartition,
 )
 
 _FETCH_RECORDS: Final = 2_000
+_new: Final = tuple.__new__
 
 
 class Cursor:
     """Where the consumer stands in one partition."""
 
-    __slots__ = ("buffer", "fetch_offset", "fetched_end", "paused", "position")
+    __slots__ = ("_next", "_rows", "fetch_offset", "fetched_end", "paused", "position")
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.fetch_offset = 0
         self.fetched_end = 0
-        self.buffer: deque[LogRecord] = deque()
         self.paused = False
+        self._rows: list[DataRow] = []
+        self._next = 0
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
-        self.buffer.clear()
+        self._rows, self._next = [], 0
+
+    def fill(self, rows: list[DataRow], fetch_offset: int) -> None:
+        """Go on with these rows, and behind them at `fetch_offset`."""
+        self._rows, self.fetch_offset = rows, fetch_offset
+        self._next = 0
+        self.advance(0)
+
+    def ahead(self, limit: int) -> list[DataRow]:
+        """The next rows; none when there must be a fetch first."""
+        return self._rows[self._next : self._next + limit]
+
+    def advance(self, count: int) -> None:
+        """Move the position past so many rows, and past what is left out behind them."""
+        self._next += count
+        if self._next < len(self._rows):
+            self.position = self._rows[self._next][0]
+        else:
+            self.position = self.fetch_offset
+            self._rows, self._next = [], 0
 
 
 class Fetcher:
@@ -80,61 +100,52 @@ class Fetcher:
         self, tp: TopicPartition, cursor: Cursor, limit: int, taken: list[ConsumerRecord]
     ) -> None:
         """Add to `taken`; the position moves with every record that is in it, and no further."""
-        buffer, settings = cursor.buffer, self._settings
+        settings = self._settings
         may_fail = (settings.key_deserializer or settings.value_deserializer) is not None
         while len(taken) < limit:
-            if not buffer and not self._fill(tp, cursor, limit):
+            rows = cursor.ahead(limit - len(taken))
+            if rows and may_fail:
+                for row in rows:
+                    taken += _records(tp, [self._deserialized(row)])
+                    cursor.advance(1)
+            elif rows:
+                taken += _records(tp, rows)
+                cursor.advance(len(rows))
+            elif not self._fill(tp, cursor):
                 return
-            if may_fail:
-                taken.append(self._handed_out(tp, buffer[0]))
-                buffer.popleft()
-            else:
-                count = min(limit - len(taken), len(buffer))
-                taken += [self._handed_out(tp, buffer.popleft()) for _ in range(count)]
-            cursor.position = buffer[0].offset if buffer else cursor.fetch_offset
 
-    def _fill(self, tp: TopicPartition, cursor: Cursor, limit: int) -> bool:
-        """Fetch until there is something to hand out; False at the end."""
-        while not cursor.buffer:
-            try:
-                fetched = self._broker.fetch(
-                    tp,
-                    cursor.fetch_offset,
-                    isolation_level=self._settings.isolation_level,
-                    max_records=max(limit, _FETCH_RECORDS),
-                )
-            except OffsetOutOfRangeError:
-                if self._settings.auto_offset_reset == "none":
-                    raise
-                cursor.seek(self._reset_offset(tp))
-                continue
-            committed = self._settings.isolation_level == "read_committed"
-            cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
-            if fetched.next_offset == cursor.fetch_offset:
-                return False
-            cursor.fetch_offset = fetched.next_offset
-            cursor.buffer.extend(visible(fetched.records, fetched.aborted_transactions))
-            if not cursor.buffer:
-                cursor.position = cursor.fetch_offset
+    def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
+        """Fetch what comes next, which may be nothing to hand out; False at the end."""
+        committed = self._settings.isolation_level == "read_committed"
+        try:
+            fetched = self._broker.fetch(
+                tp,
+                cursor.fetch_offset,
+                isolation_level=self._settings.isolation_level,
+                max_records=_FETCH_RECORDS,
+            )
+        except OffsetOutOfRangeError:
+            if self._settings.auto_offset_reset == "none":
+                raise
+            cursor.seek(self._reset_offset(tp))
+            return True
+        cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
+        if fetched.next_offset == cursor.fetch_offset:
+            return False
+        rows = visible(fetched.rows, fetched.aborted_transactions)
+        cursor.fill(rows, fetched.next_offset)
         return True
 
-    def _handed_out(self, tp: TopicPartition, record: LogRecord) -> ConsumerRecord:
-        key: object = record.key
-        value: object = record.value
-        if self._settings.key_deserializer is not None and record.key is not None:
-            key = self._settings.key_deserializer(record.key)
-        if self._settings.value_deserializer is not None and record.value is not None:
-            value = self._settings.value_deserializer(record.value)
-        return ConsumerRecord(
-            tp.topic,
-            tp.partition,
-            record.offset,
-            record.timestamp,
-            record.timestamp_type,
-            key,
-            value,
-            record.headers,
-        )
+    def _deserialized(self, row: DataRow) -> tuple[object, ...]:
+        offset, timestamp, timestamp_type, key, value, headers, producer_id = row
+        settings = self._settings
+        made_key: object = key
+        made_value: object = value
+        if settings.key_deserializer is not None and key is not None:
+            made_key = settings.key_deserializer(key)
+        if settings.value_deserializer is not None and value is not None:
+            made_value = settings.value_deserializer(value)
+        return offset, timestamp, timestamp_type, made_key, made_value, headers, producer_id
 
     def locate(self, tps: list[TopicPartition]) -> None:
         """Find where to begin in partitions that have no position yet.
@@ -175,3 +186,12 @@ class Fetcher:
         return self._broker.list_offsets(
             tp, LATEST, isolation_level=self._settings.isolation_level
         ).offset
+
+
+def _records(tp: TopicPartition, rows: Iterable[tuple[Any, ...]]) -> list[ConsumerRecord]:
+    """Rows as records; what this does for each is what handing out costs (a call is too much)."""
+    topic, partition = tp
+    return [
+        _new(ConsumerRecord, (topic, partition, offset, timestamp, kind, key, value, headers or ()))
+        for offset, timestamp, kind, key, value, headers, _ in rows
+    ]
