@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from eosdb.client.config import ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
@@ -100,22 +100,22 @@ class Fetcher:
         self, tp: TopicPartition, cursor: Cursor, limit: int, taken: list[ConsumerRecord]
     ) -> None:
         """Add to `taken`; the position moves with every record that is in it, and no further."""
-        settings = self._settings
-        may_fail = (settings.key_deserializer or settings.value_deserializer) is not None
+        is_at_end = False
         while len(taken) < limit:
             rows = cursor.ahead(limit - len(taken))
-            if rows and may_fail:
-                for row in rows:
-                    taken += _records(tp, [self._deserialized(row)])
-                    cursor.advance(1)
-            elif rows:
-                taken += _records(tp, rows)
-                cursor.advance(len(rows))
-            elif not self._fill(tp, cursor):
+            if rows:
+                before = len(taken)
+                try:
+                    self._hand_out(tp, rows, taken)
+                finally:
+                    cursor.advance(len(taken) - before)
+            elif is_at_end:
                 return
+            else:
+                is_at_end = self._fill(tp, cursor)
 
     def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
-        """Fetch what comes next, which may be nothing to hand out; False at the end."""
+        """Fetch what comes next, which may be nothing to hand out. True at the end of what there is."""
         committed = self._settings.isolation_level == "read_committed"
         try:
             fetched = self._broker.fetch(
@@ -128,24 +128,29 @@ class Fetcher:
             if self._settings.auto_offset_reset == "none":
                 raise
             cursor.seek(self._reset_offset(tp))
-            return True
-        cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
-        if fetched.next_offset == cursor.fetch_offset:
             return False
-        rows = visible(fetched.rows, fetched.aborted_transactions)
-        cursor.fill(rows, fetched.next_offset)
-        return True
+        cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
+        cursor.fill(visible(fetched.rows, fetched.aborted_transactions), fetched.next_offset)
+        return fetched.next_offset >= cursor.fetched_end
 
-    def _deserialized(self, row: DataRow) -> tuple[object, ...]:
-        offset, timestamp, timestamp_type, key, value, headers, producer_id = row
-        settings = self._settings
-        made_key: object = key
-        made_value: object = value
-        if settings.key_deserializer is not None and key is not None:
-            made_key = settings.key_deserializer(key)
-        if settings.value_deserializer is not None and value is not None:
-            made_value = settings.value_deserializer(value)
-        return offset, timestamp, timestamp_type, made_key, made_value, headers, producer_id
+    def _hand_out(
+        self, tp: TopicPartition, rows: list[DataRow], taken: list[ConsumerRecord]
+    ) -> None:
+        """Add the rows to `taken` as records. What this does for each is what reading costs, so without
+        deserializers it calls nothing but the tuple's constructor."""
+        topic, partition = tp
+        key_of, value_of = self._settings.key_deserializer, self._settings.value_deserializer
+        if key_of is None and value_of is None:
+            taken += [
+                _new(ConsumerRecord, (topic, partition, at, time, kind, key, value, headers or ()))
+                for at, time, kind, key, value, headers, _ in rows
+            ]
+            return
+        for at, time, kind, key, value, headers, _ in rows:
+            made_key = key if key_of is None or key is None else key_of(key)
+            made_value = value if value_of is None or value is None else value_of(value)
+            record = (topic, partition, at, time, kind, made_key, made_value, headers or ())
+            taken.append(_new(ConsumerRecord, record))
 
     def locate(self, tps: list[TopicPartition]) -> None:
         """Find where to begin in partitions that have no position yet.
@@ -186,12 +191,3 @@ class Fetcher:
         return self._broker.list_offsets(
             tp, LATEST, isolation_level=self._settings.isolation_level
         ).offset
-
-
-def _records(tp: TopicPartition, rows: Iterable[tuple[Any, ...]]) -> list[ConsumerRecord]:
-    """Rows as records; what this does for each is what handing out costs (a call is too much)."""
-    topic, partition = tp
-    return [
-        _new(ConsumerRecord, (topic, partition, offset, timestamp, kind, key, value, headers or ()))
-        for offset, timestamp, kind, key, value, headers, _ in rows
-    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Final
 
@@ -40,8 +40,7 @@ _DATA: Final = (
     'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? AND control IS NULL '
     'ORDER BY "offset" LIMIT ?'
 )
-_KEY, _VALUE, _HEADERS = itemgetter(3), itemgetter(4), itemgetter(5)
-"""Of a row of either."""
+_HEADERS: Final = itemgetter(5)
 _CHUNK: Final = 64
 """So many rows are read before their size is looked at: what is read too much stays bounded."""
 _BY_TIME: Final = (
@@ -87,7 +86,7 @@ def fetch(
     """
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_RECORDS, (partition.partition_id, offset, bound, max_records + 1))
-    rows, exhausted = _within(found, max_records, max_bytes)
+    rows, exhausted = _within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
     return FetchResult(
         [_log_record(*row) for row in rows],
@@ -112,7 +111,7 @@ def fetch_data(
     of each record is what reading costs."""
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_DATA, (partition.partition_id, offset, bound, max_records + 1))
-    rows, exhausted = _within(found, max_records, max_bytes)
+    rows, exhausted = _within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
     if any(map(_HEADERS, rows)):
         rows = [
@@ -145,25 +144,26 @@ def _aborted(
 
 
 def _within(
-    found: sqlite3.Cursor, max_records: int, max_bytes: int
+    found: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """The rows that both limits allow, at least one, and whether there are no more."""
-    rows: list[tuple[Any, ...]] = []
+    """The rows that both limits allow, at least one, and whether there are no more.
+
+    Nothing is measured in a log that is smaller than the limit.
+    """
+    if partition.size_bytes <= max_bytes:
+        rows = found.fetchall()
+        return rows[:max_records], len(rows) <= max_records
+    rows, sizes = [], []
     left = max_bytes
-    while chunk := found.fetchmany(_CHUNK):
-        payload = chain(map(_KEY, chunk), map(_VALUE, chunk), map(_HEADERS, chunk))
-        left -= sum(map(len, filter(None, payload)))
+    while left >= 0 and (chunk := found.fetchmany(_CHUNK)):
         rows += chunk
-        if left < 0:
-            allowed = bisect_right(list(accumulate(map(_size, rows))), max_bytes)
-            max_records = min(max_records, max(allowed, 1))
-            break
-    exhausted = len(rows) <= max_records and found.fetchone() is None
-    return rows[:max_records], exhausted
-
-
-def _size(row: tuple[Any, ...]) -> int:
-    return len(row[3] or b"") + len(row[4] or b"") + len(row[5] or "")
+        measured = [len(row[3] or b"") + len(row[4] or b"") + len(row[5] or "") for row in chunk]
+        sizes += measured
+        left -= sum(measured)
+    if left < 0:
+        fitting = bisect_right(list(accumulate(sizes)), max_bytes)
+        max_records = min(max_records, max(fitting, 1))
+    return rows[:max_records], len(rows) <= max_records and found.fetchone() is None
 
 
 def _log_record(
