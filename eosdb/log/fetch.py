@@ -163,7 +163,7 @@ def _within(
     if left < 0:
         fitting = bisect_right(list(accumulate(sizes)), max_bytes)
         max_records = min(max_records, max(fitting, 1))
-    return rows[:max_records], len(rows) <= max_records and found.fetchone() is None
+    return rows[:max_records], len(rows) <= max_records
 
 
 def _log_record(

@@ -79,15 +79,17 @@ RECORDS = st.builds(
     headers=st.just(()) | st.lists(st.tuples(st.just("h"), st.none() | st.just(b"x")), max_size=2),
     timestamp=st.none(),
 )
+APPEND = st.tuples(
+    st.just("append"), st.sampled_from("abcp"), st.lists(RECORDS, min_size=1, max_size=6)
+)
+END = st.tuples(st.just("end"), st.sampled_from("abc"), st.booleans())
+COMPACT = st.tuples(st.just("compact"), st.just(""), st.none())
+DELETE = st.tuples(st.just("delete"), st.just(""), st.integers(0, 5))
 STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), st.sampled_from("abcp"), st.lists(RECORDS, min_size=1, max_size=6)),
-        st.tuples(st.just("end"), st.sampled_from("abc"), st.booleans()),
-        st.tuples(st.just("compact"), st.just(""), st.none()),
-        st.tuples(st.just("delete"), st.just(""), st.integers(0, 8)),
-    ),
-    max_size=25,
-)  # fmt: skip
+    st.sampled_from([APPEND] * 6 + [END] * 5 + [COMPACT, DELETE]).flatmap(lambda step: step),
+    min_size=8,
+    max_size=40,
+)
 
 
 @pytest.fixture(scope="module")
