@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from eosdb.client import collector
 from eosdb.client.config import ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
 from eosdb.client.filter import visible
@@ -19,6 +20,8 @@ from eosdb.model import (
 )
 
 _FETCH_RECORDS: Final = 2_000
+_MANY: Final = 1_000
+"""So many records in one list are worth holding the garbage collector off."""
 _new: Final = tuple.__new__
 
 
@@ -73,6 +76,9 @@ class Fetcher:
         self._committed = committed
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
         self._turn = 0
+        self._calls_the_user: Final = (
+            settings.key_deserializer is not None or settings.value_deserializer is not None
+        )
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Records of all partitions, beginning with another one at each call.
@@ -80,6 +86,12 @@ class Fetcher:
         What was taken before an error is handed out first; the next call meets the error again.
         """
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
+        if limit >= _MANY and not self._calls_the_user:
+            with collector.held_off():
+                return self._take(limit)
+        return self._take(limit)
+
+    def _take(self, limit: int) -> list[ConsumerRecord]:
         tps = [
             tp
             for tp, cursor in self.cursors.items()
@@ -140,7 +152,7 @@ class Fetcher:
         deserializers it calls nothing but the tuple's constructor."""
         topic, partition = tp
         key_of, value_of = self._settings.key_deserializer, self._settings.value_deserializer
-        if key_of is None and value_of is None:
+        if not self._calls_the_user:
             taken += [
                 _new(ConsumerRecord, (topic, partition, at, time, kind, key, value, headers or ()))
                 for at, time, kind, key, value, headers, _ in rows
