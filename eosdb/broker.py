@@ -27,14 +27,11 @@ from eosdb.errors import (
 from eosdb.group_broker import GroupBroker
 from eosdb.log import partitions as log_partitions
 from eosdb.log import producers, topics
-from eosdb.log_requests import LogRequests
+from eosdb.log_broker import LogBroker
 from eosdb.metrics import Metrics
 from eosdb.model import (
     Coordinator,
-    FetchResult,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionOffsets,
     ProduceResult,
     ProducerIdAndEpoch,
     ProducerState,
@@ -44,7 +41,6 @@ from eosdb.model import (
     TransactionListing,
 )
 from eosdb.produce import ProduceHandler
-from eosdb.reports import Lag
 from eosdb.request_metrics import RATES, counts_requests
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
@@ -64,7 +60,7 @@ from eosdb.waiting import wait_for_change
 
 
 @counts_requests
-class Broker(GroupBroker):
+class Broker(LogBroker, GroupBroker):
     """Kafka's requests on one file. Threads may share it."""
 
     def __init__(
@@ -84,8 +80,8 @@ class Broker(GroupBroker):
         self._produce = ProduceHandler(
             store, coordinator, clock, config, self._authorizer, self.request_metrics
         )
-        self._log = LogRequests(store, coordinator, clock, config, self._authorizer)
-        super().__init__(store, coordinator, clock, config, self._authorizer)
+        LogBroker.__init__(self, store, coordinator, clock, config, self._authorizer)
+        GroupBroker.__init__(self, store, coordinator, clock, config, self._authorizer)
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -301,48 +297,6 @@ class Broker(GroupBroker):
 
     # -- reading --------------------------------------------------------------------------------
 
-    def fetch(
-        self,
-        topic_partition: TopicPartition,
-        offset: int,
-        *,
-        isolation_level: str = "read_uncommitted",
-        max_records: int = 500,
-        max_bytes: int = 52_428_800,
-    ) -> FetchResult:
-        """Records from `offset` on, control records and aborted data included.
-
-        Under read_committed they stop at the last stable offset, and `aborted_transactions` tells
-        the reader what to leave out. At least one record is returned when there is one. Raises
-        OffsetOutOfRangeError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
-        """
-        return self._log.fetch(topic_partition, offset, isolation_level, max_records, max_bytes)
-
-    def list_offsets(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        *,
-        isolation_level: str = "read_uncommitted",
-    ) -> OffsetAndTimestamp:
-        """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP."""
-        return self._log.list_offsets(topic_partition, timestamp, isolation_level)
-
-    def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets:
-        """Where the partition begins, ends, and becomes readable."""
-        return self._log.offsets(topic_partition)
-
-    def lag(
-        self,
-        topic_partition: TopicPartition,
-        offset: int,
-        *,
-        isolation_level: str = "read_committed",
-    ) -> Lag:
-        """How many records a reader at `offset` could take now; with it, how many are held back behind
-        the last stable offset, and how many offsets are markers and aborted data."""
-        return self._log.lag(topic_partition, offset, isolation_level)
-
     def topics(self) -> list[str]:
         """The names of all topics the principal may describe."""
         return list(self.topic_partitions())
@@ -424,14 +378,6 @@ class Broker(GroupBroker):
         filters = (states, producer_ids, started_before)
         with self._store.read() as connection:
             return listing.transactions(connection, *filters, self._authorizer)
-
-    def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
-        """Delete records below an offset (-1: all). Returns the log start offset.
-
-        Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError and
-        TopicAuthorizationFailedError.
-        """
-        return self._log.delete_records(topic_partition, before_offset)
 
     @property
     def clock(self) -> Clock:

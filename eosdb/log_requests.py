@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.log import fetch, lag, partitions, retention
-from eosdb.model import FetchResult, OffsetAndTimestamp, PartitionOffsets, TopicPartition
+from eosdb.model import (
+    FetchedData,
+    FetchResult,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    TopicPartition,
+)
 from eosdb.reports import Lag
 from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_topic_partition
+
+T = TypeVar("T")
 
 
 class LogRequests(RequestHandler):
@@ -22,6 +33,32 @@ class LogRequests(RequestHandler):
         max_bytes: int,
     ) -> FetchResult:
         """Records from `offset` on; under read_committed up to the last stable offset."""
+        return self._fetch(
+            fetch.fetch, topic_partition, offset, isolation_level, max_records, max_bytes
+        )
+
+    def fetch_data(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        isolation_level: str,
+        max_records: int,
+        max_bytes: int,
+    ) -> FetchedData:
+        """The same as rows, without control records."""
+        return self._fetch(
+            fetch.fetch_data, topic_partition, offset, isolation_level, max_records, max_bytes
+        )
+
+    def _fetch(
+        self,
+        read: Callable[..., T],
+        topic_partition: TopicPartition,
+        offset: int,
+        isolation_level: str,
+        max_records: int,
+        max_bytes: int,
+    ) -> T:
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
         check_int("offset", offset, -(2**63))
@@ -29,7 +66,7 @@ class LogRequests(RequestHandler):
         check_int("max_bytes", max_bytes, 0)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "topic", tp.topic)
-            return fetch.fetch(
+            return read(
                 connection,
                 partitions.read(connection, tp),
                 offset,

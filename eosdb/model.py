@@ -124,6 +124,23 @@ class FetchResult:
     next_offset: int
 
 
+DataRow = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...] | None, int]
+"""A data record for readers who take very many: offset, timestamp, timestamp_type, key, value, headers or
+None, and the producer id if it is part of a transaction, else -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedData:
+    """The data among the stored records from an offset on, aborted data included, as plain rows."""
+
+    rows: Sequence[DataRow]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: Sequence[AbortedTransaction]
+    next_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
     """Where a partition's log begins and ends."""

@@ -20,13 +20,15 @@ REQUESTS: Final = (
     "describe_transactions", "list_transactions", "delete_records", "join_group", "sync_group",
     "heartbeat", "leave_group",
 )  # fmt: skip
+_OTHER_FORMS: Final = {"fetch_data": "fetch"}
+"""Requests that are counted as another, of which they are a form."""
 RATES: Final = ("messages-in", "bytes-in")
 
 
 def counts_requests(cls: C) -> C:
     """Class decorator: every request of the broker is counted in its `request_metrics`."""
-    for name in REQUESTS:
-        setattr(cls, name, _counted(name, getattr(cls, name)))
+    for name, counted_as in ({name: name for name in REQUESTS} | _OTHER_FORMS).items():
+        setattr(cls, name, _counted(counted_as, getattr(cls, name)))
     return cls
 
 

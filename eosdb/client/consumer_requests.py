@@ -13,7 +13,7 @@ from eosdb.errors import EosdbError
 from eosdb.metrics import Metrics
 from eosdb.model import (
     ConsumerGroupMetadata,
-    FetchResult,
+    FetchedData,
     GroupDescription,
     JoinGroupResult,
     OffsetAndMetadata,
@@ -47,14 +47,14 @@ class ConsumerRequests:
         *,
         isolation_level: str,
         max_records: int,
-    ) -> FetchResult:
+    ) -> FetchedData:
         fetched = self._call(
             "fetch",
-            lambda broker: broker.fetch(
+            lambda broker: broker.fetch_data(
                 topic_partition, offset, isolation_level=isolation_level, max_records=max_records
             ),
         )
-        self._metrics.observe("records-per-request", len(fetched.records))
+        self._metrics.observe("records-per-request", len(fetched.rows))
         return fetched
 
     def list_offsets(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from eosdb.client import collector
 from eosdb.client.config import ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
 from eosdb.client.filter import visible
@@ -14,29 +14,52 @@ from eosdb.model import (
     EARLIEST,
     LATEST,
     ConsumerRecord,
-    LogRecord,
+    DataRow,
     OffsetAndMetadata,
     TopicPartition,
 )
 
 _FETCH_RECORDS: Final = 2_000
+_MANY: Final = 1_000
+"""So many records in one list are worth holding the garbage collector off."""
+_new: Final = tuple.__new__
 
 
 class Cursor:
     """Where the consumer stands in one partition."""
 
-    __slots__ = ("buffer", "fetch_offset", "fetched_end", "paused", "position")
+    __slots__ = ("_next", "_rows", "fetch_offset", "fetched_end", "paused", "position")
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.fetch_offset = 0
         self.fetched_end = 0
-        self.buffer: deque[LogRecord] = deque()
         self.paused = False
+        self._rows: list[DataRow] = []
+        self._next = 0
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
-        self.buffer.clear()
+        self._rows, self._next = [], 0
+
+    def fill(self, rows: list[DataRow], fetch_offset: int) -> None:
+        """Go on with these rows, and behind them at `fetch_offset`."""
+        self._rows, self.fetch_offset = rows, fetch_offset
+        self._next = 0
+        self.advance(0)
+
+    def ahead(self, limit: int) -> list[DataRow]:
+        """The next rows; none when there must be a fetch first."""
+        return self._rows[self._next : self._next + limit]
+
+    def advance(self, count: int) -> None:
+        """Move the position past so many rows, and past what is left out behind them."""
+        self._next += count
+        if self._next < len(self._rows):
+            self.position = self._rows[self._next][0]
+        else:
+            self.position = self.fetch_offset
+            self._rows, self._next = [], 0
 
 
 class Fetcher:
@@ -53,6 +76,9 @@ class Fetcher:
         self._committed = committed
         self.cursors: Final[dict[TopicPartition, Cursor]] = {}
         self._turn = 0
+        self._calls_the_user: Final = (
+            settings.key_deserializer is not None or settings.value_deserializer is not None
+        )
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Records of all partitions, beginning with another one at each call.
@@ -60,6 +86,12 @@ class Fetcher:
         What was taken before an error is handed out first; the next call meets the error again.
         """
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
+        if limit >= _MANY and not self._calls_the_user:
+            with collector.held_off():
+                return self._take(limit)
+        return self._take(limit)
+
+    def _take(self, limit: int) -> list[ConsumerRecord]:
         tps = [
             tp
             for tp, cursor in self.cursors.items()
@@ -80,61 +112,57 @@ class Fetcher:
         self, tp: TopicPartition, cursor: Cursor, limit: int, taken: list[ConsumerRecord]
     ) -> None:
         """Add to `taken`; the position moves with every record that is in it, and no further."""
-        buffer, settings = cursor.buffer, self._settings
-        may_fail = (settings.key_deserializer or settings.value_deserializer) is not None
+        is_at_end = False
         while len(taken) < limit:
-            if not buffer and not self._fill(tp, cursor, limit):
+            rows = cursor.ahead(limit - len(taken))
+            if rows:
+                before = len(taken)
+                try:
+                    self._hand_out(tp, rows, taken)
+                finally:
+                    cursor.advance(len(taken) - before)
+            elif is_at_end:
                 return
-            if may_fail:
-                taken.append(self._handed_out(tp, buffer[0]))
-                buffer.popleft()
             else:
-                count = min(limit - len(taken), len(buffer))
-                taken += [self._handed_out(tp, buffer.popleft()) for _ in range(count)]
-            cursor.position = buffer[0].offset if buffer else cursor.fetch_offset
+                is_at_end = self._fill(tp, cursor)
 
-    def _fill(self, tp: TopicPartition, cursor: Cursor, limit: int) -> bool:
-        """Fetch until there is something to hand out; False at the end."""
-        while not cursor.buffer:
-            try:
-                fetched = self._broker.fetch(
-                    tp,
-                    cursor.fetch_offset,
-                    isolation_level=self._settings.isolation_level,
-                    max_records=max(limit, _FETCH_RECORDS),
-                )
-            except OffsetOutOfRangeError:
-                if self._settings.auto_offset_reset == "none":
-                    raise
-                cursor.seek(self._reset_offset(tp))
-                continue
-            committed = self._settings.isolation_level == "read_committed"
-            cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
-            if fetched.next_offset == cursor.fetch_offset:
-                return False
-            cursor.fetch_offset = fetched.next_offset
-            cursor.buffer.extend(visible(fetched.records, fetched.aborted_transactions))
-            if not cursor.buffer:
-                cursor.position = cursor.fetch_offset
-        return True
+    def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
+        """Fetch what comes next, which may be nothing to hand out. True at the end of what there is."""
+        committed = self._settings.isolation_level == "read_committed"
+        try:
+            fetched = self._broker.fetch(
+                tp,
+                cursor.fetch_offset,
+                isolation_level=self._settings.isolation_level,
+                max_records=_FETCH_RECORDS,
+            )
+        except OffsetOutOfRangeError:
+            if self._settings.auto_offset_reset == "none":
+                raise
+            cursor.seek(self._reset_offset(tp))
+            return False
+        cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
+        cursor.fill(visible(fetched.rows, fetched.aborted_transactions), fetched.next_offset)
+        return fetched.next_offset >= cursor.fetched_end
 
-    def _handed_out(self, tp: TopicPartition, record: LogRecord) -> ConsumerRecord:
-        key: object = record.key
-        value: object = record.value
-        if self._settings.key_deserializer is not None and record.key is not None:
-            key = self._settings.key_deserializer(record.key)
-        if self._settings.value_deserializer is not None and record.value is not None:
-            value = self._settings.value_deserializer(record.value)
-        return ConsumerRecord(
-            tp.topic,
-            tp.partition,
-            record.offset,
-            record.timestamp,
-            record.timestamp_type,
-            key,
-            value,
-            record.headers,
-        )
+    def _hand_out(
+        self, tp: TopicPartition, rows: list[DataRow], taken: list[ConsumerRecord]
+    ) -> None:
+        """Add the rows to `taken` as records. What this does for each is what reading costs, so without
+        deserializers it calls nothing but the tuple's constructor."""
+        topic, partition = tp
+        key_of, value_of = self._settings.key_deserializer, self._settings.value_deserializer
+        if not self._calls_the_user:
+            taken += [
+                _new(ConsumerRecord, (topic, partition, at, time, kind, key, value, headers or ()))
+                for at, time, kind, key, value, headers, _ in rows
+            ]
+            return
+        for at, time, kind, key, value, headers, _ in rows:
+            made_key = key if key_of is None or key is None else key_of(key)
+            made_value = value if value_of is None or value is None else value_of(value)
+            record = (topic, partition, at, time, kind, made_key, made_value, headers or ())
+            taken.append(_new(ConsumerRecord, record))
 
     def locate(self, tps: list[TopicPartition]) -> None:
         """Find where to begin in partitions that have no position yet.

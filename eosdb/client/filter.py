@@ -1,32 +1,32 @@
-"""What a consumer leaves out of fetched records: control records, and aborted data under read_committed."""
+"""What a consumer leaves out of fetched data: under read_committed, what transactions took back."""
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Final
 
-from eosdb.model import AbortedTransaction, LogRecord
+from eosdb.model import AbortedTransaction, DataRow
+
+_OFFSET: Final = itemgetter(0)
+_PRODUCER_ID: Final = 6
 
 
 def visible(
-    records: Sequence[LogRecord], aborted_transactions: Iterable[AbortedTransaction]
-) -> list[LogRecord]:
-    """The data records a reader may see, in order (Kafka: CompletedFetch.nextFetchedRecord).
+    rows: Sequence[DataRow], aborted_transactions: Iterable[AbortedTransaction]
+) -> list[DataRow]:
+    """The rows a reader may see, in order (Kafka: CompletedFetch.nextFetchedRecord).
 
     An aborted transaction's producer is filtered from the transaction's first offset to its ABORT
-    marker; records outside of transactions never are.
+    marker; records outside of transactions never are. What no aborted transaction lies across is not
+    even looked at.
     """
-    queue = deque(sorted(aborted_transactions, key=lambda aborted: aborted.first_offset))
-    if not queue:
-        return [record for record in records if record.control is None]
-    producers: set[int] = set()
-    kept: list[LogRecord] = []
-    for record in records:
-        while queue and queue[0].first_offset <= record.offset:
-            producers.add(queue.popleft().producer_id)
-        if record.control is not None:
-            if record.control == "ABORT":
-                producers.discard(record.producer_id)
-        elif not (record.is_transactional and record.producer_id in producers):
-            kept.append(record)
+    kept = list(rows)
+    for aborted in aborted_transactions:
+        start = bisect_left(kept, aborted.first_offset, key=_OFFSET)
+        end = bisect_right(kept, aborted.last_offset, lo=start, key=_OFFSET)
+        kept[start:end] = [
+            row for row in kept[start:end] if row[_PRODUCER_ID] != aborted.producer_id
+        ]
     return kept

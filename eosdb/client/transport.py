@@ -15,7 +15,7 @@ from eosdb.client.answers import is_lost
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, RequestTimedOutError
 from eosdb.model import (
-    FetchResult,
+    FetchedData,
     GroupDescription,
     JoinGroupResult,
     OffsetAndMetadata,
@@ -92,7 +92,7 @@ class BrokerRequests(Protocol):
         transaction_version: int | None = None,
     ) -> ProducerIdAndEpoch: ...
 
-    def fetch(
+    def fetch_data(
         self,
         topic_partition: TopicPartition,
         offset: int,
@@ -100,7 +100,7 @@ class BrokerRequests(Protocol):
         isolation_level: str = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
-    ) -> FetchResult: ...
+    ) -> FetchedData: ...
 
     def list_offsets(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -48,6 +49,45 @@ def test_it_begins_where_auto_offset_reset_says(db: eosdb.Database) -> None:
     none.assign([TPS[0]])
     with pytest.raises(eosdb.OffsetOutOfRangeError, match="seek first"):
         none.poll()
+
+
+def test_a_long_list_leaves_the_garbage_collector_as_it_was(db: eosdb.Database) -> None:
+    """It is held off while the list is made, not when something of the user's is called."""
+    fill(db, 10)
+    found = []
+
+    def look(value: bytes) -> bytes:
+        found.append(gc.isenabled())
+        return value
+
+    class Looks(DirectTransport):
+        def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+            if name == "fetch":
+                found.append(gc.isenabled())
+            return super().submit(name, request)
+
+    def looked(limit: int, **config: Any) -> set[bool]:
+        found.clear()
+        consumer = reader(db, transport=Looks(db.broker), **config)
+        assert len(consumer.poll(max_records=limit)) == 10
+        return set(found)
+
+    assert gc.isenabled()
+    assert looked(10) == {True}
+    assert looked(10_000) == {False}
+    assert gc.isenabled()
+    assert looked(10_000, value_deserializer=look) == {True}
+    consumer = db.consumer(transport=FailsOnce(db, 1), auto_offset_reset="earliest")
+    consumer.assign([TPS[0]])
+    with pytest.raises(eosdb.errors.StorageError):
+        consumer.poll(max_records=10_000)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert looked(10_000) == {False}
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_partitions_take_turns(db: eosdb.Database) -> None:
@@ -267,6 +307,32 @@ def test_calls_out_of_order(db: eosdb.Database) -> None:
     consumer.close()
     with pytest.raises(eosdb.IllegalStateError, match="closed"):
         consumer.poll()
+
+
+def test_a_drained_partition_is_not_asked_again_in_the_same_poll(db: eosdb.Database) -> None:
+    fill(db, 3)
+    consumer = db.consumer(auto_offset_reset="earliest")
+    consumer.assign([TPS[0]])
+    assert values(consumer.poll()) == [b"0", b"1", b"2"]
+    assert consumer.metrics()["fetch-total"] == 1
+    fill(db, 1)
+    assert values(consumer.poll()) == [b"0"]
+    assert consumer.metrics()["fetch-total"] == 2
+    assert consumer.poll() == []
+
+
+def test_records_of_a_full_buffer_are_handed_out_without_the_file(db: eosdb.Database) -> None:
+    fill(db, 20)
+    consumer = db.consumer(auto_offset_reset="earliest", max_poll_records=3)
+    consumer.assign([TPS[0]])
+    found = [value for _ in range(6) for value in values(consumer.poll())]
+    assert found == [b"%d" % i for i in range(18)]
+    requests = {name: n for name, n in consumer.metrics().items() if name.endswith("-total")}
+    assert requests["fetch-total"] == 1
+    assert sum(requests.values()) - requests["records-consumed-total"] <= 3
+    assert consumer.position(TPS[0]) == 18
+    consumer.seek(TPS[0], 5)
+    assert [record.offset for record in consumer.poll()] == [5, 6, 7]
 
 
 class FailsOnce(DirectTransport):

@@ -1,61 +1,195 @@
-"""The consumer's filter: what is left of fetched records (Kafka: CompletedFetch)."""
+"""The consumer's filter: what is left of fetched data (Kafka: CompletedFetch).
+
+Tables first; then random logs, in which the consumer's way and Kafka's own, which follows every record and
+marker of `fetch`, must come to the same.
+"""
 
 from __future__ import annotations
 
-from eosdb import AbortedTransaction, LogRecord
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import eosdb
+from eosdb import AbortedTransaction, LogRecord, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.client.filter import visible
+from eosdb.model import DataRow
+
+OUTSIDE = -1
 
 
-def data(offset: int, producer_id: int = 7, *, transactional: bool = True) -> LogRecord:
-    return LogRecord(
-        offset, 0, 0, None, b"%d" % offset, (), producer_id, 0, offset, transactional, None
-    )
+def data(offset: int, producer_id: int = 7) -> DataRow:
+    return offset, 0, 0, None, b"%d" % offset, None, producer_id
 
 
-def marker(offset: int, control: str, producer_id: int = 7) -> LogRecord:
-    return LogRecord(offset, 0, 0, None, None, (), producer_id, 0, -1, True, control)
+def kept(rows: list[DataRow], *aborted: tuple[int, int, int]) -> list[int]:
+    transactions = [AbortedTransaction(pid, first, last, 100) for pid, first, last in aborted]
+    return [row[0] for row in visible(rows, transactions)]
 
 
-def kept(records: list[LogRecord], *aborted: tuple[int, int]) -> list[int]:
-    transactions = [AbortedTransaction(pid, first, 99, 100) for pid, first in aborted]
-    return [record.offset for record in visible(records, transactions)]
-
-
-def test_markers_are_never_handed_out() -> None:
-    assert kept([data(0), marker(1, "COMMIT"), data(2), marker(3, "ABORT")]) == [0, 2]
+def test_without_aborted_transactions_all_stays() -> None:
+    assert kept([data(0), data(2, OUTSIDE)]) == [0, 2]
 
 
 def test_aborted_data_is_left_out_up_to_its_marker() -> None:
-    assert kept([data(0), data(1), marker(2, "ABORT"), data(3)], (7, 0)) == [3]
+    assert kept([data(0), data(1), data(3)], (7, 0, 2)) == [3]
 
 
 def test_other_producers_between_are_not_touched() -> None:
-    assert kept([data(0), data(1, 8), data(2), marker(3, "ABORT")], (7, 0)) == [1]
+    assert kept([data(0), data(1, 8), data(2)], (7, 0, 3)) == [1]
 
 
 def test_a_producers_data_before_the_aborted_transaction_stays() -> None:
-    assert kept([data(0), marker(1, "COMMIT"), data(2), marker(3, "ABORT")], (7, 2)) == [0]
+    assert kept([data(0), data(2)], (7, 2, 3)) == [0]
 
 
 def test_records_outside_of_transactions_are_never_filtered() -> None:
-    assert kept([data(0), data(1, transactional=False)], (7, 0)) == [1]
+    assert kept([data(0), data(1, OUTSIDE)], (7, 0, 2)) == [1]
 
 
-def test_an_aborted_transaction_that_began_before_the_fetch_is_known_at_once() -> None:
-    assert kept([data(5), marker(6, "ABORT"), data(7)], (7, 0)) == [7]
+def test_an_aborted_transaction_that_began_before_the_fetch_and_one_that_ends_behind() -> None:
+    assert kept([data(5), data(7), data(8, 9)], (7, 0, 6), (9, 8, 90)) == [7]
 
 
-def test_an_abort_marker_of_a_producer_that_is_not_filtered_is_harmless() -> None:
-    assert kept([marker(0, "ABORT"), data(1)], (8, 5)) == [1]
+def test_an_aborted_transaction_without_records_here_is_harmless() -> None:
+    assert kept([data(1), data(9)], (7, 3, 5), (8, 0, 20)) == [1, 9]
 
 
 def test_two_aborted_transactions_of_one_producer() -> None:
-    records = [
-        data(0),
-        marker(1, "ABORT"),
-        data(2),
-        marker(3, "COMMIT"),
-        data(4),
-        marker(5, "ABORT"),
-    ]
-    assert kept(records, (7, 0), (7, 4)) == [2]
+    assert kept([data(0), data(2), data(4)], (7, 0, 1), (7, 4, 5)) == [2]
+
+
+def test_what_was_fetched_is_not_changed() -> None:
+    rows = [data(0), data(1)]
+    assert visible(rows, [AbortedTransaction(7, 0, 2, 3)]) == []
+    assert rows == [data(0), data(1)]
+    assert visible(rows, []) is not rows
+
+
+# -- random logs --------------------------------------------------------------------------------
+
+TP = TopicPartition("t", 0)
+RECORDS = st.builds(
+    Record,
+    key=st.sampled_from([b"", b"a", b"b"]),
+    value=st.none() | st.binary(max_size=40),
+    headers=st.just(()) | st.lists(st.tuples(st.just("h"), st.none() | st.just(b"x")), max_size=2),
+    timestamp=st.none(),
+)
+APPEND = st.tuples(
+    st.just("append"), st.sampled_from("abcp"), st.lists(RECORDS, min_size=1, max_size=6)
+)
+END = st.tuples(st.just("end"), st.sampled_from("abc"), st.booleans())
+COMPACT = st.tuples(st.just("compact"), st.just(""), st.none())
+DELETE = st.tuples(st.just("delete"), st.just(""), st.integers(0, 5))
+STEPS = st.lists(
+    st.sampled_from([APPEND] * 6 + [END] * 5 + [COMPACT, DELETE]).flatmap(lambda step: step),
+    min_size=8,
+    max_size=40,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("filter")
+
+
+def write(db: eosdb.Database, clock: ManualClock, steps: list[tuple[str, str, object]]) -> None:
+    """Three transactional producers and a plain one write; compaction and deletion make gaps."""
+    config = {"cleanup.policy": "compact,delete", "delete.retention.ms": "0"}
+    db.admin.create_topic("t", config=config)
+    plain = db.broker.init_producer_id()
+    who = {name: db.broker.init_producer_id(name) for name in "abc"}
+    sequences = dict.fromkeys("abcp", 0)
+    for action, name, what in steps:
+        if action == "append":
+            assert isinstance(what, list)
+            me = plain if name == "p" else who[name]
+            batch = RecordBatch(what, *me, sequences[name], name != "p")
+            if name != "p":
+                db.broker.add_partitions_to_txn(name, *me, [TP])
+            db.broker.append(TP, batch, transactional_id=None if name == "p" else name)
+            sequences[name] += len(what)
+        elif action == "end":
+            open_now = db.broker.describe_transactions([name])[name].state == "Ongoing"
+            if open_now:
+                who[name] = db.broker.end_txn(name, *who[name], bool(what))
+                sequences[name] = 0
+        elif action == "compact":
+            clock.advance(1_000)
+            db.housekeeping()
+        else:
+            assert isinstance(what, int)
+            offsets = db.broker.offsets(TP)
+            start = min(offsets.log_start_offset + what, offsets.last_stable_offset)
+            db.broker.delete_records(TP, start)
+
+
+def kafkas_way(db: eosdb.Database, level: str, max_bytes: int) -> Iterator[LogRecord]:
+    """Every record of `fetch`; aborted producers from the first offset to the marker."""
+    offset = db.broker.offsets(TP).log_start_offset
+    while True:
+        fetched = db.broker.fetch(
+            TP, offset, isolation_level=level, max_records=3, max_bytes=max_bytes
+        )
+        coming = sorted(fetched.aborted_transactions, key=lambda aborted: aborted.first_offset)
+        aborted: set[int] = set()
+        for record in fetched.records:
+            while coming and coming[0].first_offset <= record.offset:
+                aborted.add(coming.pop(0).producer_id)
+            if record.control is not None:
+                if record.control == "ABORT":
+                    aborted.discard(record.producer_id)
+            elif not (record.is_transactional and record.producer_id in aborted):
+                yield record
+        if fetched.next_offset == offset:
+            return
+        offset = fetched.next_offset
+
+
+def consumers_way(
+    db: eosdb.Database, level: str, max_records: int, max_bytes: int
+) -> Iterator[DataRow]:
+    offset = db.broker.offsets(TP).log_start_offset
+    limits = {"max_records": max_records, "max_bytes": max_bytes}
+    while True:
+        fetched = db.broker.fetch_data(TP, offset, isolation_level=level, **limits)
+        size = sum(len(row[3] or b"") + len(row[4] or b"") for row in fetched.rows)
+        assert len(fetched.rows) <= 1 or (len(fetched.rows) <= max_records and size <= max_bytes)
+        yield from visible(fetched.rows, fetched.aborted_transactions)
+        if fetched.next_offset == offset:
+            return
+        assert fetched.next_offset > offset
+        offset = fetched.next_offset
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=STEPS, max_records=st.integers(1, 12), max_bytes=st.integers(0, 200))
+def test_rows_without_what_was_taken_back_are_kafkas_records(
+    folder: Path, steps: list[tuple[str, str, object]], max_records: int, max_bytes: int
+) -> None:
+    clock = ManualClock(1_700_000_000_000)
+    for path in folder.iterdir():
+        path.unlink()
+    with eosdb.connect(folder / "x.db", clock=clock, durability="off") as db:
+        write(db, clock, steps)
+        for level in ("read_committed", "read_uncommitted"):
+            expected = [
+                (TP.topic, TP.partition, *record[:6]) for record in kafkas_way(db, level, max_bytes)
+            ]
+            found = [
+                (TP.topic, TP.partition, *row[:5], row[5] or ())
+                for row in consumers_way(db, level, max_records, max_bytes)
+            ]
+            assert found == expected
+            consumer = db.consumer(auto_offset_reset="earliest", isolation_level=level)
+            consumer.assign([TP])
+            polled: list[eosdb.ConsumerRecord] = []
+            while records := consumer.poll(max_records=max_records):
+                polled += records
+            assert polled == expected
+            assert consumer.position(TP) == consumer.end_offsets([TP])[TP]
+            consumer.close()

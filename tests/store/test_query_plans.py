@@ -41,6 +41,7 @@ HOT = {
     "the rebalance that is over next": groups.NEXT_DEADLINE,
     "renewing a session": groups._RENEW,
     "records from an offset on": fetch._RECORDS,
+    "data from an offset on": fetch._DATA,
     "the time index": fetch._TIME_INDEX,
     "records from a time on": fetch._BY_TIME,
     "aborted transactions": transaction_index._FROM,
@@ -100,7 +101,8 @@ NARROW = {
     "SELECT min(current_txn_start_offset)": "partition_producers_open (partition_id=? AND current",
     "SELECT sequence_round, sequence FROM": "(partition_id=? AND producer_id=? AND producer_epoch=?",
     'SELECT "offset", position, sequence_r': "AND (sequence_round,sequence)>",
-    'SELECT "offset", timestamp, timestamp': "(partition_id=? AND offset>? AND offset<?)",
+    fetch._RECORDS: "(partition_id=? AND offset>? AND offset<?)",
+    fetch._DATA: "(partition_id=? AND offset>? AND offset<?)",
     'SELECT "offset" FROM time_index WHERE': "(partition_id=? AND timestamp<?)",
     "SELECT producer_id, first_offset, las": "(partition_id=? AND last_offset>?)",
     "SELECT topic, partition FROM pending_": "pending_group_offsets_group",
@@ -184,6 +186,7 @@ def transactions_of_both_ends(db: eosdb.Database, tps: list[TopicPartition]) -> 
 def reads(db: eosdb.Database, tp: TopicPartition, some_time: int) -> None:
     for level in ("read_committed", "read_uncommitted"):
         db.broker.fetch(tp, 0, isolation_level=level)
+        db.broker.fetch_data(tp, 0, isolation_level=level)
         for time in (eosdb.EARLIEST, eosdb.LATEST, eosdb.MAX_TIMESTAMP, some_time):
             db.broker.list_offsets(tp, time, isolation_level=level)
     db.broker.offset_commit("h", {tp: OffsetAndMetadata(3)})
