@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eosdb.model import CLASSIC, NO_PRODUCER_ID, OffsetAndMetadata, TopicPartition, TransactionState
 
 _COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
+quoted: Final[Callable[[str], str]] = json.JSONEncoder(ensure_ascii=False).encode
+"""A text as a JSON string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,18 @@ class TransactionStateChanged(Event):
     next_producer_id: int = NO_PRODUCER_ID
     transaction_version: int = CLASSIC
 
+    def detail(self) -> str:
+        from_state = "null" if self.from_state is None else f'"{self.from_state.label}"'
+        return (
+            f'{{"producer_id":{self.producer_id},"producer_epoch":{self.producer_epoch},'
+            f'"last_producer_epoch":{self.last_producer_epoch},'
+            f'"previous_producer_id":{self.previous_producer_id},"from_state":{from_state},'
+            f'"to_state":"{self.to_state.label}","timeout_ms":{self.timeout_ms},'
+            f'"start_time_ms":{self.start_time_ms},"partitions":{partitions_json(self.partitions)},'
+            f'"groups":{texts_json(self.groups)},"next_producer_id":{self.next_producer_id},'
+            f'"transaction_version":{self.transaction_version}}}'
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalIdExpired(Event):
@@ -371,9 +385,18 @@ def _detail_fields(kind: type[Event]) -> tuple[str, ...]:
     return _DETAIL_FIELDS[kind]
 
 
-def partitions_json(partitions: tuple[TopicPartition, ...]) -> str:
+def partitions_json(partitions: Iterable[TopicPartition]) -> str:
     """Partitions as the contract shows them: a JSON array of topic and partition."""
-    return json.dumps([_plain(tp) for tp in partitions], separators=(",", ":"), ensure_ascii=False)
+    return (
+        "["
+        + ",".join([f'{{"topic":{quoted(tp[0])},"partition":{tp[1]}}}' for tp in partitions])
+        + "]"
+    )
+
+
+def texts_json(texts: Iterable[str]) -> str:
+    """A JSON array of texts."""
+    return "[" + ",".join(map(quoted, texts)) + "]"
 
 
 def _plain(value: object) -> object:

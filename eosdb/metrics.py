@@ -7,7 +7,7 @@ their length, as Kafka's SampledStat does it.
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -25,7 +25,7 @@ class Metrics:
         self._clock = clock
         self._rates = rates
         self._lock = threading.Lock()
-        self._totals: Counter[str] = Counter()
+        self._totals: defaultdict[str, int] = defaultdict(int)
         self._sums: dict[str, list[float]] = {}
         self._errors: Counter[str] = Counter()
         self._window_start = clock.monotonic_ms()
@@ -50,6 +50,13 @@ class Metrics:
         """Take one value into `name`-avg and `name`-max."""
         with self._lock:
             self._observe(name, value)
+
+    def took(self, count: str, time: str, started_ns: int) -> None:
+        """One more of `count`, and the time since `started_ns` for `time`."""
+        elapsed = self.now_ns() - started_ns
+        with self._lock:
+            self._totals[count] += 1
+            self._totals[time] += elapsed
 
     def _observe(self, name: str, value: float) -> None:
         known = self._sums.get(name)

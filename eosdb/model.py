@@ -201,10 +201,12 @@ class TransactionState(Enum):
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
 
-    @property
-    def label(self) -> str:
+    def __init__(self, code: int) -> None:
+        self.code: Final = code
+        self.label: Final = self.name.title().replace("_", "")
         """Kafka's name of the state, such as `PrepareCommit`."""
-        return self.name.title().replace("_", "")
+
+    __hash__ = object.__hash__  # There is one of each; Enum's own hash is a call for every lookup.
 
     @classmethod
     def from_label(cls, label: str) -> TransactionState:

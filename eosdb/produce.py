@@ -6,7 +6,7 @@ Whole-request errors are every partition's error; a partition's own error leaves
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
@@ -38,6 +38,18 @@ from eosdb.store.unit import Unit
 from eosdb.validation import check_mapping, check_text, check_topic_partition
 
 _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
+
+
+class _Request(NamedTuple):
+    """What the batches of a request have in common."""
+
+    transactional_id: str | None
+    now: int
+    version: int
+
+
+class _OneByOneError(Exception):
+    """One of several partitions has an error; never leaves the handler."""
 
 
 class ProduceHandler(RequestHandler):
@@ -113,54 +125,90 @@ class ProduceHandler(RequestHandler):
     ) -> dict[TopicPartition, ProduceResult]:
         if not prepared:
             return {}
+        request = _Request(transactional_id, now, version)
+        sync = not all(batch.is_transactional for batch in prepared.values())
+        try:
+            return self._coordinator.write(
+                lambda unit: self._append_at_once(unit, prepared, request), sync=sync
+            )
+        except _OneByOneError:
+            return self._coordinator.write(
+                lambda unit: self._append_one_by_one(unit, prepared, request), sync=sync
+            )
 
-        def run(unit: Unit) -> dict[TopicPartition, ProduceResult]:
-            self._authorize_produce(unit, prepared, transactional_id)
+    def _append_at_once(
+        self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Every partition; when one of several has an error, nothing is written."""
+        self._authorize_produce(unit, prepared, request.transactional_id)
+        try:
+            found = {tp: self._partition(unit, tp) for tp in prepared}
+            self._join(unit, found, prepared, request)
+            return {
+                tp: self._append(unit, partition, prepared[tp], request)
+                for tp, partition in found.items()
+            }
+        except ApiError as error:
             if len(prepared) == 1:
-                ((tp, batch),) = prepared.items()
-                return {tp: self._append_one(unit, tp, batch, transactional_id, now, version)}
-            results = {}
-            for tp, batch in prepared.items():
-                try:
-                    with unit.savepoint():
-                        results[tp] = self._append_one(
-                            unit, tp, batch, transactional_id, now, version
-                        )
-                except ApiError as error:
-                    results[tp] = ProduceResult(error=error)
-            return results
+                raise
+            raise _OneByOneError from error
 
-        return self._coordinator.write(
-            run, sync=not all(batch.is_transactional for batch in prepared.values())
-        )
+    def _append_one_by_one(
+        self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Each partition with an error or a result of its own; an error brings nothing in."""
+        results: dict[TopicPartition, ProduceResult] = {}
+        for tp, batch in prepared.items():
+            try:
+                with unit.savepoint():
+                    results |= self._append_at_once(unit, {tp: batch}, request)
+            except ApiError as error:
+                results[tp] = ProduceResult(error=error)
+        return results
 
-    def _append_one(
+    def _partition(self, unit: Unit, tp: TopicPartition) -> partitions.Partition:
+        self._authorizer.check(unit, "write", "topic", tp.topic)
+        return self._load(unit, tp)
+
+    def _join(
         self,
         unit: Unit,
-        tp: TopicPartition,
-        batch: PreparedBatch,
-        transactional_id: str | None,
-        now: int,
-        version: int,
-    ) -> ProduceResult:
-        self._authorizer.check(unit, "write", "topic", tp.topic)
-        partition = self._load(unit, tp)
-        if batch.is_transactional:
-            assert transactional_id is not None
-            if not log_append.has_open_transaction(
+        found: Mapping[TopicPartition, partitions.Partition],
+        prepared: Mapping[TopicPartition, PreparedBatch],
+        request: _Request,
+    ) -> None:
+        """See that the partitions are in the transaction that their batches belong to."""
+        joining = {
+            tp: partition
+            for tp, partition in found.items()
+            if (batch := prepared[tp]).is_transactional
+            and not log_append.has_open_transaction(
                 unit, partition.partition_id, batch.producer_id, batch.producer_epoch
-            ):
-                producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
-                transactions.join(unit, transactional_id, producer, version, now, partition=tp)
-                if version >= EPOCH_PER_TRANSACTION:
-                    log_append.check_begins_at_zero(unit, partition.partition_id, batch)
+            )
+        }
+        if not joining:
+            return
+        assert request.transactional_id is not None
+        first = prepared[next(iter(joining))]
+        producer = ProducerIdAndEpoch(first.producer_id, first.producer_epoch)
+        transactions.join(
+            unit, request.transactional_id, producer, request.version, request.now,
+            tps=frozenset(joining),
+        )  # fmt: skip
+        if request.version >= EPOCH_PER_TRANSACTION:
+            for tp, partition in joining.items():
+                log_append.check_begins_at_zero(unit, partition.partition_id, prepared[tp])
+
+    def _append(
+        self, unit: Unit, partition: partitions.Partition, batch: PreparedBatch, request: _Request
+    ) -> ProduceResult:
         return log_append.append(
             unit,
             partition,
             batch,
             partitions.config(unit, partition.topic_id, self._config),
-            now,
-            transactional_id=transactional_id if batch.is_transactional else None,
+            request.now,
+            transactional_id=request.transactional_id if batch.is_transactional else None,
         )
 
     def _authorize_produce(

@@ -45,7 +45,7 @@ def _counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             metrics.error(error)
             raise
         finally:
-            metrics.record({requests: 1, time: metrics.now_ns() - start})
+            metrics.took(requests, time, start)
 
     return request
 

@@ -199,6 +199,7 @@ class RecordAccumulator:
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._count = 0
         self.buffered_bytes = 0
 
     def new_batch(self, tp: TopicPartition, clock: Clock, drive: Drive) -> ProducerBatch:
@@ -211,6 +212,7 @@ class RecordAccumulator:
         batch = ProducerBatch(tp, clock.monotonic_ms(), drive)
         batch.is_filling = True
         queue.append(batch)
+        self._count += 1
         return batch
 
     def queues(self) -> list[tuple[TopicPartition, deque[ProducerBatch]]]:
@@ -223,6 +225,7 @@ class RecordAccumulator:
 
     def take_first(self, tp: TopicPartition) -> ProducerBatch:
         batch = self._waiting[tp].popleft()
+        self._count -= 1
         batch.is_filling = False
         self.buffered_bytes -= batch.size
         return batch
@@ -231,6 +234,7 @@ class RecordAccumulator:
         """Return a batch that was taken to its place: by sequence, before those that have none."""
         queue = self._waiting.setdefault(batch.tp, deque())
         self.buffered_bytes += batch.size
+        self._count += 1
         place = 0
         if batch.serial >= 0:
             while place < len(queue) and 0 <= queue[place].serial < batch.serial:
@@ -242,6 +246,7 @@ class RecordAccumulator:
         queue = self._waiting.get(batch.tp)
         if queue is not None and batch in queue:
             queue.remove(batch)
+            self._count -= 1
             batch.is_filling = False
             self.buffered_bytes -= batch.size
 
@@ -251,4 +256,4 @@ class RecordAccumulator:
             yield from queue
 
     def __bool__(self) -> bool:
-        return any(self._waiting.values())
+        return self._count > 0

@@ -105,6 +105,9 @@ class CoordinatorCalls:
                 )
             self._settle(call, now_ms)
 
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
     @property
     def is_answered(self) -> bool:
         """Whether `run` has an answer to take."""

@@ -135,6 +135,8 @@ class Sender:
 
     def _receive(self, now_ms: int) -> None:
         """Take the answers that have come, and give up those that have not come in time."""
+        if not self._on_the_way:
+            return
         waiting: list[ProduceRequest] = []
         arrived: list[ProduceRequest] = []
         for request in self._on_the_way:
@@ -347,6 +349,8 @@ class Sender:
 
     def _next_due(self, now_ms: int) -> int | None:
         settings = self._settings
+        if not (self._on_the_way or self._accumulator or self.coordinator):
+            return None
         due = [request.sent_ms + settings.request_timeout_ms for request in self._on_the_way]
         coordinator = self.coordinator.due_ms()
         if coordinator is not None:

@@ -44,6 +44,10 @@ class Settling:
         self._to_bump: set[TopicPartition] = set()
         """Partitions whose batches need another epoch, as soon as none of them is on its way."""
         self._finished: deque[ProducerBatch] = deque()
+        self._expires_ms = 0
+        """Before this time no batch can be overdue."""
+        self._may_be_unresolved = False
+        """A batch has been given up since the sequences were last looked at."""
 
     def is_held_back(self, tp: TopicPartition) -> bool:
         """Whether the partition waits for a new epoch."""
@@ -54,6 +58,8 @@ class Settling:
 
         Returns whether anybody was told.
         """
+        if not self._finished:
+            return False
         told = False
         while self._finished:
             batch = self._finished[0]
@@ -150,6 +156,7 @@ class Settling:
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
         """Nobody waits for the batch any more; whether it is stored may be unknown."""
         self._accumulator.remove(batch)
+        self._may_be_unresolved = True
         if batch.identity is not None:
             progress = self._manager.progress(batch.tp)
             progress.in_doubt |= batch.in_doubt or batch.is_sent
@@ -163,12 +170,14 @@ class Settling:
 
     def expire(self, now_ms: int) -> None:
         """Give up what has not been stored within delivery_timeout_ms."""
+        if now_ms < self._expires_ms:
+            return
         limit = self._settings.delivery_timeout_ms
-        old = [b for b in self._accumulator.waiting() if now_ms - b.created_ms >= limit]
+        batches = list(self._accumulator.waiting())
         for _, progress in self._manager.partitions_in_progress():
-            old += [
-                b for b in progress.unacknowledged if b.is_sent and now_ms - b.created_ms >= limit
-            ]
+            batches += [batch for batch in progress.unacknowledged if batch.is_sent]
+        self._expires_ms = min([now_ms, *[batch.created_ms for batch in batches]]) + limit
+        old = [batch for batch in batches if now_ms - batch.created_ms >= limit]
         for batch in old:
             outcome = "may or may not be" if batch.attempts else "are not"
             self._fail(
@@ -183,14 +192,17 @@ class Settling:
 
     def resolve(self, identity_of: Callable[[], ProducerIdAndEpoch | None]) -> None:
         """Where sequences are unresolved and nothing can resolve them any more, begin a new epoch."""
+        if not (self._may_be_unresolved or self._to_bump):
+            return
         manager = self._manager
         if manager.transactional_id is not None or manager.is_in_error:
             return
+        self._may_be_unresolved = False
         for tp, progress in manager.partitions_in_progress():
-            if progress.identity == manager.identity and (
-                progress.is_unresolved and not progress.unacknowledged
-            ):
-                self._to_bump.add(tp)
+            if progress.identity == manager.identity and progress.is_unresolved:
+                self._may_be_unresolved = True
+                if not progress.unacknowledged:
+                    self._to_bump.add(tp)
         ready = {
             tp
             for tp in self._to_bump

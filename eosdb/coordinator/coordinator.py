@@ -220,7 +220,9 @@ class TransactionCoordinator:
             authorize(unit)
             now = self._clock.time_ms()
             identity = ProducerIdAndEpoch(producer_id, producer_epoch)
-            transactions.join(unit, transactional_id, identity, version, now, group=group_id)
+            transactions.join(
+                unit, transactional_id, identity, version, now, groups=frozenset((group_id,))
+            )
             check_group(unit)
             group_offsets.check_stored(unit, offsets, self._config)
             unit.record(

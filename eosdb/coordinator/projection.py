@@ -40,6 +40,7 @@ def coordinator_elected(unit: Unit, event: CoordinatorElected, position: int) ->
 
 def transaction_state_changed(unit: Unit, event: TransactionStateChanged, position: int) -> None:
     state = event.to_state
+    before = transactions.load(unit, event.transactional_id)
     transactions.save(
         unit,
         TransactionMetadata(
@@ -67,7 +68,7 @@ def transaction_state_changed(unit: Unit, event: TransactionStateChanged, positi
             "INSERT OR IGNORE INTO producer_ids (producer_id, transactional_id) VALUES (?, ?)",
             (event.producer_id, event.transactional_id),
         )
-    if ends:
+    if ends and before is not None and before.groups:
         group_offsets.settle_pending(
             unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
         )

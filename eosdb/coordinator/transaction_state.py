@@ -97,14 +97,14 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
     that do not go with the new state.
     """
     new = dataclasses.replace(current, **changes)
-    step = (
-        f"transactional id {current.transactional_id!r}: {current.state.label} to {new.state.label}"
-    )
-    if current.state not in LEGAL_PREVIOUS[new.state]:
-        raise IllegalTransitionError(f"{step} is no legal transition")
-    broken = _broken_rule(current, new)
+    broken: str | None = "that is no legal transition"
+    if current.state in LEGAL_PREVIOUS[new.state]:
+        broken = _broken_rule(current, new)
     if broken is not None:
-        raise IllegalTransitionError(f"{step}, but {broken}")
+        raise IllegalTransitionError(
+            f"transactional id {current.transactional_id!r}: {current.state.label} to "
+            f"{new.state.label}, but {broken}"
+        )
     return new
 
 

@@ -28,6 +28,7 @@ from eosdb.events import (
     TransactionalIdExpired,
     TransactionStateChanged,
     partitions_json,
+    texts_json,
 )
 from eosdb.log import append, partitions
 from eosdb.model import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition, TransactionState
@@ -132,8 +133,8 @@ def save(unit: Unit, metadata: TransactionMetadata) -> None:
             metadata.timeout_ms,
             metadata.start_time_ms,
             metadata.last_update_time_ms,
-            partitions_json(tuple(sorted(metadata.partitions))),
-            json.dumps(sorted(metadata.groups), separators=(",", ":"), ensure_ascii=False),
+            partitions_json(sorted(metadata.partitions)),
+            texts_json(sorted(metadata.groups)),
             metadata.next_producer_id,
             metadata.transaction_version,
         ),
@@ -172,10 +173,10 @@ def join(
     version: int,
     now_ms: int,
     *,
-    partition: TopicPartition | None = None,
-    group: str | None = None,
+    tps: frozenset[TopicPartition] = frozenset(),
+    groups: frozenset[str] = frozenset(),
 ) -> None:
-    """See that the partition or group is in the producer's open transaction (KIP-890).
+    """See that the partitions and groups are in the producer's open transaction (KIP-890).
 
     Under version 1 it must have been added before; under version 2 it joins now, and begins the
     transaction if there is none. Raises the errors of `transaction.verify` and
@@ -183,10 +184,11 @@ def join(
     """
     current = load(unit, transactional_id)
     if version < EPOCH_PER_TRANSACTION:
-        verify(current, *producer, partition=partition, group=group)
+        for tp in tps:
+            verify(current, *producer, partition=tp)
+        for group in groups:
+            verify(current, *producer, group=group)
         return
-    tps: frozenset[TopicPartition] = frozenset(() if partition is None else (partition,))
-    groups: frozenset[str] = frozenset(() if group is None else (group,))
     after = add_to_transaction(
         current, *producer, tps, groups, now_ms, stale=InvalidProducerEpochError
     )

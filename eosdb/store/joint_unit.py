@@ -37,19 +37,15 @@ class JointUnit:
         before = self._unit.connection.total_changes
         try:
             return function(self._unit)
-        except (sqlite3.Error, RedoCarefullyError) as error:
-            self._failure = self._as_ours(error)
+        except sqlite3.Error as error:
+            self._failure = translate(error, self._path)
             raise self._failure from error
-        except EosdbError as error:
+        except Exception as error:
             if self._unit.connection.total_changes != before:
-                self._failure = error
+                self._failure = StorageError("a part of a joint unit has to be undone")
+            if isinstance(error, RedoCarefullyError) and self._failure is not None:
+                raise self._failure from error
             raise
-
-    def _as_ours(self, error: Exception) -> EosdbError:
-        if isinstance(error, sqlite3.Error):
-            return translate(error, self._path)
-        cause = error.__cause__
-        return cause if isinstance(cause, EosdbError) else StorageError(str(cause))
 
     def check(self) -> None:
         """Raises the error that has ended the unit."""

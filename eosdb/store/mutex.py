@@ -105,24 +105,29 @@ class _Waiter:
             self._finished.set()
 
 
-def _range(kind: int, byte: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0)
+def _ranges(kind: int) -> tuple[bytes, bytes]:
+    """The lock structure for either byte."""
+    return tuple(struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0) for byte in (_QUEUE, _WRITER))  # type: ignore[return-value]
+
+
+_WRITE_LOCK: Final = _ranges(fcntl.F_WRLCK)
+_NO_LOCK: Final = _ranges(fcntl.F_UNLCK)
 
 
 def _try_lock(descriptor: int, byte: int) -> bool:
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _range(fcntl.F_WRLCK, byte))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WRITE_LOCK[byte])
     except (BlockingIOError, PermissionError):
         return False
     return True
 
 
 def _lock(descriptor: int, byte: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _range(fcntl.F_WRLCK, byte))
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _WRITE_LOCK[byte])
 
 
 def _unlock(descriptor: int, byte: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK, byte))
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _NO_LOCK[byte])
 
 
 _descriptors: Final[set[int]] = set()

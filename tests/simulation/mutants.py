@@ -402,7 +402,7 @@ def zombies_may_send_offsets() -> Any:
             try:
                 join(unit, tid, producer, *rest, **options)
             except InvalidProducerEpochError:
-                if options.get("group") is None:
+                if not options.get("groups"):
                     raise
 
         return joined
