@@ -42,6 +42,7 @@ from eosdb.model import (
 )
 from eosdb.produce import ProduceHandler
 from eosdb.request_metrics import RATES, counts_requests
+from eosdb.store.joint_unit import JointUnit
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.validation import (
@@ -153,7 +154,7 @@ class Broker(LogBroker, GroupBroker):
         version = self._version(transaction_version)
         return self._produce.produce(batches, transactional_id, acks, version)
 
-    def together(self, *, sync: bool) -> AbstractContextManager[None]:
+    def together(self, *, sync: bool) -> AbstractContextManager[JointUnit]:
         """Have this thread's requests in the block share a commit, synced or not; see `Store.together`."""
         return self._coordinator.together(sync=sync)
 

@@ -73,9 +73,16 @@ class CoordinatorCalls:
         self._queue: deque[CoordinatorCall[Any]] = deque()
 
     def enqueue(
-        self, kind: RequestKind, request: Request[T], on_answer: Callable[[T], None]
+        self,
+        kind: RequestKind,
+        request: Request[T],
+        on_answer: Callable[[T], None],
+        exchange: Exchange[T] | None = None,
     ) -> CoordinatorCall[T]:
+        """`exchange` has the answer when the request has been sent already."""
         call = CoordinatorCall(kind, request, on_answer)
+        if exchange is not None and exchange.done:
+            call.exchange, call.attempts = exchange, 1
         self._queue.append(call)
         return call
 

@@ -23,7 +23,7 @@ from eosdb.client.partition_choice import PartitionChooser
 from eosdb.client.sender import Sender
 from eosdb.client.serializing import serialized
 from eosdb.client.transaction_manager import ClientState, TransactionManager
-from eosdb.client.transport import Transport
+from eosdb.client.transport import BrokerRequests, Exchange, Request, Transport
 from eosdb.clock import Clock
 from eosdb.errors import (
     ConfigError,
@@ -73,6 +73,8 @@ class Producer:
         self._driver = Driver(self._sender, clock, self._lock)
         self._chooser = PartitionChooser(transport, clock, self._settings, self._accumulator)
         self._linger_due_ms: int | None = None
+        self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
+        """The answer to the commit, where that has gone along with the last records."""
         self._closed = False
 
     @property
@@ -109,6 +111,7 @@ class Producer:
         with self._timed("txn-begin"):
             self._manager.require("begin_transaction", ClientState.READY)
             self._manager.begun(self._transport.transaction_version)
+            self._committed = Exchange(RequestKind.END.value)
             assert self._manager.transactional_id is not None
             return TransactionToken(self._manager.transactional_id, *self._identity())
 
@@ -146,9 +149,9 @@ class Producer:
                 )
                 self._wait_for(added, "send_offsets_to_transaction")
             manager.may_have_begun |= version > CLASSIC
-            committed = coordinator.enqueue(
-                RequestKind.OFFSET_COMMIT,
-                lambda broker: broker.txn_offset_commit(
+
+            def request(broker: BrokerRequests) -> None:
+                broker.txn_offset_commit(
                     tid,
                     group.group_id,
                     *identity,
@@ -157,8 +160,13 @@ class Producer:
                     member_id=group.member_id,
                     group_instance_id=group.group_instance_id,
                     transaction_version=version,
-                ),
-                lambda _: None,
+                )
+
+            answered: Exchange[None] = Exchange(RequestKind.OFFSET_COMMIT.value)
+            now_ms = self._clock.monotonic_ms()
+            self._sender.flush_before(request, answered, now_ms, sync=False)
+            committed = coordinator.enqueue(
+                RequestKind.OFFSET_COMMIT, request, lambda _: None, answered
             )
             self._wait_for(committed, "send_offsets_to_transaction")
 
@@ -177,6 +185,12 @@ class Producer:
                 ClientState.COMMITTING_TRANSACTION,
             )
             if manager.state is ClientState.IN_TRANSACTION:
+                self._sender.flush_before(
+                    self._end_request(committed=True),
+                    self._committed,
+                    self._clock.monotonic_ms(),
+                    sync=True,
+                )
                 self._flush(None)
                 if manager.error is not None:
                     raise manager.error
@@ -213,14 +227,11 @@ class Producer:
         pending = coordinator.pending(RequestKind.END)
         if pending is None:
             if manager.has_begun and not isinstance(manager.error, InvalidProducerIdMappingError):
-                identity, tid, version = self._identity(), manager.transactional_id, manager.version
-                assert tid is not None
                 pending = coordinator.enqueue(
                     RequestKind.END,
-                    lambda broker: broker.end_txn(
-                        tid, *identity, committed, transaction_version=version
-                    ),
+                    self._end_request(committed=committed),
                     self._ended,
+                    self._committed if committed else None,
                 )
             else:
                 self._ended(self._identity())
@@ -230,6 +241,12 @@ class Producer:
         if renewed is not None:
             self._wait_for(renewed, name)
         self._metrics.count("txn-commit" if committed else "txn-abort")
+
+    def _end_request(self, *, committed: bool) -> Request[ProducerIdAndEpoch]:
+        manager = self._manager
+        identity, tid, version = self._identity(), manager.transactional_id, manager.version
+        assert tid is not None
+        return lambda broker: broker.end_txn(tid, *identity, committed, transaction_version=version)
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
         """What the coordinator says to use next; after some errors a new epoch is asked for first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind, is_lost
@@ -17,7 +17,7 @@ from eosdb.client.config import ProducerSettings
 from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
 from eosdb.client.settling import Settling
 from eosdb.client.transaction_manager import ClientState, TransactionManager
-from eosdb.client.transport import BrokerRequests, DirectTransport, Exchange, Transport
+from eosdb.client.transport import DirectTransport, Exchange, Request, Transport
 from eosdb.errors import (
     EosdbError,
     NetworkExceptionError,
@@ -26,6 +26,13 @@ from eosdb.errors import (
 )
 from eosdb.metrics import Metrics
 from eosdb.model import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
+
+T = TypeVar("T")
+ProduceAnswer: TypeAlias = dict[TopicPartition, ProduceResult]
+
+
+def _all_stored(answer: ProduceAnswer) -> bool:
+    return all(result.error is None for result in answer.values())
 
 
 class SentBatch(NamedTuple):
@@ -40,7 +47,7 @@ class SentBatch(NamedTuple):
 class ProduceRequest(NamedTuple):
     """One request on its way."""
 
-    exchange: Exchange[dict[TopicPartition, ProduceResult]]
+    exchange: Exchange[ProduceAnswer]
     attempts: list[SentBatch]
     sent_ms: int
     sent_ns: int
@@ -244,12 +251,72 @@ class Sender:
             else:
                 exchanges = self._direct.submit_all("produce", closures, sync=not is_transactional)
         except BaseException:
-            # Interrupted by the user, or a bug: whether it arrived is as unknown as after a lost answer.
-            lost = NetworkExceptionError("produce: interrupted before there was an answer")
-            for attempts in requests:
-                for attempt in attempts:
-                    self._take_answer(attempt, lost, now_ms)
+            self._interrupted(requests, now_ms)
             raise
+        self._sent(requests, exchanges, now_ms, start_ns)
+
+    def flush_before(
+        self, request: Request[T], answered: Exchange[T], now_ms: int, *, sync: bool
+    ) -> None:
+        """Send what waits, and behind it, in the same turn with the broker, a request of the transaction
+        that counts on all of it being stored.
+
+        `answered` stays open where it was not sent: something waits for a callback or for a repeat, was
+        refused, or takes the long way over a network. It is to be sent after a flush then.
+        """
+        waiting = self._accumulator.waiting()
+        if (
+            self._direct is None
+            or self._manager.version == CLASSIC
+            or self._is_running
+            or self.coordinator
+            or any(batch.attempts or batch.callbacks for batch in waiting)
+        ):
+            return
+        self._is_running = self.is_flushing = True
+        try:
+            requests = self._drain_all(now_ms)
+            if requests and self._accumulator:
+                self._send(requests, now_ms)
+            elif requests:
+                self._send_before(self._direct, requests, request, answered, now_ms, sync=sync)
+        finally:
+            self._is_running = self.is_flushing = False
+
+    def _send_before(
+        self,
+        direct: DirectTransport,
+        requests: list[list[SentBatch]],
+        request: Request[T],
+        answered: Exchange[T],
+        now_ms: int,
+        *,
+        sync: bool,
+    ) -> None:
+        self._manager.may_have_begun = True
+        start_ns = self._metrics.now_ns()
+        closures = [self._request(attempts) for attempts in requests]
+        exchanges: list[Exchange[ProduceAnswer]] = []
+        try:
+            direct.submit_before(
+                "produce", closures, exchanges, _all_stored, request, answered, sync=sync
+            )
+        except BaseException:
+            if answered.done and answered.error is None:
+                self._sent(requests, exchanges, now_ms, start_ns)
+            else:
+                self._interrupted(requests, now_ms)
+            raise
+        self._sent(requests, exchanges, now_ms, start_ns)
+
+    def _sent(
+        self,
+        requests: list[list[SentBatch]],
+        exchanges: list[Exchange[ProduceAnswer]],
+        now_ms: int,
+        start_ns: int,
+    ) -> None:
+        """Take the answers that are there, and wait for the others."""
         self._metrics.count("request", len(requests))
         for exchange, attempts in zip(exchanges, requests, strict=True):
             request = ProduceRequest(exchange, attempts, now_ms, start_ns)
@@ -261,9 +328,14 @@ class Sender:
             else:
                 self._on_the_way.append(request)
 
-    def _request(
-        self, attempts: list[SentBatch]
-    ) -> Callable[[BrokerRequests], dict[TopicPartition, ProduceResult]]:
+    def _interrupted(self, requests: list[list[SentBatch]], now_ms: int) -> None:
+        """By the user, or by a bug: whether it arrived is as unknown as after a lost answer."""
+        lost = NetworkExceptionError("produce: interrupted before there was an answer")
+        for attempts in requests:
+            for attempt in attempts:
+                self._take_answer(attempt, lost, now_ms)
+
+    def _request(self, attempts: list[SentBatch]) -> Request[ProduceAnswer]:
         """What the broker is to do with the batches."""
         transactional_id = self._manager.transactional_id
         batches = {}

@@ -30,6 +30,7 @@ from eosdb.model import (
 from eosdb.reports import Lag
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class BrokerRequests(Protocol):
@@ -212,6 +213,10 @@ class Exchange(Generic[T]):
         self.error = error
         self.done = True
 
+    def reopen(self) -> None:
+        """What was answered does not stand; the request goes once more."""
+        self.error, self.done = None, False
+
     def follow(self, other: Exchange[T]) -> None:
         """Take over the answer of another exchange that has one."""
         self._answer, self.error, self.done = other._answer, other.error, True
@@ -240,11 +245,19 @@ class Transport(Protocol):
         """Deliver what has arrived. Returns the ms until more arrives; None: nothing is expected."""
 
 
+class SharedTurn(Protocol):
+    """A turn in which requests share a commit."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether what was requested first has been committed, whatever becomes of the rest."""
+
+
 @runtime_checkable
 class SharesCommits(Protocol):
     """A broker in the same process, whose requests can share a commit."""
 
-    def together(self, *, sync: bool) -> AbstractContextManager[None]: ...
+    def together(self, *, sync: bool) -> AbstractContextManager[SharedTurn]: ...
 
 
 class DirectTransport:
@@ -275,6 +288,36 @@ class DirectTransport:
         except EosdbError:
             # Nothing of it stands; alone, each gets its own answer.
             return [self.submit(name, request) for request in requests]
+
+    def submit_before(
+        self,
+        name: str,
+        requests: Sequence[Request[T]],
+        exchanges: list[Exchange[T]],
+        succeeded: Callable[[T], bool],
+        last: Request[U],
+        answered: Exchange[U],
+        *,
+        sync: bool,
+    ) -> None:
+        """Like `submit_all`, into `exchanges`; and when every answer is a success, `last` in the same turn,
+        into `answered`, which otherwise stays open. Whatever interrupts, what is done stands there."""
+        broker = self._broker
+        if not isinstance(broker, SharesCommits):
+            exchanges += [self.submit(name, request) for request in requests]
+            return
+        turn: SharedTurn | None = None
+        try:
+            with broker.together(sync=sync) as turn:
+                exchanges += [self.submit(name, request) for request in requests]
+                if all(e.error is None and succeeded(e.answer) for e in exchanges):
+                    answered.carry_out(last, broker)
+        except EosdbError as error:
+            if turn is not None and turn.stands:
+                answered.fail(error)
+                return
+            answered.reopen()
+            exchanges[:] = [self.submit(name, request) for request in requests]
 
     def poll(self) -> int | None:
         return None

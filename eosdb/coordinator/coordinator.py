@@ -28,6 +28,7 @@ from eosdb.events import OffsetCommit, TxnOffsetsCommitted
 from eosdb.log import append, partitions, producers
 from eosdb.log.producer_state import check_marker
 from eosdb.model import ProducerIdAndEpoch, TopicPartition
+from eosdb.store.joint_unit import JointUnit
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 
@@ -85,12 +86,13 @@ class TransactionCoordinator:
                 return result
 
     @contextlib.contextmanager
-    def together(self, *, sync: bool) -> Iterator[None]:
-        """Have the writes of this thread in the block share one unit, as `Store.together` does."""
+    def together(self, *, sync: bool) -> Iterator[JointUnit]:
+        """Have the writes of this thread in the block share one unit, as `Store.together` does; the end of
+        a transaction ends that unit, and its second step is one of its own."""
         while True:
-            with self._store.together(sync=sync) as unit:
-                if not (is_due := self._is_something_due(unit)):
-                    yield
+            with self._store.together(sync=sync) as joint:
+                if not (is_due := self._is_something_due(joint.unit)):
+                    yield joint
             if not is_due:
                 self.after_write()
                 return
@@ -327,7 +329,10 @@ class TransactionCoordinator:
         self.office.begin(transactional_id)
         decision = None
         try:
-            decision = self.write(decide)
+            decided = self.write(decide)
+            if decided is not None and decided.completing and self._store.is_joint:
+                self._store.commit_joint()
+            decision = decided
             return decision
         finally:
             if decision is None or not decision.completing:

@@ -1,4 +1,7 @@
-"""A unit that several writes of one thread are parts of (`Store.together`)."""
+"""A turn in which several writes of one thread are parts of one unit (`Store.together`).
+
+The turn can go on after that unit has been committed: what follows is a unit of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,13 @@ class JointUnit:
     """One at a time; begun and ended by the store."""
 
     def __init__(self, unit: Unit, path: str) -> None:
-        self._unit = unit
+        self.unit: Final = unit
         self._path = path
         self._thread: Final = threading.get_ident()
         self._failure: EosdbError | None = None
         self.parts = 0
+        self.stands = False
+        """The first unit has been committed."""
 
     @property
     def is_ours(self) -> bool:
@@ -34,18 +39,22 @@ class JointUnit:
         SQLite's own does."""
         self.check()
         self.parts += 1
-        before = self._unit.connection.total_changes
+        before = self.unit.connection.total_changes
         try:
-            return function(self._unit)
+            return function(self.unit)
         except sqlite3.Error as error:
             self._failure = translate(error, self._path)
             raise self._failure from error
         except Exception as error:
-            if self._unit.connection.total_changes != before:
+            if self.unit.connection.total_changes != before:
                 self._failure = StorageError("a part of a joint unit has to be undone")
             if isinstance(error, RedoCarefullyError) and self._failure is not None:
                 raise self._failure from error
             raise
+
+    def fail(self, error: EosdbError) -> None:
+        """End the unit: nothing of it is to stand."""
+        self._failure = error
 
     def check(self) -> None:
         """Raises the error that has ended the unit."""

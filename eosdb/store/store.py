@@ -89,7 +89,7 @@ class Store:
         return self._joint is not None and self._joint.is_ours
 
     @contextlib.contextmanager
-    def together(self, *, sync: bool) -> Iterator[Unit]:
+    def together(self, *, sync: bool) -> Iterator[JointUnit]:
         """Have every `write` of this thread in the block be a part of one unit.
 
         A part's result or error counts only when the block has ended. When the unit as a whole fails,
@@ -104,7 +104,7 @@ class Store:
                     unit = self._writer.begin(sync=sync, careful=False)
                     self._joint = joint = JointUnit(unit, self.path)
                     try:
-                        yield unit
+                        yield joint
                         joint.check()
                         self._writer.commit(joint.parts)
                     except BaseException:
@@ -115,6 +115,22 @@ class Store:
                 self._writer.checkpoint_when_due()
             finally:
                 self._mutex.release()
+
+    def commit_joint(self) -> None:
+        """Inside `together`: what was written so far stands from now on; what follows is a unit of its
+        own, not synced."""
+        joint = self._joint
+        assert joint is not None
+        joint.check()
+        try:
+            with translated(self.path):
+                self._writer.commit(joint.parts)
+        except EosdbError as error:
+            joint.fail(error)
+            raise
+        joint.parts, joint.stands = 0, True
+        with translated(self.path):
+            self._writer.begin(sync=False, careful=False)
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
