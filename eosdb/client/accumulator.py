@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
@@ -196,8 +196,11 @@ class ProduceFuture:
 class RecordAccumulator:
     """The batches that wait to be sent, per partition: those with a sequence first, then by age."""
 
-    def __init__(self, batch_size: int) -> None:
-        self._batch_size = batch_size
+    def __init__(self, batch_size: int, most_bytes: int) -> None:
+        self.batch_size: Final = batch_size
+        self.most_bytes = most_bytes
+        """How much a batch takes at most. `batch_size`, or more where there is no network to keep busy:
+        whatever waits for a partition then leaves as one batch."""
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._count = 0
         self.buffered_bytes = 0
@@ -221,7 +224,7 @@ class RecordAccumulator:
 
     def is_full(self, queue: deque[ProducerBatch]) -> bool:
         """Whether the first batch of the queue gains nothing by waiting."""
-        return len(queue) > 1 or queue[0].size >= self._batch_size
+        return len(queue) > 1 or queue[0].size >= self.batch_size
 
     def take_first(self, tp: TopicPartition) -> ProducerBatch:
         batch = self._waiting[tp].popleft()

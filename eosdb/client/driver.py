@@ -54,6 +54,24 @@ class Driver:
             if wait > 0:
                 self._clock.sleep_ms(wait if deadline is None else min(wait, deadline - now))
 
+    def flush(self, timeout_ms: int | None) -> None:
+        """Send everything that waits, and wait for the answers. Raises RequestTimedOutError."""
+        self.flush_until(
+            lambda: not self._sender.has_unanswered(),
+            timeout_ms,
+            lambda: timed_out("flush", timeout_ms),
+        )
+
+    def flush_until(
+        self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
+    ) -> None:
+        """`until`, while batches leave whether or not they are full."""
+        self._sender.is_flushing = True
+        try:
+            self.until(done, timeout_ms, on_timeout)
+        finally:
+            self._sender.is_flushing = False
+
     def start(self, name: str, linger_ms: int) -> None:
         """Have a thread send what lingers, once; it ends with the producer."""
         if self._background is None:

@@ -20,12 +20,13 @@ _NONE: Final = -1
 class _Topic:
     """A topic's partitions, the newest batch of each, and the partition without keys' turn."""
 
-    __slots__ = ("newest", "places", "sticky")
+    __slots__ = ("newest", "places", "sticky", "sticky_bytes")
 
     def __init__(self, topic: str, count: int) -> None:
         self.places: Final = [TopicPartition(topic, number) for number in range(count)]
         self.newest: Final[list[ProducerBatch | None]] = [None] * count
         self.sticky = _NONE
+        self.sticky_bytes = 0
 
 
 class PartitionChooser:
@@ -42,7 +43,6 @@ class PartitionChooser:
         self._clock = clock
         self._settings = settings
         self._accumulator = accumulator
-        self._batch_size = settings.batch_size
         self._partitioner = partitioner_of(settings.partitioner)
         self._topics: dict[str, _Topic] = {}
 
@@ -71,17 +71,28 @@ class PartitionChooser:
                     f"the partitioner chose {number!r} for a topic of {len(known.places)} partitions"
                 )
         else:
-            number = known.sticky
-            if number == _NONE or not self._has_room(known.newest[number], size):
-                number = known.sticky = random.randrange(len(known.places))
+            number = self._sticky(known, size)
         batch = known.newest[number]
-        if batch is None or not batch.is_filling or batch.size + size > self._batch_size:
+        if (
+            batch is None
+            or not batch.is_filling
+            or batch.size + size > self._accumulator.most_bytes
+        ):
             batch = self._accumulator.new_batch(known.places[number], self._clock, drive)
             known.newest[number] = batch
         return batch
 
-    def _has_room(self, batch: ProducerBatch | None, size: int) -> bool:
-        return batch is not None and batch.is_filling and batch.size + size <= self._batch_size
+    def _sticky(self, topic: _Topic, size: int) -> int:
+        """The partition for records without a key: another one for each `batch_size` bytes, and when what
+        waited for it has left."""
+        number = topic.sticky
+        batch = topic.newest[number] if number != _NONE else None
+        taken = topic.sticky_bytes + size
+        if batch is None or not batch.is_filling or taken > self._accumulator.batch_size:
+            number = topic.sticky = random.randrange(len(topic.places))
+            taken = size
+        topic.sticky_bytes = taken
+        return number
 
     def _topic(self, topic: str) -> _Topic:
         known = self._topics.get(topic)

@@ -12,24 +12,25 @@ import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 from eosdb.client.accumulator import OnDelivery, ProduceFuture, ProducerBatch, RecordAccumulator
-from eosdb.client.answers import RequestKind
 from eosdb.client.config import ProducerConfig, ProducerSettings
-from eosdb.client.coordinator_calls import CoordinatorCall
 from eosdb.client.driver import Driver, timed_out
 from eosdb.client.partition_choice import PartitionChooser
+from eosdb.client.producer_transactions import ProducerTransactions
 from eosdb.client.sender import Sender
 from eosdb.client.serializing import serialized
 from eosdb.client.transaction_manager import ClientState, TransactionManager
-from eosdb.client.transport import BrokerRequests, Exchange, Request, Transport
+from eosdb.client.transport import (
+    DirectTransport,
+    Transport,
+)
 from eosdb.clock import Clock
 from eosdb.errors import (
     ConfigError,
     EosdbError,
     IllegalStateError,
-    InvalidProducerIdMappingError,
     InvalidRequestError,
     MessageTooLargeError,
     ProducerFencedError,
@@ -37,11 +38,9 @@ from eosdb.errors import (
 )
 from eosdb.metrics import Metrics
 from eosdb.model import (
-    CLASSIC,
     ConsumerGroupMetadata,
     Header,
     OffsetAndMetadata,
-    ProducerIdAndEpoch,
     TopicPartition,
     TransactionToken,
 )
@@ -65,16 +64,26 @@ class Producer:
         self._clock = clock
         self._metrics = Metrics(clock, _RATES)
         self._manager = TransactionManager(self._settings.transactional_id)
-        self._accumulator = RecordAccumulator(self._settings.batch_size)
+        most_bytes = self._settings.batch_size
+        if "batch_size" not in config and type(transport) is DirectTransport:
+            most_bytes = max(most_bytes, _BUFFER_BYTES)
+        self._accumulator = RecordAccumulator(self._settings.batch_size, most_bytes)
         self._sender = Sender(
             transport, self._settings, self._manager, self._accumulator, self._metrics
         )
         self._lock = threading.RLock()
         self._driver = Driver(self._sender, clock, self._lock)
+        self._transactions = ProducerTransactions(
+            transport,
+            clock,
+            self._settings,
+            self._manager,
+            self._sender,
+            self._driver,
+            self._metrics,
+        )
         self._chooser = PartitionChooser(transport, clock, self._settings, self._accumulator)
         self._linger_due_ms: int | None = None
-        self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
-        """The answer to the commit, where that has gone along with the last records."""
         self._closed = False
 
     @property
@@ -91,16 +100,7 @@ class Producer:
         and the coordinator's errors, which are fatal for this producer.
         """
         with self._timed("txn-init"):
-            manager = self._manager
-            if not (
-                manager.state is ClientState.INITIALIZING
-                and self._sender.coordinator.pending(RequestKind.INIT)
-            ):
-                manager.require("init_transactions", ClientState.UNINITIALIZED)
-                self._sender.initialize(lambda: None)
-            pending = self._sender.coordinator.pending(RequestKind.INIT)
-            assert pending is not None
-            self._wait_for(pending, "init_transactions")
+            self._transactions.init()
 
     def begin_transaction(self) -> TransactionToken:
         """Begin a transaction; local, nothing is sent. Raises IllegalStateError.
@@ -109,11 +109,7 @@ class Producer:
         one that ended before without having sent anything.
         """
         with self._timed("txn-begin"):
-            self._manager.require("begin_transaction", ClientState.READY)
-            self._manager.begun(self._transport.transaction_version)
-            self._committed = Exchange(RequestKind.END.value)
-            assert self._manager.transactional_id is not None
-            return TransactionToken(self._manager.transactional_id, *self._identity())
+            return self._transactions.begin()
 
     def send_offsets_to_transaction(
         self,
@@ -135,40 +131,7 @@ class Producer:
                 f"group_metadata: got {group_metadata!r}, expected consumer.group_metadata()"
             )
         with self._timed("txn-send-offsets"):
-            manager, coordinator = self._manager, self._sender.coordinator
-            manager.require("send_offsets_to_transaction", ClientState.IN_TRANSACTION)
-            if not offsets:
-                return
-            identity, tid, version = self._identity(), manager.transactional_id, manager.version
-            assert tid is not None
-            if version == CLASSIC and group.group_id not in manager.groups:
-                added = coordinator.enqueue(
-                    RequestKind.ADD_OFFSETS,
-                    lambda broker: broker.add_offsets_to_txn(tid, *identity, group.group_id),
-                    lambda _: manager.groups.add(group.group_id),
-                )
-                self._wait_for(added, "send_offsets_to_transaction")
-            manager.may_have_begun |= version > CLASSIC
-
-            def request(broker: BrokerRequests) -> None:
-                broker.txn_offset_commit(
-                    tid,
-                    group.group_id,
-                    *identity,
-                    offsets,
-                    generation_id=group.generation_id,
-                    member_id=group.member_id,
-                    group_instance_id=group.group_instance_id,
-                    transaction_version=version,
-                )
-
-            answered: Exchange[None] = Exchange(RequestKind.OFFSET_COMMIT.value)
-            now_ms = self._clock.monotonic_ms()
-            self._sender.flush_before(request, answered, now_ms, sync=False)
-            committed = coordinator.enqueue(
-                RequestKind.OFFSET_COMMIT, request, lambda _: None, answered
-            )
-            self._wait_for(committed, "send_offsets_to_transaction")
+            self._transactions.send_offsets(offsets, group)
 
     def commit_transaction(self) -> None:
         """Send what is waiting, then commit. Durable and visible when this returns.
@@ -178,24 +141,7 @@ class Producer:
         the call may be repeated.
         """
         with self._timed("txn-commit"):
-            manager = self._manager
-            manager.require(
-                "commit_transaction",
-                ClientState.IN_TRANSACTION,
-                ClientState.COMMITTING_TRANSACTION,
-            )
-            if manager.state is ClientState.IN_TRANSACTION:
-                self._sender.flush_before(
-                    self._end_request(committed=True),
-                    self._committed,
-                    self._clock.monotonic_ms(),
-                    sync=True,
-                )
-                self._flush(None)
-                if manager.error is not None:
-                    raise manager.error
-                manager.transition(ClientState.COMMITTING_TRANSACTION)
-            self._end(committed=True)
+            self._transactions.commit()
 
     def abort_transaction(self) -> None:
         """Take the transaction back; records that were not sent yet fail.
@@ -203,74 +149,7 @@ class Producer:
         Raises IllegalStateError without a transaction, and the error of a fatal state.
         """
         with self._timed("txn-abort"):
-            manager = self._manager
-            manager.require(
-                "abort_transaction",
-                ClientState.IN_TRANSACTION,
-                ClientState.ABORTABLE_ERROR,
-                ClientState.ABORTING_TRANSACTION,
-            )
-            if manager.state is not ClientState.ABORTING_TRANSACTION:
-                manager.transition(ClientState.ABORTING_TRANSACTION)
-            self._sender.drop_waiting(
-                TransactionAbortableError("the transaction was aborted before the record was sent")
-            )
-            self._driver.until(
-                lambda: not self._sender.has_unanswered(), None, lambda: timed_out("abort", None)
-            )
-            self._end(committed=False)
-
-    def _end(self, *, committed: bool) -> None:
-        """Have the coordinator end the transaction, unless there is nothing to end."""
-        manager, coordinator = self._manager, self._sender.coordinator
-        name = "commit_transaction" if committed else "abort_transaction"
-        pending = coordinator.pending(RequestKind.END)
-        if pending is None:
-            if manager.has_begun and not isinstance(manager.error, InvalidProducerIdMappingError):
-                pending = coordinator.enqueue(
-                    RequestKind.END,
-                    self._end_request(committed=committed),
-                    self._ended,
-                    self._committed if committed else None,
-                )
-            else:
-                self._ended(self._identity())
-        if pending is not None:
-            self._wait_for(pending, name)
-        renewed = coordinator.pending(RequestKind.INIT)
-        if renewed is not None:
-            self._wait_for(renewed, name)
-        self._metrics.count("txn-commit" if committed else "txn-abort")
-
-    def _end_request(self, *, committed: bool) -> Request[ProducerIdAndEpoch]:
-        manager = self._manager
-        identity, tid, version = self._identity(), manager.transactional_id, manager.version
-        assert tid is not None
-        return lambda broker: broker.end_txn(tid, *identity, committed, transaction_version=version)
-
-    def _ended(self, identity: ProducerIdAndEpoch) -> None:
-        """What the coordinator says to use next; after some errors a new epoch is asked for first."""
-        manager = self._manager
-        if not manager.needs_new_epoch:
-            manager.ended(identity)
-            return
-        manager.initialized(identity)
-        self._sender.initialize(lambda: manager.ended(self._identity()))
-
-    def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
-        """Drive until the coordinator has answered, for max_block_ms."""
-        limit = self._settings.max_block_ms
-
-        def give_up() -> EosdbError:
-            error = pending.error or timed_out(name, limit)
-            if pending.kind in (RequestKind.ADD_OFFSETS, RequestKind.OFFSET_COMMIT):
-                self._sender.coordinator.cancel(pending, error)
-                self._manager.failed(error, pending.kind)
-            return error
-
-        self._driver.until(lambda: pending.done, limit, give_up)
-        if pending.error is not None:
-            raise pending.error
+            self._transactions.abort()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[TransactionToken]:
@@ -367,40 +246,21 @@ class Producer:
         inside a delivery callback.
         """
         with self._timed("flush"):
-            self._flush(timeout_ms)
-
-    def _flush(self, timeout_ms: int | None) -> None:
-        self._sender.is_flushing = True
-        try:
-            self._driver.until(
-                lambda: not self._sender.has_unanswered(),
-                timeout_ms,
-                lambda: timed_out("flush", timeout_ms),
-            )
-        finally:
-            self._sender.is_flushing = False
+            self._driver.flush(timeout_ms)
 
     def _make_room(self) -> None:
         """Send until less is buffered than may be, as Kafka's `send` blocks on buffer.memory."""
-        self._sender.is_flushing = True
-        try:
-            self._driver.until(
-                lambda: self._sender.is_running or self._accumulator.buffered_bytes < _BUFFER_BYTES,
-                self._settings.max_block_ms,
-                lambda: timed_out("send: the buffer is full", self._settings.max_block_ms),
-            )
-        finally:
-            self._sender.is_flushing = False
+        self._driver.flush_until(
+            lambda: self._sender.is_running or self._accumulator.buffered_bytes < _BUFFER_BYTES,
+            self._settings.max_block_ms,
+            lambda: timed_out("send: the buffer is full", self._settings.max_block_ms),
+        )
 
     def _drive(self, batch: ProducerBatch, timeout: float | None) -> None:
         """What a future does that is asked for its result."""
         with self._lock:
-            self._sender.is_flushing = True
-            try:
-                limit = None if timeout is None else int(timeout * 1000)
-                self._driver.until(lambda: batch.done, limit, lambda: timed_out("result", limit))
-            finally:
-                self._sender.is_flushing = False
+            limit = None if timeout is None else int(timeout * 1000)
+            self._driver.flush_until(lambda: batch.done, limit, lambda: timed_out("result", limit))
 
     def close(self) -> None:
         """Send what waits, or abort the open transaction; idempotent, never raises a broker error."""
@@ -408,17 +268,10 @@ class Producer:
             if self._closed:
                 return
             with contextlib.suppress(EosdbError):
-                state = self._manager.state
-                if state is ClientState.COMMITTING_TRANSACTION:
-                    self._end(committed=True)
-                elif state in (
-                    ClientState.IN_TRANSACTION,
-                    ClientState.ABORTABLE_ERROR,
-                    ClientState.ABORTING_TRANSACTION,
-                ):
-                    self.abort_transaction()
+                if self._manager.may_end:
+                    self._transactions.close()
                 else:
-                    self._flush(self._settings.delivery_timeout_ms)
+                    self._driver.flush(self._settings.delivery_timeout_ms)
             self._sender.drop_all(
                 TransactionAbortableError("the producer was closed before the record was stored")
             )
@@ -456,10 +309,6 @@ class Producer:
                 yield
             finally:
                 self._metrics.count(f"{name}-time-ns", self._metrics.now_ns() - start)
-
-    def _identity(self) -> ProducerIdAndEpoch:
-        assert self._manager.identity is not None
-        return self._manager.identity
 
     def _check_open(self) -> None:
         if self._closed:

@@ -129,6 +129,7 @@ class Settling:
 
     def _split(self, batch: ProducerBatch) -> None:
         """Too large as a whole: two halves take its place and its sequences."""
+        self._accumulator.most_bytes = self._settings.batch_size
         halves = batch.split()
         if batch.identity is not None:
             self._manager.progress(batch.tp).replace(batch, halves)

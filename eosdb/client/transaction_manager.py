@@ -46,6 +46,14 @@ LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {
 }
 """Each state, and the states it may be entered from."""
 
+_OPEN: Final = frozenset(
+    {
+        _S.IN_TRANSACTION,
+        _S.ABORTABLE_ERROR,
+        _S.ABORTING_TRANSACTION,
+        _S.COMMITTING_TRANSACTION,
+    }
+)
 LAST_LOCAL_EPOCH: Final = 2**15 - 1
 """An idempotent producer that has used this epoch needs a new producer id (KIP-360)."""
 
@@ -96,6 +104,11 @@ class TransactionManager:
         if self.transactional_id is None:
             return self.error is None
         return self.state is ClientState.IN_TRANSACTION
+
+    @property
+    def may_end(self) -> bool:
+        """Whether there is a transaction to end."""
+        return self.state in _OPEN
 
     @property
     def is_fatal_state(self) -> bool:

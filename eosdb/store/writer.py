@@ -17,7 +17,7 @@ from eosdb.store.group_commit import Request
 from eosdb.store.unit import Apply, RedoCarefullyError, Unit
 
 _MEMO_MAX: Final = 20_000
-_CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
+_CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 _FRAME_BYTES: Final = 4_096
 _READERS_WAIT_MS: Final = 50
 _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}

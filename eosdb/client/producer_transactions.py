@@ -1,0 +1,210 @@
+"""The transactional half of a producer: what its calls ask of the coordinator, in which state.
+
+Its caller holds the producer's lock. The commit, and the offsets of a group, go along with the last
+records in one turn with the broker where that can be (`Sender.flush_before`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eosdb.client.answers import RequestKind
+from eosdb.client.config import ProducerSettings
+from eosdb.client.coordinator_calls import CoordinatorCall
+from eosdb.client.driver import Driver, timed_out
+from eosdb.client.sender import Sender
+from eosdb.client.transaction_manager import ClientState, TransactionManager
+from eosdb.client.transport import BrokerRequests, Exchange, Request, Transport
+from eosdb.clock import Clock
+from eosdb.errors import EosdbError, InvalidProducerIdMappingError, TransactionAbortableError
+from eosdb.metrics import Metrics
+from eosdb.model import (
+    CLASSIC,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionToken,
+)
+
+
+class ProducerTransactions:
+    """One per producer."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        settings: ProducerSettings,
+        manager: TransactionManager,
+        sender: Sender,
+        driver: Driver,
+        metrics: Metrics,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._settings = settings
+        self._manager = manager
+        self._sender = sender
+        self._driver = driver
+        self._metrics = metrics
+        self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
+        """The answer to the commit, where that has gone along with the last records."""
+
+    def init(self) -> None:
+        manager = self._manager
+        if not (
+            manager.state is ClientState.INITIALIZING
+            and self._sender.coordinator.pending(RequestKind.INIT)
+        ):
+            manager.require("init_transactions", ClientState.UNINITIALIZED)
+            self._sender.initialize(lambda: None)
+        pending = self._sender.coordinator.pending(RequestKind.INIT)
+        assert pending is not None
+        self._wait_for(pending, "init_transactions")
+
+    def begin(self) -> TransactionToken:
+        self._manager.require("begin_transaction", ClientState.READY)
+        self._manager.begun(self._transport.transaction_version)
+        self._committed = Exchange(RequestKind.END.value)
+        assert self._manager.transactional_id is not None
+        return TransactionToken(self._manager.transactional_id, *self._identity())
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        manager, coordinator = self._manager, self._sender.coordinator
+        manager.require("send_offsets_to_transaction", ClientState.IN_TRANSACTION)
+        if not offsets:
+            return
+        identity, tid, version = self._identity(), manager.transactional_id, manager.version
+        assert tid is not None
+        if version == CLASSIC and group.group_id not in manager.groups:
+            added = coordinator.enqueue(
+                RequestKind.ADD_OFFSETS,
+                lambda broker: broker.add_offsets_to_txn(tid, *identity, group.group_id),
+                lambda _: manager.groups.add(group.group_id),
+            )
+            self._wait_for(added, "send_offsets_to_transaction")
+        manager.may_have_begun |= version > CLASSIC
+
+        def request(broker: BrokerRequests) -> None:
+            broker.txn_offset_commit(
+                tid,
+                group.group_id,
+                *identity,
+                offsets,
+                generation_id=group.generation_id,
+                member_id=group.member_id,
+                group_instance_id=group.group_instance_id,
+                transaction_version=version,
+            )
+
+        answered: Exchange[None] = Exchange(RequestKind.OFFSET_COMMIT.value)
+        self._flush_before(request, answered, sync=False)
+        committed = coordinator.enqueue(
+            RequestKind.OFFSET_COMMIT, request, lambda _: None, answered
+        )
+        self._wait_for(committed, "send_offsets_to_transaction")
+
+    def commit(self) -> None:
+        manager = self._manager
+        manager.require(
+            "commit_transaction",
+            ClientState.IN_TRANSACTION,
+            ClientState.COMMITTING_TRANSACTION,
+        )
+        if manager.state is ClientState.IN_TRANSACTION:
+            self._flush_before(self._end_request(committed=True), self._committed, sync=True)
+            self._driver.flush(None)
+            if manager.error is not None:
+                raise manager.error
+            manager.transition(ClientState.COMMITTING_TRANSACTION)
+        self._end(committed=True)
+
+    def abort(self) -> None:
+        manager = self._manager
+        manager.require(
+            "abort_transaction",
+            ClientState.IN_TRANSACTION,
+            ClientState.ABORTABLE_ERROR,
+            ClientState.ABORTING_TRANSACTION,
+        )
+        if manager.state is not ClientState.ABORTING_TRANSACTION:
+            manager.transition(ClientState.ABORTING_TRANSACTION)
+        self._sender.drop_waiting(
+            TransactionAbortableError("the transaction was aborted before the record was sent")
+        )
+        self._driver.until(
+            lambda: not self._sender.has_unanswered(), None, lambda: timed_out("abort", None)
+        )
+        self._end(committed=False)
+
+    def close(self) -> None:
+        """End what is open: a commit that has been asked for is finished, everything else aborted."""
+        if self._manager.state is ClientState.COMMITTING_TRANSACTION:
+            self._end(committed=True)
+        else:
+            self.abort()
+
+    def _flush_before(self, request: Request[Any], answered: Exchange[Any], *, sync: bool) -> None:
+        self._sender.flush_before(request, answered, self._clock.monotonic_ms(), sync=sync)
+
+    def _end(self, *, committed: bool) -> None:
+        """Have the coordinator end the transaction, unless there is nothing to end."""
+        manager, coordinator = self._manager, self._sender.coordinator
+        name = "commit_transaction" if committed else "abort_transaction"
+        pending = coordinator.pending(RequestKind.END)
+        if pending is None:
+            if manager.has_begun and not isinstance(manager.error, InvalidProducerIdMappingError):
+                # Once: a commit that is repeated asks again.
+                answered, self._committed = self._committed, Exchange(RequestKind.END.value)
+                pending = coordinator.enqueue(
+                    RequestKind.END,
+                    self._end_request(committed=committed),
+                    self._ended,
+                    answered if committed else None,
+                )
+            else:
+                self._ended(self._identity())
+        if pending is not None:
+            self._wait_for(pending, name)
+        renewed = coordinator.pending(RequestKind.INIT)
+        if renewed is not None:
+            self._wait_for(renewed, name)
+        self._metrics.count("txn-commit" if committed else "txn-abort")
+
+    def _end_request(self, *, committed: bool) -> Request[ProducerIdAndEpoch]:
+        manager = self._manager
+        identity, tid, version = self._identity(), manager.transactional_id, manager.version
+        assert tid is not None
+        return lambda broker: broker.end_txn(tid, *identity, committed, transaction_version=version)
+
+    def _ended(self, identity: ProducerIdAndEpoch) -> None:
+        """What the coordinator says to use next; after some errors a new epoch is asked for first."""
+        manager = self._manager
+        if not manager.needs_new_epoch:
+            manager.ended(identity)
+            return
+        manager.initialized(identity)
+        self._sender.initialize(lambda: manager.ended(self._identity()))
+
+    def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
+        """Drive until the coordinator has answered, for max_block_ms."""
+        limit = self._settings.max_block_ms
+
+        def give_up() -> EosdbError:
+            error = pending.error or timed_out(name, limit)
+            if pending.kind in (RequestKind.ADD_OFFSETS, RequestKind.OFFSET_COMMIT):
+                self._sender.coordinator.cancel(pending, error)
+                self._manager.failed(error, pending.kind)
+            return error
+
+        self._driver.until(lambda: pending.done, limit, give_up)
+        if pending.error is not None:
+            raise pending.error
+
+    def _identity(self) -> ProducerIdAndEpoch:
+        assert self._manager.identity is not None
+        return self._manager.identity

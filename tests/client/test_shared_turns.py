@@ -1,0 +1,244 @@
+"""What goes along with the last records: one turn with the broker, and all of it or nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.coordinator.office import Office
+from tests.readers import committed_values
+
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+
+
+@pytest.fixture
+def db(db_path: Path, clock: eosdb.ManualClock) -> Iterator[eosdb.Database]:
+    with eosdb.connect(db_path, clock=clock, durability="full") as opened:
+        opened.admin.create_topic("t", partitions=2)
+        yield opened
+
+
+def transactional(db: eosdb.Database, **config: Any) -> eosdb.Producer:
+    producer = db.producer(transactional_id="a", **config)
+    producer.init_transactions()
+    return producer
+
+
+class Commits:
+    """How many units, and how many synced ones, a block takes."""
+
+    def __init__(self, db: eosdb.Database) -> None:
+        self._db = db
+
+    def __enter__(self) -> Commits:
+        self._before = self._db.metrics()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        after = self._db.metrics()
+        self.all, self.synced = (
+            after[name] - self._before[name] for name in ("commit-total", "fsync-total")
+        )
+
+
+def send_both(producer: eosdb.Producer, count: int = 3) -> None:
+    for i in range(count):
+        producer.send("t", b"%d" % i, partition=0)
+        producer.send("t", b"%d" % i, partition=1)
+
+
+def test_the_last_records_and_the_decision_are_one_commit(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    for _ in range(2):
+        producer.begin_transaction()
+        send_both(producer)
+        with Commits(db) as commits:
+            producer.commit_transaction()
+        assert (commits.all, commits.synced) == (2, 1), "records and Prepare, then the markers"
+    assert committed_values(db, TP) == committed_values(db, OTHER) == [b"0", b"1", b"2"] * 2
+
+
+def test_offsets_go_along_with_the_records_before_them(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    producer.begin_transaction()
+    send_both(producer)
+    with Commits(db) as commits:
+        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, "g")
+    assert (commits.all, commits.synced) == (1, 0)
+    with Commits(db) as commits:
+        producer.commit_transaction()
+    assert (commits.all, commits.synced) == (2, 1)
+    assert db.broker.offset_fetch("g", [TP])[TP].offset == 7
+    assert committed_values(db, TP) == [b"0", b"1", b"2"]
+
+
+def test_full_batches_of_one_partition_share_a_commit(db: eosdb.Database) -> None:
+    with db.producer(batch_size=1, linger_ms=60_000) as producer:
+        producer.send("t", b"first", partition=0)
+        producer.flush()
+        with Commits(db) as commits:
+            futures = [producer.send("t", b"%d" % i, partition=0) for i in range(20)]
+            producer.flush()
+    assert (commits.all, commits.synced) == (1, 1)
+    assert [future.result().offset for future in futures] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("config", [{}, {"batch_size": 1}])
+def test_what_is_too_large_as_a_whole_is_split_and_stays_in_order(
+    db: eosdb.Database, config: dict[str, Any]
+) -> None:
+    db.admin.create_topic("small", config={"max.message.bytes": "25"})
+    producer = transactional(db, **config)
+    values = [b"%010d" % i for i in range(20)]
+    with producer.transaction():
+        for value in values:
+            producer.send("small", value)
+        producer.send("t", b"beside", partition=0)
+    assert committed_values(db, TopicPartition("small", 0)) == values
+    assert committed_values(db, TP) == [b"beside"]
+    assert db.verify().ok
+
+
+def test_a_batch_that_is_refused_keeps_the_decision_back(db: eosdb.Database) -> None:
+    db.admin.create_topic("small", config={"max.message.bytes": "5"})
+    producer = transactional(db)
+    producer.begin_transaction()
+    producer.send("t", b"good", partition=0)
+    bad = producer.send("small", b"too large for its topic")
+    with pytest.raises(eosdb.MessageTooLargeError):
+        producer.commit_transaction()
+    assert isinstance(bad.exception(), eosdb.MessageTooLargeError)
+    producer.abort_transaction()
+    assert committed_values(db, TP) == []
+    with producer.transaction():
+        producer.send("t", b"next", partition=0)
+    assert committed_values(db, TP) == [b"next"]
+
+
+def test_a_zombies_last_records_and_its_commit_are_refused(db: eosdb.Database) -> None:
+    zombie = transactional(db)
+    zombie.begin_transaction()
+    zombie.send("t", b"from the grave", partition=0)
+    transactional(db)
+    with pytest.raises(eosdb.EosdbError) as refused:
+        zombie.commit_transaction()
+    assert isinstance(refused.value, (eosdb.ProducerFencedError, eosdb.InvalidProducerEpochError))
+    assert committed_values(db, TP) == []
+    assert db.verify().ok
+
+
+def test_a_callback_is_told_before_the_commit_and_may_still_send(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    producer.begin_transaction()
+    producer.send(
+        "t", b"first", partition=0,
+        on_delivery=lambda error, _: producer.send("t", b"from the callback", partition=0),
+    )  # fmt: skip
+    producer.commit_transaction()
+    assert committed_values(db, TP) == [b"first", b"from the callback"]
+
+
+def test_an_interrupt_behind_the_decision_does_not_take_it_back(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the steps: the commit stands, and saying it again is enough."""
+    producer = transactional(db)
+    token = producer.begin_transaction()
+    send_both(producer)
+    complete = Office.complete
+
+    def interrupted(office: Office, decision: Any) -> None:
+        complete(office, decision)
+        monkeypatch.undo()
+        monkeypatch.setattr(db._store._writer, "checkpoint_when_due", _interrupt)
+
+    monkeypatch.setattr(Office, "complete", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        producer.commit_transaction()
+    monkeypatch.undo()
+    assert str(db.outcome(token)) in ("committed", "Outcome.COMMITTED")
+    producer.commit_transaction()
+    with producer.transaction():
+        producer.send("t", b"next", partition=0)
+    assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+class FailsOnce:
+    """A driver connection whose statement number `fatal` does not get through."""
+
+    def __init__(self, connection: sqlite3.Connection, fatal: int) -> None:
+        self._connection = connection
+        self._left = fatal
+
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        self._left -= 1
+        if self._left == 0:
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._connection.execute(*statement)
+
+    @property
+    def has_failed(self) -> bool:
+        return self._left <= 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def failing(db: eosdb.Database, fatal: int) -> tuple[FailsOnce, Callable[[], None]]:
+    writer = db._store._writer
+    connection, execute = writer.connection, writer._unit.execute
+    fails = FailsOnce(connection, fatal)
+    writer.connection = fails  # type: ignore[misc, assignment]
+    writer._unit.execute = fails.execute  # type: ignore[misc, method-assign]
+
+    def mend() -> None:
+        writer.connection = connection  # type: ignore[misc]
+        writer._unit.execute = execute  # type: ignore[misc, method-assign]
+
+    return fails, mend
+
+
+def statements() -> Iterator[int]:
+    """Every statement of a commit, one after the other; a commit that none of them stops is the end."""
+    yield from range(1, 200)
+    raise AssertionError("a commit has no end")
+
+
+def test_whichever_statement_fails_the_transaction_is_committed_once_or_not_at_all(
+    db: eosdb.Database,
+) -> None:
+    """The disk is full at one statement of the turn, and has room again when the user tries again."""
+    producer = transactional(db, batch_size=1)
+    written: list[bytes] = []
+    for fatal in statements():
+        producer.begin_transaction()
+        send_both(producer)
+        fails, mend = failing(db, fatal)
+        try:
+            for _ in range(5):
+                try:
+                    producer.commit_transaction()
+                    break
+                except (eosdb.DatabaseFullError, eosdb.StorageError):
+                    assert producer.state in ("IN_TRANSACTION", "COMMITTING_TRANSACTION")
+            else:
+                raise AssertionError("five commits were not enough")
+        finally:
+            mend()
+        written += [b"0", b"1", b"2"]
+        assert committed_values(db, TP) == committed_values(db, OTHER) == written
+        if not fails.has_failed:
+            break
+    assert fatal > 30, "records, decision, markers: every one of them has failed once"
+    assert db.verify().ok
