@@ -326,17 +326,12 @@ class TransactionCoordinator:
         self, transactional_id: str, decide: Callable[[Unit], Decision | None]
     ) -> Decision | None:
         """The first step. While this thread is between the steps, no other of ours takes over."""
-        self.office.begin(transactional_id)
-        decision = None
-        try:
-            decided = self.write(decide)
-            if decided is not None and decided.completing and self._store.is_joint:
+        self.office.try_again(transactional_id)
+        with self.office.deciding(transactional_id, decide) as first_step:
+            decision = self.write(first_step)
+            if decision is not None and decision.completing and self._store.is_joint:
                 self._store.commit_joint()
-            decision = decided
-            return decision
-        finally:
-            if decision is None or not decision.completing:
-                self.office.finish(transactional_id)
+        return decision
 
     def _abort_timed_out(self) -> int:
         """Fence and abort every open transaction whose time is over. Returns how many."""
@@ -353,13 +348,8 @@ class TransactionCoordinator:
                 transactions.record(unit, current, prepared, now)
                 return Decision(prepared, transactions.epoch(unit), completing=True)
 
-            self.office.begin(due)
-            decision = None
-            try:
-                decision = self._store.write(decide)
-            finally:
-                if decision is None:
-                    self.office.finish(due)
+            with self.office.deciding(due, decide) as first_step:
+                decision = self._store.write(first_step)
             if decision is not None:
                 aborted += 1
                 with contextlib.suppress(TransactionCoordinatorFencedError):

@@ -6,7 +6,9 @@ completed by the thread that decided it; what a dead process left decided, by wh
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from eosdb.clock import Clock
@@ -60,14 +62,39 @@ class Office:
 
         return self._store.write(take_over, sync=False)
 
-    def begin(self, transactional_id: str) -> None:
-        """A thread of ours is about to decide, so no other of ours takes over."""
-        with self._lock:
-            self._completing.add(transactional_id)
-            self._refused.discard(transactional_id)
+    @contextlib.contextmanager
+    def deciding(
+        self, transactional_id: str, decide: Callable[[Unit], Decision | None]
+    ) -> Iterator[Callable[[Unit], Decision | None]]:
+        """The first step, to be run in a unit in the block. What it decides is this thread's to complete,
+        from before the unit is committed on; not so when the block raises."""
 
-    def finish(self, transactional_id: str) -> None:
-        """It has decided nothing, or has completed what it decided."""
+        def first_step(unit: Unit) -> Decision | None:
+            if decided:  # The unit is run once more.
+                decided.clear()
+                self._finish(transactional_id)
+            decision = decide(unit)
+            if decision is not None and decision.completing:
+                with self._lock:
+                    self._completing.add(transactional_id)
+                    decided.append(decision)
+            return decision
+
+        decided: list[Decision] = []
+        try:
+            yield first_step
+        except BaseException:
+            if decided:
+                self._finish(transactional_id)
+            raise
+
+    def try_again(self, transactional_id: str) -> None:
+        """Somebody asks for it once more: perhaps it can be completed now."""
+        if self._refused:
+            with self._lock:
+                self._refused.discard(transactional_id)
+
+    def _finish(self, transactional_id: str) -> None:
         with self._lock:
             self._completing.discard(transactional_id)
 
@@ -89,7 +116,7 @@ class Office:
             self._refuse(transactional_id)
             raise
         finally:
-            self.finish(transactional_id)
+            self._finish(transactional_id)
 
     def foreign_decided(self, unit: Unit) -> frozenset[str]:
         """Decided transactions that no thread of ours is finishing."""
