@@ -416,10 +416,10 @@ def rebuild_forgets_pending_offsets() -> Any:
     from eosdb.store import replay
 
     def make(rebuild: Any) -> Any:
-        def rebuilt(unit: Any) -> int:
+        def rebuilt(unit: Any, *rest: Any) -> int:
             handlers = {**projection._HANDLERS, TxnOffsetsCommitted: ()}
             with mock.patch.object(projection, "_HANDLERS", handlers):
-                return int(rebuild(unit))
+                return int(rebuild(unit, *rest))
 
         return rebuilt
 
@@ -462,9 +462,11 @@ def client_takes_silence_for_success() -> Any:
 @mutant("the client sends several batches before the first of a pipeline is answered")
 def client_opens_the_window_at_once() -> Any:
     def make(admits: Any) -> Any:
-        def admitted(self: Any, identity: Any, max_in_flight: int, now_ms: int) -> bool:
+        def admitted(
+            self: Any, identity: Any, max_in_flight: int, now_ms: int, **options: Any
+        ) -> bool:
             self._known_ms = now_ms
-            return bool(admits(self, identity, max_in_flight, now_ms))
+            return bool(admits(self, identity, max_in_flight, now_ms, **options))
 
         return admitted
 
