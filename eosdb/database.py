@@ -140,6 +140,7 @@ class Database:
             migrate=migrate,
             read_only=read_only,
             lock_timeout_ms=config.lock_timeout_ms,
+            sync=durability != "off",
         )
         self._store = Store(
             file,
