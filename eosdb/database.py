@@ -161,7 +161,8 @@ class Database:
         )
         if not read_only:
             self._coordinator.after_write = self._housekeeper.run_when_due
-            self._store.before_close(self._snapshot_at_close)
+            if path != MEMORY:
+                self._store.before_close(self._snapshot_at_close)
             self._coordinator.office.recover()
 
     @cached_property
