@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import click
@@ -129,6 +128,9 @@ def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
     if jobs == 1:
         yield from map(run, wanted)
         return
+    # Here, because no other command should wait for its import.
+    from concurrent.futures import ProcessPoolExecutor
+
     with ProcessPoolExecutor(jobs) as pool:
         yield from pool.map(run, wanted, chunksize=4)
 

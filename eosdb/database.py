@@ -140,6 +140,7 @@ class Database:
             migrate=migrate,
             read_only=read_only,
             lock_timeout_ms=config.lock_timeout_ms,
+            sync=durability != "off",
         )
         self._store = Store(
             file,
@@ -160,7 +161,8 @@ class Database:
         )
         if not read_only:
             self._coordinator.after_write = self._housekeeper.run_when_due
-            self._store.before_close(self._snapshot_at_close)
+            if path != MEMORY:
+                self._store.before_close(self._snapshot_at_close)
             self._coordinator.office.recover()
 
     @cached_property

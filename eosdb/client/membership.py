@@ -241,6 +241,7 @@ class Membership:
                 self._settings.group_instance_id,
             )
             self._phase = Phase.SYNCING
+            self._beat_later()
             self._ask_now()
         self._assignments = self._assign(joined) if joined.leader == joined.member_id else {}
         self._start_heartbeats()
@@ -270,9 +271,7 @@ class Membership:
             if not self._assignments:
                 self._counts = None
             self._phase = Phase.STABLE
-            self._next_heartbeat_ms = (
-                self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
-            )
+            self._beat_later()
             self._is_prepared = False
             self.rebalances += 1
             self._ask_now()
@@ -295,6 +294,10 @@ class Membership:
         self._ask_again_ms, self._backoff_ms = 0, _FIRST_BACKOFF_MS
 
     # -- staying alive, under the lock ----------------------------------------------------------
+
+    def _beat_later(self) -> None:
+        """The request that has just been answered has renewed the session."""
+        self._next_heartbeat_ms = self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
 
     def _beat_when_due(self, now_ms: int) -> None:
         """Renew the session. An answer that does not come is no answer: the next beat tells."""

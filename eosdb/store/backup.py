@@ -13,7 +13,7 @@ from eosdb.errors import IllegalStateError, StorageError
 from eosdb.progress import Progress, silent
 from eosdb.store.connection import connect
 from eosdb.store.failures import translated
-from eosdb.store.migrate import sync_folder
+from eosdb.store.new_file import sync_folder
 from eosdb.store.store import Store
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
 from eosdb.reports import ViewDescription
-from eosdb.store import migrate
+from eosdb.store import newest_schema
 from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated
 from eosdb.store.store import Store
@@ -103,7 +103,7 @@ def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:
 
     What a view shows is the first sentence of the comment above its definition.
     """
-    texts = {name: _first_sentence(sql) for name, sql in migrate.views().items()}
+    texts = {name: _first_sentence(sql) for name, sql in newest_schema.views().items()}
     return [
         ViewDescription(
             name,

@@ -1,19 +1,17 @@
 """Which file is this, and how does it come to the newest schema.
 
 A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the
-number of its newest revision. Alembic is imported only when there is something to do (it costs a
-quarter of a second).
+number of its newest revision. Alembic is imported only to upgrade an older file.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from eosdb.errors import (
     CorruptDatabaseError,
@@ -26,24 +24,37 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.failpoints import Failpoint, reach
+from eosdb.store import new_file
 from eosdb.store.connection import connect
 from eosdb.store.failures import translated
 from eosdb.store.mutex import WriterMutex
+from eosdb.store.newest_schema import (
+    APPLICATION_ID,
+    SCHEMA_VERSION,
+    create,
+    create_views,
+    newest_schema,
+    stamp,
+)
 
-APPLICATION_ID: Final = 0x656F7364
-"""The letters `eosd`, in the SQLite header's field for it."""
-SCHEMA_VERSION: Final = 5
-"""The number of the newest revision in `migrations`."""
+_LOCK: Final = "-lock"
 
 
 def open_file(
-    path: str, *, create: bool, migrate: bool, read_only: bool, lock_timeout_ms: int
+    path: str,
+    *,
+    create: bool,
+    migrate: bool,
+    read_only: bool,
+    lock_timeout_ms: int,
+    sync: bool = True,
 ) -> WriterMutex | None:
     """See to it that `path` is an eosdb file of the newest schema, in WAL mode.
 
-    Returns the writer mutex, None when read-only. Raises DatabaseNotFoundError,
-    NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError,
-    ReadOnlyDatabaseError or StorageError, each saying which file and what to do.
+    A file that is made is durable when this returns, unless `sync` is False. Returns the writer
+    mutex, None when read-only. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or
+    StorageError, each saying which file and what to do.
     """
     if read_only:
         _check_exists(path)
@@ -51,16 +62,17 @@ def open_file(
         return None
     if not create:
         _check_exists(path)
-    if os.path.exists(path):
+    if os.path.exists(path) and not os.path.exists(path + _LOCK):
         # Before the lock file is made: a stranger's file gets nothing of ours put beside it.
         identify(path, lock_timeout_ms)
     mutex = _open_mutex(path, lock_timeout_ms)
     try:
         mutex.acquire()
         try:
+            new_file.forget_unfinished(path)
             version = identify(path, lock_timeout_ms)
             if version is None:
-                _create(path, lock_timeout_ms)
+                _create(path, lock_timeout_ms, sync=sync)
             elif version != SCHEMA_VERSION:
                 if not migrate or version > SCHEMA_VERSION:
                     _check_version(path, version, "migrate=False")
@@ -151,35 +163,9 @@ def apply_revisions(connection: sqlite3.Connection) -> None:
         command.upgrade(config, "head")
 
 
-def create_views(connection: sqlite3.Connection) -> None:
-    """Make the contract's views as this version defines them."""
-    for name, sql in views().items():
-        connection.execute(f'DROP VIEW IF EXISTS "{name}"')
-        connection.execute(sql)
-
-
-def views() -> dict[str, str]:
-    """The definition of every view by its name, each behind those it reads from."""
-    folder = files("eosdb.store.views")
-    texts = {
-        entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".sql")
-    }
-    first = ("committed_records", "all_records")
-    return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}
-
-
 def _scripts() -> Path:
     """The folder of the revisions, in a checkout and in an installed wheel."""
     return Path(str(files("eosdb.migrations")))
-
-
-class SchemaObject(NamedTuple):
-    """One row of sqlite_master."""
-
-    table: str
-    sql: str
 
 
 def create_materialized(connection: sqlite3.Connection) -> None:
@@ -203,71 +189,41 @@ def drop_json_views(connection: sqlite3.Connection) -> None:
             connection.execute(f'DROP VIEW IF EXISTS "{name}"')
 
 
-@lru_cache(maxsize=1)
-def newest_schema() -> tuple[SchemaObject, ...]:
-    """What the revisions make of an empty database, so that Alembic runs once per process."""
-    scratch = sqlite3.connect(":memory:", isolation_level=None)
-    scratch.execute("BEGIN")
-    apply_revisions(scratch)
-    create_views(scratch)
-    scratch.execute("COMMIT")
-    made = [
-        SchemaObject(table, sql)
-        for table, sql in scratch.execute(
-            "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
-        )
-    ]
-    ((revision,),) = scratch.execute("SELECT version_num FROM eosdb_alembic_version")
-    scratch.close()
-    stamp = f"INSERT INTO eosdb_alembic_version VALUES ('{revision}')"
-    return (*made, SchemaObject("eosdb_alembic_version", stamp))
-
-
-def _create(path: str, busy_timeout_ms: int) -> None:
-    _in_unit(path, busy_timeout_ms, [made.sql for made in newest_schema()])
+def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
+    if os.path.exists(path) or not new_file.make(path, sync=sync):
+        _in_unit(path, busy_timeout_ms, create)
 
 
 def _upgrade(path: str, busy_timeout_ms: int) -> None:
-    _in_unit(path, busy_timeout_ms, None)
+    def upgrade(connection: sqlite3.Connection) -> None:
+        apply_revisions(connection)
+        create_views(connection)
+        stamp(connection, SCHEMA_VERSION)
+
+    _in_unit(path, busy_timeout_ms, upgrade)
 
 
-def _in_unit(path: str, busy_timeout_ms: int, statements: Iterable[str] | None) -> None:
-    """Run the statements, or the missing revisions, and stamp the header, in one commit."""
+def _in_unit(path: str, busy_timeout_ms: int, change: Callable[[sqlite3.Connection], None]) -> None:
+    """Change the schema in one commit, and see to it that the file is in WAL mode."""
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("BEGIN IMMEDIATE")
-            if statements is None:
-                apply_revisions(connection)
-                create_views(connection)
-            else:
-                for statement in statements:
-                    connection.execute(statement)
-            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            change(connection)
             reach(Failpoint.MIGRATION_APPLIED)
             connection.execute("COMMIT")
         finally:
             connection.close()
-    sync_folder(path)
-
-
-def sync_folder(path: str) -> None:
-    """Make the file's name durable: a new directory entry survives power loss only when synced."""
-    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    new_file.sync_folder(path)
 
 
 def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
     try:
         if os.path.exists(path) and not os.access(path, os.W_OK):
             raise ReadOnlyDatabaseError(f"{path} may not be written; open it with read_only=True")
-        return WriterMutex(path + "-lock", lock_timeout_ms)
+        return WriterMutex(path + _LOCK, lock_timeout_ms)
     except PermissionError:
         raise ReadOnlyDatabaseError(
             f"the folder of {path} may not be written; open it with read_only=True"

@@ -48,6 +48,15 @@ def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database)
     consumer.close()
 
 
+def test_joining_renews_the_session_so_no_heartbeat_follows_at_once(real: eosdb.Database) -> None:
+    consumer = member(real, session_timeout_ms=60_000, heartbeat_interval_ms=20_000)
+    consumer.poll(50)
+    counts = consumer.metrics()
+    assert counts["join-group-total"] == 1
+    assert counts.get("heartbeat-total", 0) == 0
+    consumer.close()
+
+
 def test_a_member_that_never_polls_again_leaves_by_itself(real: eosdb.Database) -> None:
     consumer = member(real, max_poll_interval_ms=50)
     while real.broker.describe_group("g").state != "Empty":

@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.store import migrate, schema
+from eosdb.store import migrate, newest_schema, schema
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT
 
@@ -254,7 +254,7 @@ def test_processes_that_make_a_file_at_once(db_path: Path) -> None:
 def test_the_views_are_described(db: eosdb.Database) -> None:
     """By the file's own columns, and by the first sentence above each definition."""
     described = {view.name: view for view in db.views()}
-    assert list(described) == [*migrate.views(), "journal"]
+    assert list(described) == [*newest_schema.views(), "journal"]
     for name, view in described.items():
         assert view.columns == db.query(f"SELECT * FROM {name}").columns
     assert described["consumer_offsets"].text == "Where each group stands."

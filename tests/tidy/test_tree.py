@@ -46,7 +46,8 @@ def test_the_wheel_adds_one_name_and_brings_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"eosdb"}
     views = {path.name for path in (ROOT / "eosdb/store/views").glob("*.sql")}
-    assert views == {Path(name).name for name in names if name.endswith(".sql")}
+    scripts = {Path(name).name for name in names if name.endswith(".sql")}
+    assert scripts == {*views, "newest.sql"}
     assert {"eosdb/py.typed", "eosdb/migrations/env.py", "eosdb/cli/main.py"} <= set(names)
     assert any(name.startswith("eosdb/migrations/versions/0001") for name in names)
 

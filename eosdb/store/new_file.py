@@ -1,0 +1,104 @@
+"""A new file: made beside its path from a ready image, synced, and then given its name.
+
+Whoever looks sees no file or a whole one, and power loss leaves no third thing, for two fsyncs in all.
+The caller holds the writer mutex.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from functools import lru_cache
+from typing import Final
+
+from eosdb.errors import StorageError
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store.newest_schema import create
+
+_FORMAT_AT: Final = slice(18, 20)
+_WAL_FORMAT: Final = b"\x02\x02"
+"""SQLite's file format: the versions for writing and reading; 2 is a file in WAL mode."""
+_LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")
+
+
+def make(path: str, *, sync: bool) -> bool:
+    """Have an empty eosdb file appear at `path`, where there is none; durable when `sync`.
+
+    False, and nothing has happened, where the system cannot do it this way; then let SQLite make the
+    file, or say what is wrong. Raises StorageError when somebody else has just made one.
+    """
+    data = _image()
+    if data is None:
+        return False
+    unfinished = _unfinished(path)
+    try:
+        _write(unfinished, data, sync=sync)
+        reach(Failpoint.MIGRATION_APPLIED)
+        # What a file that has been deleted left behind would be read into the new one.
+        _remove_left_behind(path, sync=sync)
+        # Not renamed: that would replace what another program makes at this moment.
+        os.link(unfinished, path)
+    except FileExistsError:
+        raise StorageError(f"{path} has just been made by somebody else; open it again") from None
+    except OSError:
+        return False
+    finally:
+        forget_unfinished(path)
+    if sync:
+        sync_folder(path)
+    return True
+
+
+def forget_unfinished(path: str) -> None:
+    """Remove what a process that was killed while it made the file has left."""
+    with contextlib.suppress(OSError):
+        os.unlink(_unfinished(path))
+
+
+def sync_folder(path: str) -> None:
+    """Make the file's name durable: a new directory entry survives power loss only when synced."""
+    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unfinished(path: str) -> str:
+    return f"{path}.eosdb-unfinished"
+
+
+def _write(path: str, data: bytes, *, sync: bool) -> None:
+    """A new file of ours alone, so that closing a descriptor of it drops nobody's locks."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as f:
+        f.write(data)
+        f.flush()
+        if sync:
+            os.fsync(f.fileno())
+
+
+def _remove_left_behind(path: str, *, sync: bool) -> None:
+    """As SQLite does when it makes a file; and durably, before the new file is there."""
+    found = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
+    for name in found:
+        os.unlink(name)
+    if found and sync:
+        sync_folder(path)
+
+
+@lru_cache(maxsize=1)
+def _image() -> bytes | None:
+    """The bytes of a new file; None where Python's SQLite cannot tell them."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        if not hasattr(scratch, "serialize"):
+            return None
+        scratch.execute("BEGIN")
+        create(scratch)
+        scratch.execute("COMMIT")
+        data = bytearray(scratch.serialize())
+    finally:
+        scratch.close()
+    data[_FORMAT_AT] = _WAL_FORMAT
+    return bytes(data)

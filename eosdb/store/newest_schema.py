@@ -1,0 +1,85 @@
+"""The newest schema as SQL: what the revisions lead to, and the contract's views.
+
+The revisions are the truth. Running them takes Alembic, which costs a quarter of a second, so what they
+make of an empty file is kept beside them as a script, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+APPLICATION_ID: Final = 0x656F7364
+"""The letters `eosd`, in the SQLite header's field for it."""
+SCHEMA_VERSION: Final = 5
+"""The number of the newest revision in `migrations`."""
+
+
+class SchemaObject(NamedTuple):
+    """One row of sqlite_master."""
+
+    table: str
+    sql: str
+
+
+@lru_cache(maxsize=1)
+def newest_schema() -> tuple[SchemaObject, ...]:
+    """Every table, index, trigger and view of a new file, in the order in which they are made."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        create(scratch)
+        found = scratch.execute(
+            "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        )
+        return tuple(SchemaObject(*row) for row in found)
+    finally:
+        scratch.close()
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make everything in an empty database, and say in its header what it is.
+
+    It is part of a unit that the caller has begun, or it is not atomic.
+    """
+    for statement in statements():
+        connection.execute(statement)
+    create_views(connection)
+    stamp(connection, SCHEMA_VERSION)
+
+
+def stamp(connection: sqlite3.Connection, version: int) -> None:
+    """Say in the header that this is an eosdb file, and of which schema."""
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={version}")
+
+
+def statements() -> list[str]:
+    """What the revisions make of an empty database, one statement each."""
+    script = files("eosdb.migrations").joinpath("newest.sql").read_text(encoding="utf-8")
+    return [part for part in script.split(STATEMENT_END) if part]
+
+
+STATEMENT_END: Final = ";\n\n"
+"""Ends a statement of the script, and occurs in none."""
+
+
+def create_views(connection: sqlite3.Connection) -> None:
+    """Make the contract's views as this version defines them."""
+    for name, sql in views().items():
+        connection.execute(f'DROP VIEW IF EXISTS "{name}"')
+        connection.execute(sql)
+
+
+@lru_cache(maxsize=1)
+def views() -> dict[str, str]:
+    """The definition of every view by its name, each behind those it reads from."""
+    folder = files("eosdb.store.views")
+    texts = {
+        entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    }
+    first = ("committed_records", "all_records")
+    return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}
