@@ -26,7 +26,7 @@ from eosdb.client.processor import Processor
 from eosdb.client.processor_config import ProcessorConfig
 from eosdb.client.producer import Producer
 from eosdb.client.record_handler import Handler
-from eosdb.client.transport import BrokerRequests, Transport, as_transport
+from eosdb.client.transport import BrokerRequests, DirectTransport, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import outcome
@@ -184,7 +184,7 @@ class Database:
         `transport` is how its requests reach the broker; None: by direct calls.
         """
         self._store.check_open()
-        return Producer(as_transport(transport or self.broker), self.clock, **config)
+        return Producer(self._transport(transport), self.clock, **config)
 
     def consumer(
         self,
@@ -198,7 +198,7 @@ class Database:
         `transport` is how its requests reach the broker; None: by direct calls.
         """
         self._store.check_open()
-        return Consumer(as_transport(transport or self.broker), self.clock, group_id, **config)
+        return Consumer(self._transport(transport), self.clock, group_id, **config)
 
     def processor(
         self,
@@ -219,7 +219,7 @@ class Database:
         UnknownTopicOrPartitionError when there is no topic `sink`.
         """
         self._store.check_open()
-        requests = as_transport(transport or self.broker)
+        requests = self._transport(transport)
         made = Processor(
             requests, self.clock, topics, handler, sink, group_id, transactional_id, **config
         )
@@ -235,7 +235,10 @@ class Database:
     ) -> DeadLetters:
         """The dead letters in a topic: to look at, and to send back."""
         self._store.check_open()
-        return DeadLetters(as_transport(transport or self.broker), self.clock, topic)
+        return DeadLetters(self._transport(transport), self.clock, topic)
+
+    def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
+        return DirectTransport(self.broker) if given is None else as_transport(given)
 
     def begin(self) -> AbstractContextManager[UserTransaction]:
         """One transaction over tables of your own in this file and the log: all of the block, or,

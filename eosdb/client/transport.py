@@ -265,6 +265,7 @@ class DirectTransport:
 
     def __init__(self, broker: BrokerRequests) -> None:
         self._broker = broker
+        self._sharing = broker if isinstance(broker, SharesCommits) else None
 
     @property
     def transaction_version(self) -> int:
@@ -280,10 +281,10 @@ class DirectTransport:
     ) -> list[Exchange[T]]:
         """Requests that are on their way at the same time: in this order, and in one commit where the
         broker can do that."""
-        if len(requests) == 1 or not isinstance(self._broker, SharesCommits):
+        if len(requests) == 1 or self._sharing is None:
             return [self.submit(name, request) for request in requests]
         try:
-            with self._broker.together(sync=sync):
+            with self._sharing.together(sync=sync):
                 return [self.submit(name, request) for request in requests]
         except EosdbError:
             # Nothing of it stands; alone, each gets its own answer.
@@ -302,16 +303,15 @@ class DirectTransport:
     ) -> None:
         """Like `submit_all`, into `exchanges`; and when every answer is a success, `last` in the same turn,
         into `answered`, which otherwise stays open. Whatever interrupts, what is done stands there."""
-        broker = self._broker
-        if not isinstance(broker, SharesCommits):
+        if self._sharing is None:
             exchanges += [self.submit(name, request) for request in requests]
             return
         turn: SharedTurn | None = None
         try:
-            with broker.together(sync=sync) as turn:
+            with self._sharing.together(sync=sync) as turn:
                 exchanges += [self.submit(name, request) for request in requests]
                 if all(e.error is None and succeeded(e.answer) for e in exchanges):
-                    answered.carry_out(last, broker)
+                    answered.carry_out(last, self._broker)
         except EosdbError as error:
             if turn is not None and turn.stands:
                 answered.fail(error)
