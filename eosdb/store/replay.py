@@ -12,6 +12,7 @@ from eosdb.events import Event
 from eosdb.failpoints import Failpoint, reach
 from eosdb.progress import Progress, silent, told
 from eosdb.store import journal
+from eosdb.store.late_unit import late
 from eosdb.store.migrate import create_materialized
 from eosdb.store.unit import Apply, Unit
 
@@ -28,7 +29,8 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     unit.memo.clear()
     reach(Failpoint.REBUILD_CLEARED)
     last = journal.last_position(unit.connection)
-    count = fold(unit, told(journal.events(unit.connection), on_progress, last))
+    with late(unit.connection, unit.projection) as folding:
+        count = fold(folding, told(journal.events(unit.connection), on_progress, last))
     on_progress(last, last)
     return count
 
@@ -71,7 +73,8 @@ def verify(
             events = told(
                 journal.events(connection), on_progress, journal.last_position(connection)
             )
-            count = fold(Unit(scratch, apply), events, inspected)
+            with late(scratch, apply) as unit:
+                count = fold(unit, events, inspected)
         except (sqlite3.Error, TypeError, AttributeError) as error:
             return last, [
                 f"journal: the event after position {last} cannot be folded ({error!r}); it does not "

@@ -183,12 +183,10 @@ def torn_markers() -> Any:
 
 @mutant("the last stable offset does not wait for open transactions")
 def advance_the_lso_early() -> Any:
-    def stability(self: Partition, first_unstable: int) -> Partition:
-        return self._replace(
-            first_unstable_offset=first_unstable, last_stable_offset=self.log_end_offset
-        )
+    def stability(self: Partition, first_unstable: int, log_end: int) -> tuple[int, int]:
+        return first_unstable, log_end
 
-    return mock.patch.object(Partition, "with_stability", stability)
+    return mock.patch.object(Partition, "stability", stability)
 
 
 @mutant("a marker clears the other producers' open transactions from the LSO")
