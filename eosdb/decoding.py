@@ -8,12 +8,10 @@ takes the long way, which also finds the words for what is wrong.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import types
 import typing
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any, Final
 
 from eosdb.events import KINDS, Acl, Event, GroupMember, OffsetCommit, ViewColumn
@@ -61,51 +59,54 @@ def _json_types(name: str, hint: Any) -> frozenset[type]:
     return frozenset({dict} if name in ("config", "acl") else {list})
 
 
-def _ignore(event: Event, value: object) -> None:
-    """A column that events of the kind do not have."""
-
-
 class _Shape:
-    """What is known of a kind of event beforehand."""
+    """What is known of a kind of event beforehand, and `make`, which takes it all for granted."""
 
-    __slots__ = (
-        "cls",
-        "columns",
-        "fields",
-        "json_types",
-        "put",
-        "readers",
-        "size",
-        "take",
-        "usual",
-    )
+    __slots__ = ("cls", "columns", "json_types", "make", "readers")
 
     def __init__(self, cls: type[Event]) -> None:
         hints = typing.get_type_hints(cls)
         names = [field.name for field in dataclasses.fields(cls)]
         self.cls = cls
-        self.columns = tuple(name for name in _COLUMNS if name in names)
-        self.fields = tuple(name for name in names if name not in _COLUMNS)
-        self.size = len(self.fields)
-        self.json_types = {name: _json_types(name, hints[name]) for name in self.fields}
-        self.usual = frozenset(itertools.product(*self.json_types.values()))
-        self.readers = tuple((n, _READERS[n]) for n in self.fields if n in _READERS)
-        self.take: Callable[[Any], tuple[Any, ...]] = (
-            itemgetter(*self.fields) if self.size > 1 else self._take_few
-        )
-        # The slots themselves: a frozen value is made without its __init__, which costs twice as much.
-        self.put: tuple[Callable[[Event, Any], None], ...] = tuple(
-            getattr(cls, name).__set__ if name in names else _ignore
-            for name in (*_COLUMNS, *self.fields)
-        )
+        self.columns = [name for name in _COLUMNS if name in names]
+        self.json_types = {n: _json_types(n, hints[n]) for n in names if n not in _COLUMNS}
+        self.readers = {n: _READERS[n] for n in self.json_types if n in _READERS}
+        self.make = self._maker()
 
-    def _take_few(self, values: Any) -> tuple[Any, ...]:
-        return tuple([values[name] for name in self.fields])
+    def _maker(self) -> Callable[..., Event]:
+        """A function of the columns and the JSON object.
+
+        It is written out for the kind, as dataclasses do with their methods: a loop over the fields costs
+        twice as much, and so does the `__init__` of a frozen class.
+        """
+        names: dict[str, Any] = {"new": object.__new__, "cls": self.cls}
+        lines = [
+            f"def make({', '.join(_COLUMNS)}, values):",
+            f"    if len(values) != {len(self.json_types)}: raise ValueError",
+            "    event = new(cls)",
+        ]
+        for column in self.columns:
+            names[f"put_{column}"] = getattr(self.cls, column).__set__
+            lines.append(f"    put_{column}(event, {column})")
+        for name, json_types in self.json_types.items():
+            names[f"put_{name}"] = getattr(self.cls, name).__set__
+            (names[f"type_{name}"], *others) = json_types
+            names[f"types_{name}"] = json_types
+            unlike = f"not in types_{name}" if others else f"is not type_{name}"
+            lines.append(f"    value = values[{name!r}]")
+            lines.append(f"    if type(value) {unlike}: raise TypeError")
+            if name in self.readers:
+                names[f"read_{name}"] = self.readers[name]
+                lines.append(f"    value = read_{name}(value)")
+            lines.append(f"    put_{name}(event, value)")
+        lines.append("    return event")
+        exec("\n".join(lines), names)
+        made: Callable[..., Event] = names["make"]
+        return made
 
 
 _SHAPES: Final = {kind: _Shape(cls) for kind, cls in KINDS.items()}
 _raw_decode: Final = json.JSONDecoder().raw_decode
-_new: Final = object.__new__
 
 
 def decode(
@@ -121,26 +122,13 @@ def decode(
     Raises KeyError, TypeError, ValueError or AttributeError for a row that is none.
     """
     shape = _SHAPES[kind]
-    columns = (timestamp, topic, partition, transactional_id)
     try:
         values, end = _raw_decode(detail)
-        found = shape.take(values)
-        if (
-            end != len(detail)
-            or len(values) != shape.size
-            or tuple(map(type, found)) not in shape.usual
-        ):
-            return _decode_slowly(shape, columns, detail)
-        if shape.readers:
-            for name, read in shape.readers:
-                values[name] = read(values[name])
-            found = shape.take(values)
+        if end == len(detail):
+            return shape.make(timestamp, topic, partition, transactional_id, values)
     except (KeyError, TypeError, ValueError):
-        return _decode_slowly(shape, columns, detail)
-    event = _new(shape.cls)
-    for put, value in zip(shape.put, (*columns, *found), strict=True):
-        put(event, value)
-    return event
+        pass
+    return _decode_slowly(shape, (timestamp, topic, partition, transactional_id), detail)
 
 
 def _decode_slowly(shape: _Shape, columns: Sequence[object], detail: str) -> Event:
@@ -149,7 +137,7 @@ def _decode_slowly(shape: _Shape, columns: Sequence[object], detail: str) -> Eve
         expected = shape.json_types.get(name)
         if expected is not None and type(value) not in expected:
             raise TypeError(f"{name}: got {value!r:.80}")
-    for name, read in shape.readers:
+    for name, read in shape.readers.items():
         if name in values:
             values[name] = read(values[name])
     values.update((n, v) for n, v in zip(_COLUMNS, columns, strict=True) if n in shape.columns)
