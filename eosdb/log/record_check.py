@@ -14,16 +14,18 @@ from eosdb.events import BatchAppended, Event, MarkerWritten
 from eosdb.log.batch import STORED_CONTENT, STORED_SIZE, stored_crc
 from eosdb.log.producer_state import SEQUENCE_COUNT
 
+_SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"
 _RANGE: Final = f"""
 SELECT count(*), min(position), max(position),
-    min(sequence_round * {SEQUENCE_COUNT} + sequence), max(sequence_round * {SEQUENCE_COUNT} + sequence),
-    min(control), max(timestamp),
+    min({_SERIAL}), max({_SERIAL}), min(control), max(timestamp),
     sum({STORED_SIZE})
 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ?
 """
-_WHOLE_BATCH: Final = _RANGE.replace(
-    "FROM records", f", CAST(group_concat({STORED_CONTENT}, '') AS BLOB) FROM records"
-)
+_WHOLE_BATCH: Final = f"""
+SELECT count(*), min(position), max(position), max(timestamp), min({_SERIAL}), max({_SERIAL}),
+    CAST(group_concat({STORED_CONTENT}, '') AS BLOB)
+FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ?
+"""
 _CONTENT: Final = (
     'SELECT key, value, headers FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? '
     'ORDER BY "offset"'
@@ -66,20 +68,20 @@ class RecordCheck:
     def _is_whole(self, position: int, event: BatchAppended) -> bool:
         """Whether everything that `_range` looks at is there and right, in one query.
 
-        SQLite promises no order to group_concat, which follows the index here, and calls bytes text: a
-        CRC that differs is a reason to look closer, not a finding.
+        SQLite promises no order to group_concat, which follows the index here, and calls bytes text: what
+        differs is a reason to look closer, not a finding. Nor is anything found without a CRC.
         """
         first, serial, count = event.base_offset, event.base_sequence, event.count
-        if event.size > _AT_ONCE_BYTES:
+        if event.crc < 0 or event.size > _AT_ONCE_BYTES:
             return False
-        found = self._connection.execute(
+        *numbers, first_serial, last_serial, content = self._connection.execute(
             _WHOLE_BATCH, (event.partition_id, first, first + count - 1)
         ).fetchone()
         if (
-            found[:3] != (count, position, position)
-            or (serial >= 0 and found[3:5] != (serial, serial + count - 1))
-            or found[6:8] != (event.max_timestamp, event.size)
-            or (event.crc >= 0 and crc32(found[8]) != event.crc)
+            numbers != [count, position, position, event.max_timestamp]
+            or (serial >= 0 and (first_serial, last_serial) != (serial, serial + count - 1))
+            or len(content) != event.size
+            or crc32(content) != event.crc
         ):
             return False
         self._rows += count
