@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from eosdb.store.unit import Apply, Unit
 
 _MEMO_MAX: Final = 20_000
 _PROBLEMS_PER_TABLE: Final = 20
+_UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
 Inspect = Callable[[int, Event], None]
 
@@ -75,15 +77,35 @@ def verify(
             )
             with late(scratch, apply) as unit:
                 count = fold(unit, events, inspected)
-        except (sqlite3.Error, TypeError, AttributeError) as error:
+        except _UNFOLDABLE as error:
+            last, why = _first_unfoldable(connection, apply) or (last, error)
             return last, [
-                f"journal: the event after position {last} cannot be folded ({error!r}); it does not "
+                f"journal: the event after position {last} cannot be folded ({why!r}); it does not "
                 "fit the events before it"
             ]
         problems += differences(connection, scratch)
         return count, problems
     finally:
         scratch.close()
+
+
+def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int, Exception] | None:
+    """The position before the first event that cannot be folded, and why. Written late, a row may fail
+    long after its event; here every row is written at once."""
+    last = 0
+
+    def note(position: int, _: Event) -> None:
+        nonlocal last
+        last = position
+
+    with closing(sqlite3.connect("", isolation_level=None)) as scratch:
+        scratch.execute("BEGIN")
+        create_materialized(scratch)
+        try:
+            fold(Unit(scratch, apply), journal.events(connection), note)
+        except _UNFOLDABLE as error:
+            return last, error
+    return None
 
 
 def differences(stored: sqlite3.Connection, folded: sqlite3.Connection) -> list[str]:
