@@ -39,9 +39,9 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
 
 def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | None = None) -> int:
     """Apply the events in order; memory stays flat. Returns how many there were."""
-    count = 0
+    count, apply = 0, unit.projection
     for position, event in events:
-        unit.apply(event, position)
+        apply(unit, event, position)
         if inspect is not None:
             inspect(position, event)
         count += 1

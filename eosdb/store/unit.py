@@ -120,7 +120,3 @@ class Unit:
         if position is None:
             (position,) = self.execute("SELECT COALESCE(MAX(position), 0) FROM journal").fetchone()
         return position
-
-    def apply(self, event: Event, position: int) -> None:
-        """Fold an event that is already in the journal (replay)."""
-        self.projection(self, event, position)
