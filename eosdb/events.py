@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from eosdb.model import CLASSIC, NO_PRODUCER_ID, OffsetAndMetadata, TopicPartition, TransactionState
 
@@ -411,50 +411,3 @@ def _plain(value: object) -> object:
             return [_plain(item) for item in value]
         case _:
             return value
-
-
-def decode(
-    kind: str,
-    timestamp: int,
-    topic: str | None,
-    partition: int | None,
-    transactional_id: str | None,
-    detail: str,
-) -> Event:
-    """The event of a journal row."""
-    cls = KINDS[kind]
-    values: dict[str, Any] = json.loads(detail)
-    for name, read in _READERS.items():
-        if name in values:
-            values[name] = read(values[name])
-    for name, value in zip(_COLUMNS, (timestamp, topic, partition, transactional_id), strict=True):
-        if name in _FIELDS[cls]:
-            values[name] = value
-    return cls(**values)
-
-
-def _partitions(value: Any) -> Any:
-    if isinstance(value, int):
-        return value
-    return tuple(TopicPartition(tp["topic"], tp["partition"]) for tp in value)
-
-
-def _state(value: str | None) -> TransactionState | None:
-    return None if value is None else TransactionState.from_label(value)
-
-
-_READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "partitions": _partitions,
-    "offsets": lambda value: tuple(OffsetCommit(**item) for item in value),
-    "groups": tuple,
-    "members": lambda value: tuple(
-        GroupMember(**{**item, "protocols": tuple(map(tuple, item["protocols"]))}) for item in value
-    ),
-    "producer_ids": tuple,
-    "horizons": tuple,
-    "expired_horizons": tuple,
-    "from_state": _state,
-    "to_state": _state,
-    "acl": lambda value: Acl(**value),
-    "view_columns": lambda value: tuple(ViewColumn(**item) for item in value),
-}

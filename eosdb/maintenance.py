@@ -8,7 +8,7 @@ from eosdb.log.record_check import RecordCheck
 from eosdb.model import RebuildReport, VerifyReport
 from eosdb.progress import Progress, carried
 from eosdb.projection import apply
-from eosdb.store import backup, facts, journal, replay
+from eosdb.store import backup, integrity, journal, replay
 from eosdb.store.store import Store
 
 
@@ -16,15 +16,21 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
     """Fold every event beside the tables and compare both, and the records with their events."""
 
     def work(tell: Progress) -> tuple[int, list[str]]:
-        with store.read() as connection:
-            problems, events = facts.integrity_problems(connection), 0
+        with (
+            store.read() as connection,
+            store.own_reader() as other,
+            integrity.beside(other) as of_the_file,
+        ):
+            problems: list[str] = []
             try:
                 last = journal.last_position(connection)
                 check = RecordCheck(connection)
                 events, differences = replay.verify(connection, apply, check.inspect, tell)
                 problems += [*differences, *check.finish()]
+                problems[:0] = of_the_file()
                 tell(last, last)
             except (TypeError, ValueError) as error:
+                events, problems = 0, of_the_file()
                 if not problems:
                     raise
                 problems.append(f"the events cannot be compared with what is left ({error!r})")

@@ -132,6 +132,7 @@ def pend(
     position: int,
 ) -> None:
     """Projection only: offsets inside a transaction."""
+    unit.memo.pop(("nothing pending", producer_id), None)
     unit.executemany(
         _PEND,
         [
@@ -144,6 +145,8 @@ def pend(
 
 def settle_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
     """Projection only: the producer's transaction has ended."""
+    if ("nothing pending", producer_id) in unit.memo:
+        return
     if committed:
         rows = unit.execute(
             'SELECT group_id, topic, partition, "offset", leader_epoch, metadata, '
@@ -153,6 +156,7 @@ def settle_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
         kept = {group_id: _is_kept(unit, group_id) for group_id in {row[0] for row in rows}}
         unit.executemany(_PUT, [(*row, None if kept[row[0]] else row[6]) for row in rows])
     unit.execute("DELETE FROM pending_group_offsets WHERE producer_id = ?", (producer_id,))
+    unit.memo["nothing pending", producer_id] = True
 
 
 def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:

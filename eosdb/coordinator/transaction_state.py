@@ -6,9 +6,7 @@ can bring about a transition that they refuse: a refusal is a bug in eosdb, or a
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eosdb.model import (
     CLASSIC,
@@ -58,9 +56,9 @@ class IllegalTransitionError(AssertionError):
     """The state machine was asked for something that cannot happen."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
-    """What the coordinator knows of a transactional id (Kafka: TransactionMetadata).
+class TransactionMetadata(NamedTuple):
+    """What the coordinator knows of a transactional id (Kafka: TransactionMetadata). A named tuple,
+    because every transition makes two of them.
 
     `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
     partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
@@ -96,7 +94,7 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
     Raises IllegalTransitionError for a state that may not follow the current one, and for changes
     that do not go with the new state.
     """
-    new = dataclasses.replace(current, **changes)
+    new = current._replace(**changes)
     broken: str | None = "that is no legal transition"
     if current.state in LEGAL_PREVIOUS[new.state]:
         broken = _broken_rule(current, new)

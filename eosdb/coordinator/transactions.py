@@ -121,25 +121,27 @@ def from_row(row: tuple[object, ...]) -> TransactionMetadata:
 
 def save(unit: Unit, metadata: TransactionMetadata) -> None:
     """Projection only: the row of the id."""
-    unit.execute(
-        _SAVE,
-        (
-            metadata.transactional_id,
-            metadata.producer_id,
-            metadata.producer_epoch,
-            metadata.last_producer_epoch,
-            metadata.previous_producer_id,
-            metadata.state.label,
-            metadata.timeout_ms,
-            metadata.start_time_ms,
-            metadata.last_update_time_ms,
-            partitions_json(sorted(metadata.partitions)),
-            texts_json(sorted(metadata.groups)),
-            metadata.next_producer_id,
-            metadata.transaction_version,
-        ),
+    key = ("transaction", metadata.transactional_id)
+    unit.save("transactional_ids", key, _SAVE, _row, metadata)
+    unit.memo[key] = metadata
+
+
+def _row(metadata: TransactionMetadata) -> tuple[object, ...]:
+    return (
+        metadata.transactional_id,
+        metadata.producer_id,
+        metadata.producer_epoch,
+        metadata.last_producer_epoch,
+        metadata.previous_producer_id,
+        metadata.state.label,
+        metadata.timeout_ms,
+        metadata.start_time_ms,
+        metadata.last_update_time_ms,
+        partitions_json(sorted(metadata.partitions)),
+        texts_json(sorted(metadata.groups)),
+        metadata.next_producer_id,
+        metadata.transaction_version,
     )
-    unit.memo["transaction", metadata.transactional_id] = metadata
 
 
 def record(

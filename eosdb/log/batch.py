@@ -26,6 +26,8 @@ STORED_SIZE: Final = (
     "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"
 )
 """SQL: the bytes that one row of records counts for, as `PreparedBatch.stored_size` does for a batch."""
+STORED_CONTENT: Final = "COALESCE(key, '') || COALESCE(value, '') || COALESCE(headers, '')"
+"""SQL: what `stored_crc` takes of one row of records."""
 _PAYLOAD_TYPES: Final = frozenset({bytes, NoneType})
 _INT: Final = {int}
 

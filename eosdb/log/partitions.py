@@ -62,16 +62,15 @@ class Partition(NamedTuple):
             self.first_unstable_offset,
         )
 
-    def with_stability(self, first_unstable_offset: int) -> Partition:
-        """The same log with another first open offset (-1: none); the LSO follows from it.
+    def stability(self, first_unstable_offset: int, log_end_offset: int) -> tuple[int, int]:
+        """The first open offset (-1: none) and the LSO that follows from it.
 
         Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset. It is never below the log start.
         """
-        first = first_unstable_offset
-        if first >= 0:
-            first = max(first, self.log_start_offset)
-        stable = first if first >= 0 else self.log_end_offset
-        return self._replace(first_unstable_offset=first, last_stable_offset=stable)
+        if first_unstable_offset < 0:
+            return first_unstable_offset, log_end_offset
+        first = max(first_unstable_offset, self.log_start_offset)
+        return first, first
 
 
 def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
@@ -142,24 +141,13 @@ def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
 
 
 def save(unit: Unit, partition: Partition) -> None:
-    unit.execute(
-        _UPDATE,
-        (
-            partition.log_start_offset,
-            partition.log_end_offset,
-            partition.last_stable_offset,
-            partition.first_unstable_offset,
-            partition.size_bytes,
-            partition.max_timestamp,
-            partition.max_timestamp_offset,
-            partition.indexed_timestamp,
-            partition.bytes_since_index,
-            partition.clean_offset,
-            partition.snapshot_offset,
-            partition.partition_id,
-        ),
-    )
-    unit.memo["partition", partition.partition_id] = partition
+    key = ("partition", partition.partition_id)
+    unit.save("partitions", key, _UPDATE, _row, partition)
+    unit.memo[key] = partition
+
+
+def _row(partition: Partition) -> tuple[object, ...]:
+    return (*partition[4:], partition.partition_id)
 
 
 def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> None:

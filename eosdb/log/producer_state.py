@@ -72,9 +72,9 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerStateEntry:
-    """What a partition remembers of a producer (Kafka: ProducerStateEntry)."""
+class ProducerStateEntry(NamedTuple):
+    """What a partition remembers of a producer (Kafka: ProducerStateEntry). A named tuple, because every
+    append makes one."""
 
     producer_id: int
     producer_epoch: int

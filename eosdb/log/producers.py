@@ -50,22 +50,32 @@ def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry 
 
 def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
     """Write the entry; `known` says that the partition had one of this producer."""
-    unit.execute(
-        _UPDATE if known else _INSERT,
-        (
-            entry.producer_epoch,
-            entry.coordinator_epoch,
-            sequence_of(entry.last_serial),
-            entry.last_offset,
-            entry.last_timestamp,
-            entry.last_append_time,
-            entry.current_txn_first_offset,
-            "[" + ",".join(["[%d,%d,%d,%d,%d]" % batch for batch in entry.batches]) + "]",
-            partition_id,
-            entry.producer_id,
-        ),
+    key = ("producer", partition_id, entry.producer_id)
+    statement = _UPDATE if known else _INSERT
+    unit.save("partition_producers", key, statement, _row, (partition_id, entry))
+    unit.memo[key] = entry
+    unfinished: dict[int, int] | None = unit.memo.get(("open", partition_id))
+    if unfinished is not None:
+        if entry.current_txn_first_offset >= 0:
+            unfinished[entry.producer_id] = entry.current_txn_first_offset
+        else:
+            unfinished.pop(entry.producer_id, None)
+
+
+def _row(saved: tuple[int, ProducerStateEntry]) -> tuple[object, ...]:
+    partition_id, entry = saved
+    return (
+        entry.producer_epoch,
+        entry.coordinator_epoch,
+        sequence_of(entry.last_serial),
+        entry.last_offset,
+        entry.last_timestamp,
+        entry.last_append_time,
+        entry.current_txn_first_offset,
+        "[" + ",".join(["[%d,%d,%d,%d,%d]" % batch for batch in entry.batches]) + "]",
+        partition_id,
+        entry.producer_id,
     )
-    unit.memo["producer", partition_id, entry.producer_id] = entry
 
 
 def forget(unit: Unit, partition_id: int, producer_id: int) -> None:
@@ -74,16 +84,21 @@ def forget(unit: Unit, partition_id: int, producer_id: int) -> None:
         (partition_id, producer_id),
     )
     unit.memo.pop(("producer", partition_id, producer_id), None)
+    unit.memo.pop(("open", partition_id), None)
 
 
 def first_open_offset(unit: Unit, partition_id: int) -> int:
     """Where the oldest open transaction of the partition begins; -1 when none is open."""
-    (first,) = unit.execute(
-        "SELECT min(current_txn_start_offset) FROM partition_producers "
-        "WHERE partition_id = ? AND current_txn_start_offset >= 0",
-        (partition_id,),
-    ).fetchone()
-    return -1 if first is None else int(first)
+    unfinished: dict[int, int] | None = unit.memo.get(("open", partition_id))
+    if unfinished is None:
+        unfinished = unit.memo["open", partition_id] = dict(
+            unit.execute(
+                "SELECT producer_id, current_txn_start_offset FROM partition_producers "
+                "WHERE partition_id = ? AND current_txn_start_offset >= 0",
+                (partition_id,),
+            )
+        )
+    return min(unfinished.values(), default=-1)
 
 
 def entries(connection: Unit | sqlite3.Connection, partition_id: int) -> list[ProducerStateEntry]:

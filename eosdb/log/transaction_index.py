@@ -40,7 +40,8 @@ def collect(
 
 
 def add(unit: Unit, partition_id: int, entry: AbortedTransaction) -> None:
-    unit.execute(
+    unit.insert(
+        "transaction_index",
         "INSERT INTO transaction_index (partition_id, producer_id, first_offset, last_offset, "
         "last_stable_offset) VALUES (?, ?, ?, ?, ?)",
         (partition_id, *entry),

@@ -120,12 +120,6 @@ def _first_sentence(sql: str) -> str:
     return text.partition(". ")[0].removesuffix(".") + "."
 
 
-def integrity_problems(connection: sqlite3.Connection) -> list[str]:
-    """What SQLite itself finds wrong with the file's structure."""
-    found = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
-    return [] if found == ["ok"] else [f"file: {text}" for text in found]
-
-
 def _size(path: str) -> int:
     try:
         return os.path.getsize(path)

@@ -6,8 +6,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from eosdb.decoding import decode
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events import Event, decode
+from eosdb.events import Event
 from eosdb.reports import JournalEntry
 
 _COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"

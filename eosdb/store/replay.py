@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
@@ -12,11 +13,13 @@ from eosdb.events import Event
 from eosdb.failpoints import Failpoint, reach
 from eosdb.progress import Progress, silent, told
 from eosdb.store import journal
+from eosdb.store.late_unit import late
 from eosdb.store.migrate import create_materialized
 from eosdb.store.unit import Apply, Unit
 
 _MEMO_MAX: Final = 20_000
 _PROBLEMS_PER_TABLE: Final = 20
+_UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
 Inspect = Callable[[int, Event], None]
 
@@ -28,16 +31,17 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     unit.memo.clear()
     reach(Failpoint.REBUILD_CLEARED)
     last = journal.last_position(unit.connection)
-    count = fold(unit, told(journal.events(unit.connection), on_progress, last))
+    with late(unit.connection, unit.projection) as folding:
+        count = fold(folding, told(journal.events(unit.connection), on_progress, last))
     on_progress(last, last)
     return count
 
 
 def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | None = None) -> int:
     """Apply the events in order; memory stays flat. Returns how many there were."""
-    count = 0
+    count, apply = 0, unit.projection
     for position, event in events:
-        unit.apply(event, position)
+        apply(unit, event, position)
         if inspect is not None:
             inspect(position, event)
         count += 1
@@ -71,16 +75,37 @@ def verify(
             events = told(
                 journal.events(connection), on_progress, journal.last_position(connection)
             )
-            count = fold(Unit(scratch, apply), events, inspected)
-        except (sqlite3.Error, TypeError, AttributeError) as error:
+            with late(scratch, apply) as unit:
+                count = fold(unit, events, inspected)
+        except _UNFOLDABLE as error:
+            last, why = _first_unfoldable(connection, apply) or (last, error)
             return last, [
-                f"journal: the event after position {last} cannot be folded ({error!r}); it does not "
+                f"journal: the event after position {last} cannot be folded ({why!r}); it does not "
                 "fit the events before it"
             ]
         problems += differences(connection, scratch)
         return count, problems
     finally:
         scratch.close()
+
+
+def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int, Exception] | None:
+    """The position before the first event that cannot be folded, and why. Written late, a row may fail
+    long after its event; here every row is written at once."""
+    last = 0
+
+    def note(position: int, _: Event) -> None:
+        nonlocal last
+        last = position
+
+    with closing(sqlite3.connect("", isolation_level=None)) as scratch:
+        scratch.execute("BEGIN")
+        create_materialized(scratch)
+        try:
+            fold(Unit(scratch, apply), journal.events(connection), note)
+        except _UNFOLDABLE as error:
+            return last, error
+    return None
 
 
 def differences(stored: sqlite3.Connection, folded: sqlite3.Connection) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from eosdb.events import Event
 
+T = TypeVar("T")
 Apply = Callable[["Unit", Event, int], None]
 """Folds an event at a journal position into the materialized tables."""
 
@@ -36,14 +37,14 @@ class Unit:
     """
 
     __slots__ = (
-        "_apply", "careful", "connection", "execute", "executemany", "memo", "written_bytes",
+        "careful", "connection", "execute", "executemany", "memo", "projection", "written_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: sqlite3.Connection, apply: Apply) -> None:
         self.connection: Final = connection
-        self._apply = apply
-        self.execute: Final = connection.execute
-        self.executemany: Final = connection.executemany
+        self.projection: Final = apply
+        self.execute: Callable[..., sqlite3.Cursor] = connection.execute
+        self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
         self.memo: Final[dict[Hashable, Any]] = {}
         self.written_bytes = 0
         self.careful = True
@@ -63,8 +64,24 @@ class Unit:
             ),
         )
         self.memo["journal"] = position
-        self._apply(self, event, position)
+        self.projection(self, event, position)
         return position
+
+    def save(
+        self,
+        table: str,
+        key: Hashable,
+        statement: str,
+        row: Callable[[T], Sequence[object]],
+        value: T,
+    ) -> None:
+        """Projection only: write a whole row, `row(value)`. Of what is saved under one key of the table
+        the newest alone matters."""
+        self.execute(statement, row(value))
+
+    def insert(self, table: str, statement: str, row: Sequence[object]) -> None:
+        """Projection only: write a row that is not there yet."""
+        self.execute(statement, row)
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -103,7 +120,3 @@ class Unit:
         if position is None:
             (position,) = self.execute("SELECT COALESCE(MAX(position), 0) FROM journal").fetchone()
         return position
-
-    def apply(self, event: Event, position: int) -> None:
-        """Fold an event that is already in the journal (replay)."""
-        self._apply(self, event, position)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -46,22 +45,20 @@ FRESH = 100
 def metadata(state: TransactionState, **changes: Any) -> TransactionMetadata:
     """Producer 7 at epoch 5, which it got for epoch 4, in the state."""
     inside = state in HALF_WAY
-    return dataclasses.replace(
-        TransactionMetadata(
-            transactional_id="shop",
-            producer_id=7,
-            producer_epoch=5,
-            last_producer_epoch=4,
-            previous_producer_id=7,
-            state=state,
-            timeout_ms=TIMEOUT_MS,
-            start_time_ms=-1 if state is EMPTY else START_MS,
-            last_update_time_ms=UPDATE_MS,
-            partitions=frozenset({ORDERS}) if inside else frozenset(),
-            groups=frozenset({"billing"}) if inside else frozenset(),
-        ),
-        **changes,
+    usual = TransactionMetadata(
+        transactional_id="shop",
+        producer_id=7,
+        producer_epoch=5,
+        last_producer_epoch=4,
+        previous_producer_id=7,
+        state=state,
+        timeout_ms=TIMEOUT_MS,
+        start_time_ms=-1 if state is EMPTY else START_MS,
+        last_update_time_ms=UPDATE_MS,
+        partitions=frozenset({ORDERS}) if inside else frozenset(),
+        groups=frozenset({"billing"}) if inside else frozenset(),
     )
+    return usual._replace(**changes)
 
 
 Current = TransactionMetadata | None

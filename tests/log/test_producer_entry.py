@@ -6,8 +6,6 @@ Method: fold by hand, field by field; then markers against every relation of the
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from eosdb.errors import ApiError
@@ -24,7 +22,7 @@ BEFORE = ProducerStateEntry(
     current_txn_first_offset=-1,
     batches=(Row(0, 2, 10).metadata(),),
 )
-IN_TRANSACTION = dataclasses.replace(BEFORE, current_txn_first_offset=10)
+IN_TRANSACTION = BEFORE._replace(current_txn_first_offset=10)
 
 
 def test_a_new_entry_knows_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,48 @@ def test_wrong_events_and_records_are_found(path: Path, statement: str, says: st
         except eosdb.CorruptDatabaseError as error:
             problems = (str(error),)
     assert any(says in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("BatchAppended", "detail = replace(detail, '\"size\":', '\"size\":99999999999999999999')"),
+        ("TransactionStateChanged", "transactional_id = NULL"),
+        ("MarkerWritten", "detail = '[]'"),
+        ("BatchAppended", "detail = replace(detail, '\"partition_id\":', '\"partition_id\":77')"),
+    ],
+)
+def test_an_event_that_cannot_be_folded_is_named(path: Path, kind: str, change: str) -> None:
+    """Although its row is written late, behind many other events."""
+    with sqlite3.connect(path) as file:
+        (last,) = file.execute(
+            "SELECT max(position) FROM journal WHERE kind = ? AND position < "
+            "(SELECT max(position) - 3 FROM journal)",
+            (kind,),
+        ).fetchone()
+    file.close()
+    tamper(path, f"UPDATE journal SET {change} WHERE position = {last}")
+    with eosdb.connect(path, read_only=True) as db:
+        try:
+            (problem, *_) = db.verify().problems
+        except eosdb.CorruptDatabaseError as error:
+            assert f"position {last}:" in str(error)
+        else:
+            assert f"the event after position {last - 1} cannot be folded" in problem
+
+
+def test_an_interrupted_verify_ends_at_once(path: Path) -> None:
+    """The thread that checks the file's structure ends with it."""
+    threads = threading.active_count()
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with eosdb.connect(path) as db:
+        with pytest.raises(KeyboardInterrupt):
+            db.verify(on_progress=interrupt)
+        assert threading.active_count() == threads
+        assert db.verify().ok
 
 
 def test_a_missing_table_is_made_again(path: Path) -> None:

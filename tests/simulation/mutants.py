@@ -183,12 +183,10 @@ def torn_markers() -> Any:
 
 @mutant("the last stable offset does not wait for open transactions")
 def advance_the_lso_early() -> Any:
-    def stability(self: Partition, first_unstable: int) -> Partition:
-        return self._replace(
-            first_unstable_offset=first_unstable, last_stable_offset=self.log_end_offset
-        )
+    def stability(self: Partition, first_unstable: int, log_end: int) -> tuple[int, int]:
+        return first_unstable, log_end
 
-    return mock.patch.object(Partition, "with_stability", stability)
+    return mock.patch.object(Partition, "stability", stability)
 
 
 @mutant("a marker clears the other producers' open transactions from the LSO")
@@ -271,8 +269,7 @@ def init_keeps_the_epoch() -> Any:
         def decided(current: Any, *rest: Any) -> Any:
             verdict = init(current, *rest)
             if current is not None and isinstance(verdict, Initialized):
-                metadata = dataclasses.replace(
-                    verdict.metadata,
+                metadata = verdict.metadata._replace(
                     producer_id=current.producer_id,
                     producer_epoch=current.producer_epoch,
                 )
@@ -292,8 +289,7 @@ def init_leaves_the_transaction_open() -> Any:
             if isinstance(verdict, Initialized):
                 return verdict
             return Initialized(
-                dataclasses.replace(
-                    verdict.prepared,
+                verdict.prepared._replace(
                     state=TransactionState.EMPTY,
                     partitions=frozenset(),
                     groups=frozenset(),
@@ -309,9 +305,7 @@ def init_leaves_the_transaction_open() -> Any:
 @mutant("a time-out aborts without fencing the producer")
 def timeout_does_not_fence() -> Any:
     def abort(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-        return dataclasses.replace(
-            current, state=TransactionState.PREPARE_ABORT, last_update_time_ms=now_ms
-        )
+        return current._replace(state=TransactionState.PREPARE_ABORT, last_update_time_ms=now_ms)
 
     return mock.patch.object(coordinator.transaction, "abort_timed_out", abort)
 
@@ -330,7 +324,7 @@ def takeover_aborts_decided_commits() -> Any:
         def loaded(unit: Any, transactional_id: str) -> Any:
             found = load(unit, transactional_id)
             if found is not None and found.state is TransactionState.PREPARE_COMMIT:
-                found = dataclasses.replace(found, state=TransactionState.PREPARE_ABORT)
+                found = found._replace(state=TransactionState.PREPARE_ABORT)
                 unit.memo["transaction", transactional_id] = found
             return found
 

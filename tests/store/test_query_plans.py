@@ -98,7 +98,7 @@ def test_a_hot_query_searches(plans: sqlite3.Connection, name: str) -> None:
 
 
 NARROW = {
-    "SELECT min(current_txn_start_offset)": "partition_producers_open (partition_id=? AND current",
+    "SELECT producer_id, current_txn_start": "partition_producers_open (partition_id=? AND current",
     "SELECT sequence_round, sequence FROM": "(partition_id=? AND producer_id=? AND producer_epoch=?",
     'SELECT "offset", position, sequence_r': "AND (sequence_round,sequence)>",
     fetch._RECORDS: "(partition_id=? AND offset>? AND offset<?)",

@@ -11,7 +11,7 @@ from tests.tidy.tree import imports, modules
 VOCABULARY = {
     "eosdb.model", "eosdb.errors", "eosdb.clock", "eosdb.config", "eosdb.events",
     "eosdb.failpoints", "eosdb.validation", "eosdb.consumer_protocol", "eosdb.reports",
-    "eosdb.progress", "eosdb.record_columns",
+    "eosdb.progress", "eosdb.record_columns", "eosdb.decoding",
 }  # fmt: skip
 PURE = {
     "eosdb.log.producer_state",
