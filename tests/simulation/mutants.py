@@ -226,14 +226,9 @@ def fetch_ignores_the_lso() -> Any:
 
 @mutant("the consumer goes on filtering a producer after its ABORT marker")
 def consumer_filters_too_long() -> Any:
-    def visible(records: Any, aborted: Any) -> list[Any]:
+    def visible(rows: Any, aborted: Any) -> list[Any]:
         gone = {entry.producer_id for entry in aborted}
-        return [
-            record
-            for record in records
-            if record.control is None
-            and not (record.is_transactional and record.producer_id in gone)
-        ]
+        return [row for row in rows if row[6] not in gone]
 
     return mock.patch.object(fetcher, "visible", visible)
 
