@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import eosdb
 from benchmarks import large
