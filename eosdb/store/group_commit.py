@@ -22,6 +22,8 @@ T = TypeVar("T")
 _ROUND_MAX: Final = 128
 _GATHER_SECONDS: Final = 0.0005
 """How long a leader waits at most for the others: less than a sync to most disks."""
+_LOOK_AGAIN_SECONDS: Final = 1.0
+"""An interrupt (Ctrl-C) may keep a leader from waking somebody."""
 
 
 class Request:
@@ -126,9 +128,13 @@ class GroupCommit:
             gathering = self._gathering
             if gathering is not None and len(self._queue) + 1 >= self._crowd:
                 gathering.wake()
+        waited, patience = 0.0, self._patience_ms / 1000
+        pause = min(_LOOK_AGAIN_SECONDS, max(patience, 0.05))
         while not (request.done or request.leads):
-            if not request.wait(self._patience_ms / 1000):
-                self._check_patience()
+            if not request.wait(pause):
+                waited += pause
+                if waited >= patience:
+                    self._check_patience()
 
     def _leave(self, request: Request) -> None:
         """Let the next in the queue lead. One that was interrupted is waited for by nobody any more, so it
