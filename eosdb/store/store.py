@@ -95,26 +95,18 @@ class Store:
         A part's result or error counts only when the block has ended. When the unit as a whole fails,
         or a part has to be undone, the block raises and nothing stands: then do each part by itself.
         """
-        self._check_writable()
-        assert self._mutex is not None
-        with self._group.turn():
-            self._mutex.acquire()
+        with self._turn(), translated(self.path):
+            unit = self._writer.begin(sync=sync, careful=False)
+            self._joint = joint = JointUnit(unit, self.path)
             try:
-                with translated(self.path):
-                    unit = self._writer.begin(sync=sync, careful=False)
-                    self._joint = joint = JointUnit(unit, self.path)
-                    try:
-                        yield joint
-                        joint.check()
-                        self._writer.commit(joint.parts)
-                    except BaseException:
-                        self._writer.roll_back()
-                        raise
-                    finally:
-                        self._joint = None
-                self._writer.checkpoint_when_due()
+                yield joint
+                joint.check()
+                self._writer.commit(joint.parts)
+            except BaseException:
+                self._writer.roll_back()
+                raise
             finally:
-                self._mutex.release()
+                self._joint = None
 
     def commit_joint(self) -> None:
         """Inside `together`: what was written so far stands from now on; what follows is a unit of its
@@ -139,23 +131,29 @@ class Store:
         Every other writer waits meanwhile. Raises IllegalStateError inside such a block, and
         DatabaseLockedError after a bounded wait.
         """
+        with self._turn():
+            with translated(self.path):
+                if self._held is None:
+                    connection = connect(self.path, self.lock_timeout_ms)
+                    self._held = HeldUnit(connection, self._apply, self.path)
+                self._held.begin(self._writer.durable)
+            try:
+                yield self._held
+                self._writer.wrote(self._held.commit())
+            except BaseException:
+                self._held.roll_back()
+                raise
+            self._writer.count(1, sync=self._writer.durable == "FULL")
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Nobody else writes during the block, neither in this process nor in another."""
         self._check_writable()
         assert self._mutex is not None
         with self._group.turn():
             self._mutex.acquire()
             try:
-                with translated(self.path):
-                    if self._held is None:
-                        connection = connect(self.path, self.lock_timeout_ms)
-                        self._held = HeldUnit(connection, self._apply, self.path)
-                    self._held.begin(self._writer.durable)
-                try:
-                    yield self._held
-                    self._writer.wrote(self._held.commit())
-                except BaseException:
-                    self._held.roll_back()
-                    raise
-                self._writer.count(1, sync=self._writer.durable == "FULL")
+                yield
                 self._writer.checkpoint_when_due()
             finally:
                 self._mutex.release()
