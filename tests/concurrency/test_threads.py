@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.store.group_commit import Request
+from eosdb.store import group_commit
+from eosdb.store.group_commit import GroupCommit, Request
 from eosdb.store.unit import Unit
 from tests.concurrency.worker import threads
 from tests.readers import committed_values
@@ -172,3 +174,54 @@ def test_threads_that_are_at_work_when_the_database_is_closed_are_told_so(db_pat
     assert sorted(told) == [0, 1, 2, 3]
     with eosdb.connect(db_path) as again:
         assert again.verify().ok
+
+
+def test_a_thread_alone_waits_for_nobody(
+    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = db.producer()
+    threads(4, lambda number: db.producer().send("t", b"%d" % number).result())
+    producer.send("t", b"the last that may wait for the others").result()
+
+    def wait(request: Request, seconds: float) -> bool:
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr(Request, "wait", wait)
+    for i in range(5):
+        producer.send("t", b"%d" % i).result()
+
+
+def test_a_leader_that_forgets_to_wake_somebody_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one does that is interrupted (Ctrl-C) when its round is over."""
+    entered, go = threading.Event(), threading.Event()
+
+    def run_round(batch: list[Request]) -> None:
+        entered.set()
+        go.wait()
+        for request in batch:
+            request.result, request.done = request.function(None), True  # type: ignore[arg-type]
+
+    monkeypatch.setattr(group_commit, "_LOOK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(Request, "wake", lambda request: None)
+    group = GroupCommit(run_round)
+    ran: list[int] = []
+    waiting = [
+        threading.Thread(target=group.submit, args=(partial(_note, ran, number), False))
+        for number in range(3)
+    ]
+    waiting[0].start()
+    entered.wait()
+    for thread in waiting[1:]:
+        thread.start()
+    while len(group._queue) < 2:
+        pass
+    go.set()
+    for thread in waiting:
+        thread.join()
+    assert sorted(ran) == [0, 1, 2]
+
+
+def _note(ran: list[int], number: int, unit: Unit) -> None:
+    ran.append(number)
