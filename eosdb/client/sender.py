@@ -67,6 +67,9 @@ class Sender:
         self._transport = transport
         self._direct = transport if type(transport) is DirectTransport else None
         """Carries requests out at once and in order, so that several may go together."""
+        self._may_go_together = self._direct is not None and (
+            settings.enable_idempotence or settings.max_in_flight_requests_per_connection > 1
+        )
         self._settings = settings
         self._manager = manager
         self._accumulator = accumulator
@@ -183,7 +186,7 @@ class Sender:
     def _drain_all(self, now_ms: int) -> list[list[SentBatch]]:
         """The requests that may go now. More than one at a time only where none can overtake another."""
         requests: list[list[SentBatch]] = []
-        while (attempts := self._drain(now_ms)) and self._direct is not None:
+        while (attempts := self._drain(now_ms)) and self._may_go_together:
             requests.append(attempts)
         return [*requests, attempts] if attempts else requests
 

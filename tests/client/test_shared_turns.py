@@ -90,6 +90,24 @@ def test_full_batches_of_one_partition_share_a_commit(db: eosdb.Database) -> Non
     assert [future.result().offset for future in futures] == list(range(1, 21))
 
 
+@pytest.mark.parametrize(("most", "expected"), [(1, 3), (5, 1)])
+def test_without_idempotence_the_order_rests_on_one_request_at_a_time(
+    db: eosdb.Database, most: int, expected: int
+) -> None:
+    with db.producer(
+        enable_idempotence=False,
+        max_in_flight_requests_per_connection=most,
+        batch_size=1,
+        linger_ms=60_000,
+    ) as producer:
+        with Commits(db) as commits:
+            for i in range(3):
+                producer.send("t", b"%d" % i, partition=0)
+            producer.flush()
+        assert commits.all == expected
+    assert committed_values(db, TP) == [b"0", b"1", b"2"]
+
+
 @pytest.mark.parametrize("config", [{}, {"batch_size": 1}])
 def test_what_is_too_large_as_a_whole_is_split_and_stays_in_order(
     db: eosdb.Database, config: dict[str, Any]
