@@ -106,7 +106,8 @@ class _Shape:
 
 
 _SHAPES: Final = {kind: _Shape(cls) for kind, cls in KINDS.items()}
-_raw_decode: Final = json.JSONDecoder().raw_decode
+_scan_once: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+"""What `raw_decode` calls. Raises StopIteration for what is no JSON."""
 
 
 def decode(
@@ -123,10 +124,10 @@ def decode(
     """
     shape = _SHAPES[kind]
     try:
-        values, end = _raw_decode(detail)
+        values, end = _scan_once(detail, 0)
         if end == len(detail):
             return shape.make(timestamp, topic, partition, transactional_id, values)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, StopIteration):
         pass
     return _decode_slowly(shape, (timestamp, topic, partition, transactional_id), detail)
 

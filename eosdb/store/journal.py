@@ -24,9 +24,9 @@ def events(connection: sqlite3.Connection) -> Iterator[tuple[int, Event]]:
 
     Raises CorruptDatabaseError for a row that is no event.
     """
-    for position, *row in connection.execute(_SELECT):
+    for position, kind, timestamp, topic, partition, name, detail in connection.execute(_SELECT):
         try:
-            event = decode(*row)
+            event = decode(kind, timestamp, topic, partition, name, detail)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptDatabaseError(
                 f"journal position {position}: this is no event eosdb knows ({error!r})"
