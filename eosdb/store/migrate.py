@@ -33,6 +33,7 @@ from eosdb.store.newest_schema import (
     SCHEMA_VERSION,
     create,
     create_views,
+    materialized_tables,
     newest_schema,
     stamp,
 )
@@ -170,9 +171,7 @@ def _scripts() -> Path:
 
 def create_materialized(connection: sqlite3.Connection) -> None:
     """Drop the materialized tables and make them anew, empty, inside the caller's unit."""
-    from eosdb.store.schema import MATERIALIZED_TABLES
-
-    names = [table.name for table in MATERIALIZED_TABLES]
+    names = materialized_tables()
     drop_json_views(connection)
     for name in reversed(names):
         connection.execute(f'DROP TABLE IF EXISTS "{name}"')

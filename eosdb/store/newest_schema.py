@@ -15,11 +15,17 @@ APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""
 SCHEMA_VERSION: Final = 5
 """The number of the newest revision in `migrations`."""
+EVENT_TABLES: Final = ("journal", "records")
+"""The truth."""
+LEASE_TABLES: Final = ("group_sessions",)
+"""Until when somebody counts as alive: neither events nor folded from them."""
+_ALEMBICS: Final = "eosdb_alembic_version"
 
 
 class SchemaObject(NamedTuple):
     """One row of sqlite_master."""
 
+    type: str
     table: str
     sql: str
 
@@ -31,11 +37,18 @@ def newest_schema() -> tuple[SchemaObject, ...]:
     try:
         create(scratch)
         found = scratch.execute(
-            "SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+            "SELECT type, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
         )
         return tuple(SchemaObject(*row) for row in found)
     finally:
         scratch.close()
+
+
+def materialized_tables() -> tuple[str, ...]:
+    """What is folded from the events, in an order in which a table stands behind those it refers to."""
+    tables = (found.table for found in newest_schema() if found.type == "table")
+    others = (*EVENT_TABLES, *LEASE_TABLES, _ALEMBICS)
+    return tuple(name for name in tables if name not in others)
 
 
 def create(connection: sqlite3.Connection) -> None:

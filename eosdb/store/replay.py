@@ -15,6 +15,7 @@ from eosdb.progress import Progress, silent, told
 from eosdb.store import journal
 from eosdb.store.late_unit import late
 from eosdb.store.migrate import create_materialized
+from eosdb.store.newest_schema import materialized_tables
 from eosdb.store.unit import Apply, Unit
 
 _MEMO_MAX: Final = 20_000
@@ -110,16 +111,16 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
 
 def differences(stored: sqlite3.Connection, folded: sqlite3.Connection) -> list[str]:
     """What the materialized tables say that the events do not, and the reverse."""
-    from eosdb.store.schema import MATERIALIZED_TABLES
-
     problems: list[str] = []
-    for table in MATERIALIZED_TABLES:
-        columns = ", ".join(f'"{column.name}"' for column in table.columns)
-        keys = ", ".join(f'"{column.name}"' for column in table.primary_key)
-        query = f'SELECT {columns} FROM "{table.name}" ORDER BY {keys}'
-        key_indexes = [i for i, column in enumerate(table.columns) if column.primary_key]
-        found = _unequal(stored.execute(query), folded.execute(query), key_indexes)
-        problems += [f"{table.name}: {text}" for text in islice(found, _PROBLEMS_PER_TABLE)]
+    for table in materialized_tables():
+        described = folded.execute(f'PRAGMA table_info("{table}")').fetchall()
+        names = [f'"{name}"' for _, name, *_ in described]
+        keys = [i for i, (*_, primary_key) in enumerate(described) if primary_key]
+        query = (
+            f'SELECT {", ".join(names)} FROM "{table}" ORDER BY {", ".join(names[i] for i in keys)}'
+        )
+        found = _unequal(stored.execute(query), folded.execute(query), keys)
+        problems += [f"{table}: {text}" for text in islice(found, _PROBLEMS_PER_TABLE)]
     return problems
 
 

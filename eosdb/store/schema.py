@@ -1,8 +1,8 @@
 """The tables as they are now, in SQLAlchemy Core.
 
 What makes and upgrades a file are the revisions in `migrations`; a test compares the two as SQLite
-sees them. Here the tables serve queries that are put together at run time, and say which are events
-(the truth) and which are materialized (folded from events, dropped and folded anew by `rebuild`).
+sees them. Whoever puts queries together with SQLAlchemy, on `Database.engine`, finds the tables here;
+`newest_schema` says which of them are events and which are folded from events.
 
 64-bit integers are declared INT, because Spark's JDBC reader takes INTEGER for 32 bits and wraps.
 """
@@ -62,9 +62,6 @@ records: Final = _table(
 group_sessions: Final = _table(
     "group_sessions", "group_id member_id", "group_id:text member_id:text expires"
 )
-EVENT_TABLES: Final = (journal, records)
-LEASE_TABLES: Final = (group_sessions,)
-"""Until when somebody counts as alive: neither events nor folded from them."""
 
 counters: Final = _table("counters", "name", "name:text value")
 topics: Final = _table(
@@ -148,9 +145,3 @@ sinks: Final = _table("eosdb_sinks", "sink_id", "sink_id:text batch_id timestamp
 json_views: Final = _table(
     "eosdb_json_views", "name", "name:text topic:text columns:text created_time"
 )
-MATERIALIZED_TABLES: Final = tuple(
-    table
-    for table in metadata.tables.values()
-    if table not in EVENT_TABLES and table not in LEASE_TABLES
-)
-"""In an order in which a table stands behind those it refers to."""
