@@ -58,7 +58,7 @@ def _draw(
         there = [(x, y) for x, y in points if y is not None]
         axes.plot([x for x, _ in there], [y for _, y in there], marker="o", label=name)
     axes.set_xscale("log")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.2 * axes.get_ylim()[1])
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.set_title(title)
