@@ -17,7 +17,12 @@ from eosdb.client.sender import Sender
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import BrokerRequests, Exchange, Request, Transport
 from eosdb.clock import Clock
-from eosdb.errors import EosdbError, InvalidProducerIdMappingError, TransactionAbortableError
+from eosdb.errors import (
+    EosdbError,
+    IllegalStateError,
+    InvalidProducerIdMappingError,
+    TransactionAbortableError,
+)
 from eosdb.metrics import Metrics
 from eosdb.model import (
     CLASSIC,
@@ -131,6 +136,13 @@ class ProducerTransactions:
             ClientState.ABORTABLE_ERROR,
             ClientState.ABORTING_TRANSACTION,
         )
+        if self._committed.done and self._committed.error is None:
+            manager.transition(ClientState.COMMITTING_TRANSACTION)
+            self._end(committed=True)
+            raise IllegalStateError(
+                "abort_transaction: the transaction is committed; an interrupt came between the commit "
+                "and its answer. Begin the next one"
+            )
         if manager.state is not ClientState.ABORTING_TRANSACTION:
             manager.transition(ClientState.ABORTING_TRANSACTION)
         self._sender.drop_waiting(

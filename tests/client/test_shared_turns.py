@@ -163,33 +163,60 @@ def test_a_callback_is_told_before_the_commit_and_may_still_send(db: eosdb.Datab
     assert committed_values(db, TP) == [b"first", b"from the callback"]
 
 
-def test_an_interrupt_behind_the_decision_does_not_take_it_back(
-    db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C between the steps: the commit stands, and saying it again is enough."""
+@pytest.fixture
+def interrupted(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when a commit is decided and completed, and before its answer."""
+    complete = Office.complete
+
+    def then_interrupt(office: Office, decision: Any) -> None:
+        complete(office, decision)
+        monkeypatch.undo()
+        monkeypatch.setattr(db._store._writer, "checkpoint_when_due", once)
+
+    def once() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Office, "complete", then_interrupt)
+
+
+def test_a_commit_that_was_interrupted_is_said_again(db: eosdb.Database, interrupted: None) -> None:
     producer = transactional(db)
     token = producer.begin_transaction()
     send_both(producer)
-    complete = Office.complete
-
-    def interrupted(office: Office, decision: Any) -> None:
-        complete(office, decision)
-        monkeypatch.undo()
-        monkeypatch.setattr(db._store._writer, "checkpoint_when_due", _interrupt)
-
-    monkeypatch.setattr(Office, "complete", interrupted)
     with pytest.raises(KeyboardInterrupt):
         producer.commit_transaction()
-    monkeypatch.undo()
-    assert str(db.outcome(token)) in ("committed", "Outcome.COMMITTED")
+    assert db.outcome(token) == "committed"
     producer.commit_transaction()
     with producer.transaction():
         producer.send("t", b"next", partition=0)
     assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
 
 
-def _interrupt() -> None:
-    raise KeyboardInterrupt
+def test_a_commit_that_was_interrupted_is_not_aborted(
+    db: eosdb.Database, interrupted: None
+) -> None:
+    producer = transactional(db)
+    producer.begin_transaction()
+    send_both(producer)
+    with pytest.raises(KeyboardInterrupt):
+        producer.commit_transaction()
+    with pytest.raises(eosdb.IllegalStateError, match="is committed"):
+        producer.abort_transaction()
+    with producer.transaction():
+        producer.send("t", b"next", partition=0)
+    assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
+
+
+def test_an_interrupted_block_leaves_a_producer_that_goes_on(
+    db: eosdb.Database, interrupted: None
+) -> None:
+    producer = transactional(db)
+    with pytest.raises(KeyboardInterrupt), producer.transaction():
+        send_both(producer)
+    with producer.transaction():
+        producer.send("t", b"next", partition=0)
+    assert committed_values(db, TP) == [b"0", b"1", b"2", b"next"]
 
 
 class FailsOnce:
