@@ -83,7 +83,7 @@ def test_full_batches_of_one_partition_share_a_commit(db: eosdb.Database) -> Non
     with db.producer(batch_size=1, linger_ms=60_000) as producer:
         producer.send("t", b"first", partition=0)
         producer.flush()
-        with Commits(db) as commits:
+        with Commits(db) as commits, producer._lock:
             futures = [producer.send("t", b"%d" % i, partition=0) for i in range(20)]
             producer.flush()
     assert (commits.all, commits.synced) == (1, 1)
@@ -100,7 +100,8 @@ def test_without_idempotence_the_order_rests_on_one_request_at_a_time(
         batch_size=1,
         linger_ms=60_000,
     ) as producer:
-        with Commits(db) as commits:
+        # The lock keeps the thread away that sends what lingers: a batch of one byte is full at once.
+        with Commits(db) as commits, producer._lock:
             for i in range(3):
                 producer.send("t", b"%d" % i, partition=0)
             producer.flush()
