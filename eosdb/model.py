@@ -202,7 +202,6 @@ class TransactionState(Enum):
     PREPARE_EPOCH_FENCE = 7
 
     def __init__(self, code: int) -> None:
-        self.code: Final = code
         self.label: Final = self.name.title().replace("_", "")
         """Kafka's name of the state, such as `PrepareCommit`."""
 
