@@ -14,10 +14,9 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from eosdb.events import KINDS, Acl, Event, GroupMember, OffsetCommit, ViewColumn
+from eosdb.events import COLUMNS, KINDS, Acl, Event, GroupMember, OffsetCommit, ViewColumn
 from eosdb.model import TopicPartition, TransactionState
 
-_COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
 _PLAIN_TYPES: Final = frozenset({int, str, bool, types.NoneType})
 _STATES: Final[dict[str | None, TransactionState | None]] = {
     None: None,
@@ -68,8 +67,8 @@ class _Shape:
         hints = typing.get_type_hints(cls)
         names = [field.name for field in dataclasses.fields(cls)]
         self.cls = cls
-        self.columns = [name for name in _COLUMNS if name in names]
-        self.json_types = {n: _json_types(n, hints[n]) for n in names if n not in _COLUMNS}
+        self.columns = [name for name in COLUMNS if name in names]
+        self.json_types = {n: _json_types(n, hints[n]) for n in names if n not in COLUMNS}
         self.readers = {n: _READERS[n] for n in self.json_types if n in _READERS}
         self.make = self._maker()
 
@@ -81,7 +80,7 @@ class _Shape:
         """
         names: dict[str, Any] = {"new": object.__new__, "cls": self.cls}
         lines = [
-            f"def make({', '.join(_COLUMNS)}, values):",
+            f"def make({', '.join(COLUMNS)}, values):",
             f"    if len(values) != {len(self.json_types)}: raise ValueError",
             "    event = new(cls)",
         ]
@@ -141,5 +140,5 @@ def _decode_slowly(shape: _Shape, columns: Sequence[object], detail: str) -> Eve
     for name, read in shape.readers.items():
         if name in values:
             values[name] = read(values[name])
-    values.update((n, v) for n, v in zip(_COLUMNS, columns, strict=True) if n in shape.columns)
+    values.update((n, v) for n, v in zip(COLUMNS, columns, strict=True) if n in shape.columns)
     return shape.cls(**values)

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from eosdb.model import CLASSIC, NO_PRODUCER_ID, OffsetAndMetadata, TopicPartition, TransactionState
 
-_COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
+COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
+"""What an event says in columns of its own; the rest is its detail."""
 quoted: Final[Callable[[str], str]] = json.JSONEncoder(ensure_ascii=False).encode
 """A text as a JSON string."""
 
@@ -373,11 +374,9 @@ KINDS: Final[dict[str, type[Event]]] = {
     )
 }  # fmt: skip
 
-_FIELDS: Final = {
-    kind: tuple(field.name for field in dataclasses.fields(kind)) for kind in KINDS.values()
-}
 _DETAIL_FIELDS: Final = {
-    kind: tuple(name for name in fields if name not in _COLUMNS) for kind, fields in _FIELDS.items()
+    kind: tuple(field.name for field in dataclasses.fields(kind) if field.name not in COLUMNS)
+    for kind in KINDS.values()
 }
 
 
