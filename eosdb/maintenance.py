@@ -8,7 +8,7 @@ from eosdb.log.record_check import RecordCheck
 from eosdb.model import RebuildReport, VerifyReport
 from eosdb.progress import Progress, carried
 from eosdb.projection import apply
-from eosdb.store import backup, integrity, journal, replay
+from eosdb.store import backup, file_id, integrity, journal, replay
 from eosdb.store.store import Store
 
 
@@ -26,7 +26,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
                 last = journal.last_position(connection)
                 check = RecordCheck(connection)
                 events, differences = replay.verify(connection, apply, check.inspect, tell)
-                problems += [*differences, *check.finish()]
+                problems += [*differences, *check.finish(), *file_id.problems(connection)]
                 problems[:0] = of_the_file()
                 tell(last, last)
             except (TypeError, ValueError) as error:

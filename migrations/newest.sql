@@ -275,5 +275,16 @@ CREATE TABLE eosdb_json_views (
     created_time INT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO eosdb_alembic_version VALUES ('0005');
+CREATE TABLE eosdb_file (
+    file_id TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_sink_batches (
+    sink_id TEXT NOT NULL,
+    batch_id INT NOT NULL,
+    held TEXT NOT NULL,
+    PRIMARY KEY (sink_id, batch_id)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO eosdb_alembic_version VALUES ('0006');
 

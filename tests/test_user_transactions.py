@@ -329,7 +329,7 @@ def test_the_users_own_alembic_has_the_common_table_to_itself(
         assert list(db.query("SELECT count(*) FROM stock").rows) == [(0,)]
         config.attributes["engine"] = db.engine
         command.downgrade(config, "base")
-        assert db.info()["schema_version"] == 5
+        assert db.info()["schema_version"] == 6
 
 
 def test_plain_sqlite_sees_tables_and_records_alike(shop: eosdb.Database, db_path: Path) -> None:

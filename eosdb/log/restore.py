@@ -1,5 +1,5 @@
 """The file as it was after an earlier event: later events and their records are cut off, state is
-folded.
+folded, and what comes next is a history of its own, so the copy gets an id of its own.
 
 Runs on a copy. What retention or compaction has removed since then cannot come back: the copy says
 so with events of its own that move the log start, or the clean offset, past what is gone.
@@ -14,7 +14,7 @@ from eosdb.events import LogCleaned, LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import by_id
 from eosdb.progress import Progress
-from eosdb.store import backup
+from eosdb.store import backup, file_id
 from eosdb.store.replay import rebuild
 from eosdb.store.unit import Apply, Unit
 from eosdb.validation import check_int
@@ -88,6 +88,7 @@ def _cut_after(
         _admit_losses(unit, partition_id, *kept.get(partition_id, (2**63 - 1, 0)), now_ms=now_ms)
     for _, sql in triggers:
         connection.execute(sql)
+    file_id.renew(connection)
     connection.execute("COMMIT")
     connection.execute("VACUUM")
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
 from eosdb.reports import ViewDescription
-from eosdb.store import newest_schema
+from eosdb.store import file_id, newest_schema
 from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated
 from eosdb.store.store import Store
@@ -31,6 +31,7 @@ def info(store: Store) -> dict[str, object]:
         return {
             "size_bytes": os.path.getsize(store.path),
             "wal_bytes": _size(store.path + "-wal"),
+            "file_id": file_id.read(connection),
             "schema_version": one("PRAGMA user_version"),
             "sqlite_version": sqlite3.sqlite_version,
             "topics": one("SELECT count(*) FROM topics"),

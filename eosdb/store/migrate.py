@@ -24,7 +24,7 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store import new_file
+from eosdb.store import file_id, new_file
 from eosdb.store.connection import connect
 from eosdb.store.failures import translated
 from eosdb.store.mutex import WriterMutex
@@ -197,6 +197,7 @@ def _upgrade(path: str, busy_timeout_ms: int) -> None:
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
         create_views(connection)
+        file_id.ensure(connection)
         stamp(connection, SCHEMA_VERSION)
 
     _in_unit(path, busy_timeout_ms, upgrade)

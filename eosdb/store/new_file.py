@@ -14,6 +14,7 @@ from typing import Final
 
 from eosdb.errors import StorageError
 from eosdb.failpoints import Failpoint, reach
+from eosdb.store import file_id
 from eosdb.store.newest_schema import create
 
 _FORMAT_AT: Final = slice(18, 20)
@@ -28,9 +29,10 @@ def make(path: str, *, sync: bool) -> bool:
     False, and nothing has happened, where the system cannot do it this way; then let SQLite make the
     file, or say what is wrong. Raises StorageError when somebody else has just made one.
     """
-    data = _image()
-    if data is None:
+    image = _image()
+    if image is None:
         return False
+    data = _with_own_id(image)
     unfinished = _unfinished(path)
     try:
         _write(unfinished, data, sync=sync)
@@ -87,9 +89,22 @@ def _remove_left_behind(path: str, *, sync: bool) -> None:
         sync_folder(path)
 
 
+def _with_own_id(image: bytes) -> bytes:
+    """The bytes of a new file: no two have the same id."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        scratch.deserialize(image)
+        file_id.renew(scratch)
+        data = bytearray(scratch.serialize())
+    finally:
+        scratch.close()
+    data[_FORMAT_AT] = _WAL_FORMAT
+    return bytes(data)
+
+
 @lru_cache(maxsize=1)
 def _image() -> bytes | None:
-    """The bytes of a new file; None where Python's SQLite cannot tell them."""
+    """What all new files begin with; None where Python's SQLite cannot tell the bytes of a file."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         if not hasattr(scratch, "serialize"):
@@ -97,8 +112,6 @@ def _image() -> bytes | None:
         scratch.execute("BEGIN")
         create(scratch)
         scratch.execute("COMMIT")
-        data = bytearray(scratch.serialize())
+        return scratch.serialize()
     finally:
         scratch.close()
-    data[_FORMAT_AT] = _WAL_FORMAT
-    return bytes(data)

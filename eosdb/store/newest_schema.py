@@ -11,14 +11,18 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from eosdb.store import file_id
+
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 """The truth."""
 LEASE_TABLES: Final = ("group_sessions",)
 """Until when somebody counts as alive: neither events nor folded from them."""
+IDENTITY_TABLE: Final = "eosdb_file"
+"""Which file this is: not an event either, for it is not the history's but the file's."""
 _ALEMBICS: Final = "eosdb_alembic_version"
 
 
@@ -47,7 +51,7 @@ def newest_schema() -> tuple[SchemaObject, ...]:
 def materialized_tables() -> tuple[str, ...]:
     """What is folded from the events, in an order in which a table stands behind those it refers to."""
     tables = (found.table for found in newest_schema() if found.type == "table")
-    others = (*EVENT_TABLES, *LEASE_TABLES, _ALEMBICS)
+    others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, _ALEMBICS)
     return tuple(name for name in tables if name not in others)
 
 
@@ -59,6 +63,7 @@ def create(connection: sqlite3.Connection) -> None:
     for statement in statements():
         connection.execute(statement)
     create_views(connection)
+    file_id.renew(connection)
     stamp(connection, SCHEMA_VERSION)
 
 

@@ -142,6 +142,10 @@ idempotency_keys: Final = _table(
     "topic:text idempotency_key:text partition offset timestamp",
 )
 sinks: Final = _table("eosdb_sinks", "sink_id", "sink_id:text batch_id timestamp")
+sink_batches: Final = _table(
+    "eosdb_sink_batches", "sink_id batch_id", "sink_id:text batch_id held:text"
+)
 json_views: Final = _table(
     "eosdb_json_views", "name", "name:text topic:text columns:text created_time"
 )
+file: Final = _table("eosdb_file", "file_id", "file_id:text")

@@ -23,6 +23,8 @@ CREATE INDEX group_offsets_age ON group_offsets (commit_timestamp);
 DROP TABLE eosdb_idempotency_keys;
 DROP TABLE eosdb_sinks;
 DROP TABLE eosdb_json_views;
+DROP TABLE eosdb_sink_batches;
+DROP TABLE eosdb_file;
 ALTER TABLE eosdb_alembic_version RENAME TO alembic_version;
 UPDATE alembic_version SET version_num = '0003';
 PRAGMA user_version = 3;

@@ -266,8 +266,12 @@ def test_the_views_are_described(db: eosdb.Database) -> None:
     assert all(re.fullmatch(r"[A-Z][^\n]+\.", view.text) for view in described.values())
 
 
-def test_every_table_is_an_event_a_lease_or_folded() -> None:
-    names = (*newest_schema.EVENT_TABLES, *newest_schema.LEASE_TABLES)
+def test_every_table_is_an_event_a_lease_the_identity_or_folded() -> None:
+    names = (
+        *newest_schema.EVENT_TABLES,
+        *newest_schema.LEASE_TABLES,
+        newest_schema.IDENTITY_TABLE,
+    )
     folded = newest_schema.materialized_tables()
     assert sorted((*names, *folded)) == sorted(schema.metadata.tables)
     assert folded.index("topics") < folded.index("partitions"), "which refers to it"

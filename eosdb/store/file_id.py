@@ -1,0 +1,54 @@
+"""Which file this is: an id that is made with the file and stays with its history.
+
+A copy of the file as it is keeps the id; one whose history goes another way gets a new one. It looks like
+a Kafka cluster's id: 16 random bytes in base64url. It is no event, for replay must not bring it back.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import sqlite3
+from typing import Final
+
+from eosdb.errors import CorruptDatabaseError
+
+_FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
+"""128 bits in 22 characters: the last one holds two of them."""
+
+
+def renew(connection: sqlite3.Connection) -> None:
+    """Give the file an id of its own, inside the caller's unit."""
+    connection.execute("DELETE FROM eosdb_file")
+    connection.execute("INSERT INTO eosdb_file (file_id) VALUES (?)", (_new(),))
+
+
+def ensure(connection: sqlite3.Connection) -> None:
+    """Give the file an id unless it has one, inside the caller's unit."""
+    if connection.execute("SELECT 1 FROM eosdb_file").fetchone() is None:
+        renew(connection)
+
+
+def read(connection: sqlite3.Connection) -> str:
+    """Raises CorruptDatabaseError."""
+    row = connection.execute("SELECT file_id FROM eosdb_file").fetchone()
+    if row is None:
+        raise CorruptDatabaseError("the file has lost its id; `eosdb verify`, and restore a backup")
+    return str(row[0])
+
+
+def problems(connection: sqlite3.Connection) -> list[str]:
+    """What is wrong with it, for `verify`."""
+    found = [file_id for (file_id,) in connection.execute("SELECT file_id FROM eosdb_file")]
+    if len(found) == 1 and _FORM.fullmatch(found[0]):
+        return []
+    return [f"eosdb_file: found {found}, expected one id of 22 characters of base64url"]
+
+
+def _new() -> str:
+    """Straight from the system, so that forked processes do not make the same; as in Kafka, not with a
+    `-` in front, which command lines take for an option."""
+    while (found := base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]).startswith("-"):
+        pass
+    return found
