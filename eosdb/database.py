@@ -170,8 +170,11 @@ class Database:
         """A SQLAlchemy engine on the file, for queries and for tables of the user's own."""
         from eosdb.store.engine import make_engine
 
-        self._store.check_open()
-        return make_engine(self._store.path, self._store.read_only, self.config.lock_timeout_ms)
+        store = self._store
+        store.check_open()
+        engine = make_engine(store.path, store.read_only, store.lock_timeout_ms, store.note)
+        store.before_rest(engine.dispose)
+        return engine
 
     def producer(
         self,
@@ -379,10 +382,11 @@ class Database:
     def _close(self, *, orderly: bool) -> None:
         if self._closed:
             return
+        if self._store.forked:
+            self._closed = True
+            return
         self._store.check_may_close()
         self._closed = True
-        if self._store.forked:
-            return
         try:
             if "engine" in self.__dict__:
                 self.engine.dispose()

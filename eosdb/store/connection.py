@@ -6,13 +6,19 @@ import os
 import sqlite3
 from typing import Final
 
+from eosdb.store.forking import check_not_inherited
+
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 
 def connect(
     path: str, busy_timeout_ms: int, *, read_only: bool = False, create: bool = False
 ) -> sqlite3.Connection:
-    """A driver connection with eosdb's settings. Raises sqlite3.Error."""
+    """A driver connection with eosdb's settings.
+
+    Raises sqlite3.Error, and IllegalStateError where a forked process cannot lock the file.
+    """
+    check_not_inherited(path)
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     mode = "ro" if read_only else "rwc" if create else "rw"
     if read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.pool import QueuePool
 
 from eosdb.store import guard
 from eosdb.store.connection import connect
 
 
-def make_engine(path: str, read_only: bool, busy_timeout_ms: int) -> Engine:
+def make_engine(
+    path: str,
+    read_only: bool,
+    busy_timeout_ms: int,
+    note: Callable[[BaseException | None], None],
+) -> Engine:
     """Connections have eosdb's settings: none of them checkpoints or writes eosdb's tables, and BEGIN
-    is SQLAlchemy's to say."""
+    is SQLAlchemy's to say. `note` is told of every error."""
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)
         connection.set_authorizer(guard.authorize)
         return connection
 
-    engine = create_engine("sqlite://", creator=create, poolclass=None, pool_size=5)
+    engine = create_engine("sqlite://", creator=create, poolclass=QueuePool, pool_size=5)
     raise_refusals(engine)
+
+    @event.listens_for(engine, "handle_error")
+    def tell(context: ExceptionContext) -> None:
+        note(context.original_exception)
 
     @event.listens_for(engine, "begin")
     def begin(connection: object) -> None:

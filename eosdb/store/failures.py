@@ -27,7 +27,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
     ),
     sqlite3.SQLITE_FULL: (
         DatabaseFullError,
-        "the disk is full; nothing was written, make room and try again",
+        "the disk is full, or takes no more; nothing was written, make room and try again",
     ),
     sqlite3.SQLITE_READONLY: (ReadOnlyDatabaseError, "the file may not be written"),
     sqlite3.SQLITE_PERM: (ReadOnlyDatabaseError, "the file may not be accessed"),
@@ -38,6 +38,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
     ),
     sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is no SQLite database"),
 }
+_SYNC: Final = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 _FULL_EXTENDED: Final = {
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_SHMSIZE,
@@ -45,9 +46,20 @@ _FULL_EXTENDED: Final = {
 }
 
 
+def is_failed_sync(error: BaseException | None) -> bool:
+    """Whether the disk has failed to make durable what was written."""
+    return getattr(error, "sqlite_errorcode", None) in _SYNC
+
+
 def translate(error: sqlite3.Error, path: str) -> EosdbError:
     """The eosdb error for a sqlite3 error at the file `path`."""
     extended = getattr(error, "sqlite_errorcode", None) or 0
+    if extended in _SYNC:
+        return StorageError(
+            f"{path}: the disk failed to sync this write, which is undone, though it may be there again "
+            "after a crash of the machine; look after the disk (the system's log says more, such as "
+            f"`dmesg`) and try again (SQLite: {error})"
+        )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     kind, advice = _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     return kind(f"{path}: {advice} (SQLite: {error})")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from eosdb.errors import IllegalStateError
@@ -29,8 +29,15 @@ _ENDS_ITSELF: Final = (
 class HeldUnit:
     """One unit at a time, begun and ended by the store."""
 
-    def __init__(self, connection: sqlite3.Connection, apply: Apply, path: str) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        apply: Apply,
+        path: str,
+        note: Callable[[sqlite3.Error], None],
+    ) -> None:
         self._raw: Final = connection
+        self._note = note
         self._path = path
         self._unit = Unit(connection, apply)
         self._is_ours = True
@@ -53,15 +60,19 @@ class HeldUnit:
         reach(Failpoint.USER_UNIT_UNCOMMITTED)
         before = self._unit.written_bytes
         with translated(self._path):
-            self._raw.execute("COMMIT")
+            try:
+                self._raw.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._note(error)
+                raise
         return 16_384 + before
 
     def roll_back(self) -> None:
-        """Undo everything; also after SQLite has done so itself."""
-        self._end()
-        if self._raw.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                self._raw.execute("ROLLBACK")
+        """Undo everything that is not committed; also after SQLite has done so itself."""
+        try:
+            self._end()
+        finally:
+            self._raw.rollback()
 
     def close(self) -> None:
         self._raw.close()

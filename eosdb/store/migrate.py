@@ -24,7 +24,7 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store import file_id, new_file
+from eosdb.store import file_id, forking, new_file
 from eosdb.store.connection import connect
 from eosdb.store.failures import translated
 from eosdb.store.mutex import WriterMutex
@@ -37,6 +37,7 @@ from eosdb.store.newest_schema import (
     newest_schema,
     stamp,
 )
+from eosdb.store.open_files import check_only_name
 
 _LOCK: Final = "-lock"
 
@@ -57,6 +58,15 @@ def open_file(
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or
     StorageError, each saying which file and what to do.
     """
+    with forking.at_work():
+        return _open_file(path, create, migrate, read_only, lock_timeout_ms, sync)
+
+
+def _open_file(
+    path: str, create: bool, migrate: bool, read_only: bool, lock_timeout_ms: int, sync: bool
+) -> WriterMutex | None:
+    forking.check_not_inherited(path)
+    check_only_name(path)
     if read_only:
         _check_exists(path)
         _check_version(path, identify(path, lock_timeout_ms), "read_only=True")
@@ -68,8 +78,8 @@ def open_file(
         identify(path, lock_timeout_ms)
     mutex = _open_mutex(path, lock_timeout_ms)
     try:
-        mutex.acquire()
         try:
+            mutex.acquire()
             new_file.forget_unfinished(path)
             version = identify(path, lock_timeout_ms)
             if version is None:

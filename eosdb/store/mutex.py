@@ -6,6 +6,8 @@ byte ranges make it fair: whoever waits for the writer byte holds the queue byte
 cannot overtake. The kernel releases the lock of a process that dies. The locks are
 open-file-description locks: they also exclude two databases of one process, and closing another
 descriptor does not drop them.
+
+The file holds one byte, which says to every process that a sync has failed (decisions/0017).
 """
 
 from __future__ import annotations
@@ -14,104 +16,158 @@ import fcntl
 import os
 import struct
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from eosdb.errors import DatabaseLockedError
+from eosdb.errors import DatabaseLockedError, StorageError
+from eosdb.store import lock_holder
 
 _QUEUE: Final = 0
 _WRITER: Final = 1
 _FLOCK: Final = "hhqqi4x"
+_SYNC_FAILED_AT: Final = 8
+"""Where in the file the byte stands; behind the ranges that are locked."""
+_FAILED: Final = b"!"
 
 
 class WriterMutex:
     """One per database object. Not reentrant; its threads take turns before they come here."""
 
     def __init__(self, path: str, timeout_ms: int) -> None:
-        self._path = path
+        self.path: Final = path
         self._timeout_ms = timeout_ms
-        self._descriptor = _open(path)
+        self._use(_open(path))
 
-    def acquire(self) -> None:
+    release: Callable[[], object]
+    """Let go of whatever is held. Harmless when nothing is. No Python runs in it, so that a signal
+    cannot come before it (decisions/0018)."""
+
+    def _use(self, descriptor: int) -> None:
+        self.release = partial(fcntl.fcntl, descriptor, fcntl.F_OFD_SETLK, _NOTHING)
+        self._descriptor = descriptor
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
         """Return when this process is the one writer.
 
-        Raises DatabaseLockedError after the bounded wait.
+        To be called where `release` follows whatever happens. Raises DatabaseLockedError after the
+        bounded wait, of `timeout_ms` or as long as for everybody.
         """
         if _try_lock(self._descriptor, _QUEUE):
             if _try_lock(self._descriptor, _WRITER):
                 _unlock(self._descriptor, _QUEUE)
                 return
             _unlock(self._descriptor, _QUEUE)
-        self._acquire_in_turn()
-
-    def release(self) -> None:
-        _unlock(self._descriptor, _WRITER)
+        self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            _close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            self.release = _nothing
+            _close(descriptor)
 
-    def _acquire_in_turn(self) -> None:
+    def _acquire_in_turn(self, timeout_ms: int) -> None:
         """Wait in a thread of its own, because a lock call that blocks cannot be given a
         time-out."""
-        waiter = _Waiter(self._path)
-        granted = waiter.wait(self._timeout_ms / 1000)
-        if granted is None:
+        waiter = _Waiter(self.path, self._exchange)
+        try:
+            waiter.start()
+            granted = waiter.wait(timeout_ms / 1000)
+        except BaseException:
+            waiter.is_abandoned = True
+            raise
+        if not granted:
             raise DatabaseLockedError(
-                f"another process has been writing for {self._timeout_ms} ms (lock file "
-                f"{self._path}); nothing was written, try again or raise lock_timeout_ms"
+                f"another process has been writing for {timeout_ms} ms (lock file "
+                f"{self.path}{lock_holder.told(self.path, _WRITER)}); nothing was written, try again or "
+                "raise lock_timeout_ms"
             )
-        _close(self._descriptor)
-        self._descriptor = granted
+
+    def _exchange(self, granted: int) -> None:
+        before = self._descriptor
+        self._use(granted)
+        _close(before)
+
+    # -- what all processes are to know ---------------------------------------------------------
+
+    def has_sync_failed(self) -> bool:
+        """Whether somebody's sync has failed and nobody has made good for it yet."""
+        return os.pread(self._descriptor, 1, _SYNC_FAILED_AT) == _FAILED
+
+    def note_sync(self, *, failed: bool) -> None:
+        """Kept in memory that processes share, not on the disk: a power cut ends what it is about."""
+        os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode of the lock file that this object has open."""
+        status = os.fstat(self._descriptor)
+        return status.st_dev, status.st_ino
+
+
+def _nothing() -> None:
+    return None
 
 
 class _Waiter:
-    """Blocks for the lock on a new descriptor; gives it away, or drops it if nobody waits any
-    more."""
+    """Blocks for the lock on a new descriptor; hands it over, or drops it if nobody waits any more.
 
-    def __init__(self, path: str) -> None:
-        self._descriptor = _open(path)
+    It hands over from its own thread, which no signal interrupts.
+    """
+
+    def __init__(self, path: str, exchange: Callable[[int], None]) -> None:
+        self._path = path
+        self._exchange = exchange
         self._lock = threading.Lock()
         self._finished = threading.Event()
         self._granted = False
-        self._abandoned = False
+        self._is_wanted = True
+        self._error: OSError | None = None
+        self.is_abandoned = False
+        """Set before who was to have the lock lets go of it; looked at when it has been handed over."""
+
+    def start(self) -> None:
         threading.Thread(target=self._run, name="eosdb-writer-lock", daemon=True).start()
 
-    def wait(self, seconds: float) -> int | None:
-        try:
-            self._finished.wait(seconds)
-        except BaseException:
-            if self._abandon() is not None:
-                _close(self._descriptor)
-            raise
-        return self._abandon()
-
-    def _abandon(self) -> int | None:
-        """The descriptor if the lock has been granted; if not, it will be dropped when it is."""
+    def wait(self, seconds: float) -> bool:
+        """Whether the lock has been handed over; if not, it will not be any more."""
+        self._finished.wait(seconds)
         with self._lock:
-            self._abandoned = not self._granted
-            return self._descriptor if self._granted else None
+            self._is_wanted = False
+        if self._error is not None:
+            raise StorageError(f"{self._path} cannot be locked: {self._error.strerror}")
+        return self._granted
 
     def _run(self) -> None:
         try:
-            _lock(self._descriptor, _QUEUE)
-            _lock(self._descriptor, _WRITER)
-            _unlock(self._descriptor, _QUEUE)
-            with self._lock:
-                self._granted = not self._abandoned
+            descriptor = _open(self._path)
+            _lock(descriptor, _QUEUE)
+            _lock(descriptor, _WRITER)
+            _unlock(descriptor, _QUEUE)
+            self._hand_over(descriptor)
+        except OSError as error:
+            self._error = error
         finally:
-            if not self._granted:
-                _close(self._descriptor)
             self._finished.set()
 
+    def _hand_over(self, descriptor: int) -> None:
+        with self._lock:
+            if self.is_abandoned or not self._is_wanted:
+                _close(descriptor)
+                return
+            self._exchange(descriptor)
+            self._granted = True
+            if self.is_abandoned:
+                _unlock(descriptor, _WRITER)
 
-def _ranges(kind: int) -> tuple[bytes, bytes]:
-    """The lock structure for either byte."""
-    return tuple(struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0) for byte in (_QUEUE, _WRITER))  # type: ignore[return-value]
+
+def _range(kind: int, byte: int, length: int = 1) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
 
 
-_WRITE_LOCK: Final = _ranges(fcntl.F_WRLCK)
-_NO_LOCK: Final = _ranges(fcntl.F_UNLCK)
+_WRITE_LOCK: Final = (_range(fcntl.F_WRLCK, _QUEUE), _range(fcntl.F_WRLCK, _WRITER))
+_NO_LOCK: Final = (_range(fcntl.F_UNLCK, _QUEUE), _range(fcntl.F_UNLCK, _WRITER))
+_NOTHING: Final = _range(fcntl.F_UNLCK, _QUEUE, 2)
 
 
 def _try_lock(descriptor: int, byte: int) -> bool:

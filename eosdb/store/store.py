@@ -4,6 +4,9 @@ The only place that says BEGIN, COMMIT, ROLLBACK and checkpoint. Writers take th
 times: in the process (group commit), between processes (writer mutex), and against foreign programs
 (SQLite's own lock). `durability` is SQLite's `synchronous`: a unit that decides something is synced
 under "full"; one that is only made valid by a later, synced unit need not be.
+
+A signal may raise between any two steps of Python: what must be let go of is let go of in `finally`, by
+calls into C that come first there (decisions/0018).
 """
 
 from __future__ import annotations
@@ -11,8 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -23,15 +24,18 @@ from eosdb.errors import (
     IllegalStateError,
     ReadOnlyDatabaseError,
 )
+from eosdb.store import forking
 from eosdb.store.connection import connect
-from eosdb.store.failures import translate, translated
+from eosdb.store.failures import is_failed_sync, translate, translated
 from eosdb.store.group_commit import GroupCommit, Request
 from eosdb.store.held_unit import HeldUnit
 from eosdb.store.joint_unit import JointUnit
 from eosdb.store.mutex import WriterMutex
+from eosdb.store.open_files import OpenFiles
+from eosdb.store.readers import Readers
 from eosdb.store.unit import Apply, Unit
 from eosdb.store.watch import Watch
-from eosdb.store.writer import NO_COUNTS, Writer
+from eosdb.store.writer import Counts, Writer
 
 T = TypeVar("T")
 
@@ -52,24 +56,26 @@ class Store:
         self.path: Final = path
         self.read_only: Final = read_only
         self.lock_timeout_ms: Final = lock_timeout_ms
+        self._durability = durability
         self._closing = False
         self._closed = False
-        self._forked = False
-        self._readers: list[sqlite3.Connection] = []
-        self._watcher: sqlite3.Connection | None = None
-        self._watcher_lock = threading.Lock()
-        self._reading: set[object] = set()
-        self._readers_changed = threading.Condition(threading.Lock())
+        self._process = os.getpid()
         self._mutex = mutex
         self._group = GroupCommit(self._run_round, lock_timeout_ms)
         self._apply = apply
+        self._counts = Counts()
+        self._files = OpenFiles(path)
+        self._readers = Readers(path, self._files, lock_timeout_ms, read_only, self.check_open)
+        self._writer: Writer | None = None
         self._held: HeldUnit | None = None
         self._joint: JointUnit | None = None
         self._before_close: list[Callable[[], None]] = []
-        if not read_only:
-            with translated(path):
-                self._writer = Writer(path, apply, durability, lock_timeout_ms)
-        _opened.add(self)
+        self._before_rest: list[Callable[[], None]] = []
+        with forking.at_work():
+            if mutex is not None:
+                self._files.note(mutex.path, mutex.identity)
+                self._open_writer()
+            forking.rests(self)
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
         """Run `function` in a write unit and return its result when it is committed.
@@ -95,34 +101,33 @@ class Store:
         A part's result or error counts only when the block has ended. When the unit as a whole fails,
         or a part has to be undone, the block raises and nothing stands: then do each part by itself.
         """
-        with self._turn(), translated(self.path):
-            unit = self._writer.begin(sync=sync, careful=False)
-            self._joint = joint = JointUnit(unit, self.path)
+        with self._turn() as writer, translated(self.path):
             try:
+                unit = writer.begin(sync=sync, careful=False)
+                self._joint = joint = JointUnit(unit, self.path)
                 yield joint
                 joint.check()
-                self._writer.commit(joint.parts)
-            except BaseException:
-                self._writer.roll_back()
-                raise
+                writer.commit(joint.parts)
             finally:
                 self._joint = None
+                writer.connection.rollback()
 
     def commit_joint(self) -> None:
         """Inside `together`: what was written so far stands from now on; what follows is a unit of its
         own, not synced."""
-        joint = self._joint
+        joint, writer = self._joint, self._writer
         assert joint is not None
+        assert writer is not None
         joint.check()
         try:
             with translated(self.path):
-                self._writer.commit(joint.parts)
+                writer.commit(joint.parts)
         except EosdbError as error:
             joint.fail(error)
             raise
         joint.parts, joint.stands = 0, True
         with translated(self.path):
-            self._writer.begin(sync=False, careful=False)
+            writer.begin(sync=False, careful=False)
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
@@ -131,52 +136,69 @@ class Store:
         Every other writer waits meanwhile. Raises IllegalStateError inside such a block, and
         DatabaseLockedError after a bounded wait.
         """
-        with self._turn():
+        with self._turn() as writer:
             with translated(self.path):
                 if self._held is None:
                     connection = connect(self.path, self.lock_timeout_ms)
-                    self._held = HeldUnit(connection, self._apply, self.path)
-                self._held.begin(self._writer.durable)
+                    self._held = HeldUnit(connection, self._apply, self.path, writer.note)
+            held = self._held
             try:
-                yield self._held
-                self._writer.wrote(self._held.commit())
-            except BaseException:
-                self._held.roll_back()
-                raise
-            self._writer.count(1, sync=self._writer.durable == "FULL")
+                with translated(self.path):
+                    held.begin(writer.durable)
+                yield held
+                writer.wrote(held.commit())
+            finally:
+                held.roll_back()
+            self._counts.add(1, sync=writer.durable == "FULL")
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self) -> Iterator[Writer]:
         """Nobody else writes during the block, neither in this process nor in another."""
         self._check_writable()
         assert self._mutex is not None
         with self._group.turn():
-            self._mutex.acquire()
             try:
-                yield
-                self._writer.checkpoint_when_due()
+                writer = self._take_file()
+                yield writer
+                writer.checkpoint_when_due()
             finally:
                 self._mutex.release()
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def _take_file(self) -> Writer:
+        """Be the one process that writes, on the files that are still there, with nothing in the WAL that
+        the disk has failed to take. `release` of the mutex follows, whatever happens."""
+        assert self._mutex is not None
+        self._mutex.acquire()
+        self._files.check()
+        writer = self._writer or self._open_writer()
+        writer.make_good()
+        return writer
+
+    def _open_writer(self) -> Writer:
+        assert self._mutex is not None
+        with translated(self.path):
+            writer = Writer(
+                self.path,
+                self._apply,
+                self._durability,
+                self.lock_timeout_ms,
+                self._mutex,
+                self._counts,
+            )
+        self._files.note_database()
+        self._writer = writer
+        return writer
+
+    def read(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """A connection on one snapshot of the file, which cannot write."""
-        reader, connection = object(), None
-        try:
-            # Inside, with a name of its own: an interrupt (Ctrl-C) must not leave a reader to wait for.
-            connection = self._take_reader(reader)
-            connection.execute("BEGIN")
-            yield connection
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
-        finally:
-            self._give_back(reader, connection)
+        return self._readers.read()
 
     @contextlib.contextmanager
     def own_reader(self) -> Iterator[sqlite3.Connection]:
         """A connection on one snapshot that is nobody else's: for reading on while `close` goes ahead."""
         self.check_open()
         with (
+            forking.at_work(),
             translated(self.path),
             contextlib.closing(
                 connect(self.path, self.lock_timeout_ms, read_only=True)
@@ -187,17 +209,7 @@ class Store:
 
     def data_version(self) -> int:
         """A number that changes with every commit to the file, also of this object."""
-        try:
-            with self._watcher_lock:
-                self.check_open()
-                if self._watcher is None:
-                    self._watcher = connect(
-                        self.path, self.lock_timeout_ms, read_only=self.read_only
-                    )
-                version: int = self._watcher.execute("PRAGMA data_version").fetchone()[0]
-                return version
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
+        return self._readers.data_version()
 
     def watch(self) -> Watch:
         """Tells when the WAL is written, which is what a commit begins with."""
@@ -207,47 +219,70 @@ class Store:
         """Have `function` run before the last connection is closed."""
         self._before_close.append(function)
 
+    def before_rest(self, function: Callable[[], None]) -> None:
+        """Have `function` close its connections, which may be opened anew, before the process forks."""
+        self._before_rest.append(function)
+
     def close(self, *, orderly: bool = True) -> None:
         """Release the file. Waits for running reads and writes; idempotent.
 
-        Not `orderly`, nothing is written any more, as when the process had died.
+        Not `orderly`, nothing is written any more, as when the process had died. Raises StorageError,
+        the file being released all the same, when the disk has failed to sync what was stored.
         """
-        if self._closing or self._forked:
+        if self._closing or self.forked:
             return
         self._closing = True
         for function in self._before_close if orderly else ():
             function()
         self._closed = True
         self._group.end(self._closed_error)
-        with self._readers_changed:
-            while self._reading:
-                self._readers_changed.wait()
-            readers, self._readers = self._readers, []
-        with self._watcher_lock:
-            if self._watcher is not None:
-                readers.append(self._watcher)
-        for reader in readers:
-            reader.close()
-        if not self.read_only:
-            self._close_writer()
-
-    def _close_writer(self) -> None:
-        """Closing the last connection of the file is a checkpoint, which the mutex guards."""
-        assert self._mutex is not None
-        if self._held is not None:
-            self._held.close()
-        try:
-            self._mutex.acquire()
-        except DatabaseLockedError:
-            # Whoever holds it has the file open, so this connection is not the last.
-            self._writer.close()
-        else:
+        with forking.at_work():
+            self._readers.close()
             try:
-                self._writer.close()
+                self._close_writer(self.lock_timeout_ms)
             finally:
-                self._mutex.release()
+                if self._mutex is not None:
+                    self._mutex.close()
+
+    def _close_writer(self, patience_ms: int) -> None:
+        """Closing the last connection of the file is a checkpoint, which the mutex guards."""
+        held, self._held = self._held, None
+        writer, self._writer = self._writer, None
+        if held is not None:
+            held.close()
+        if writer is None or self._mutex is None:
+            return
+        try:
+            self._mutex.acquire(patience_ms)
+            writer.close()
+        except DatabaseLockedError:
+            # Whoever holds it has the file open, and will be the last or leave it to the next.
+            writer.close_beside_others()
         finally:
-            self._mutex.close()
+            self._mutex.release()
+
+    def pause(self, patience_s: float) -> bool:
+        """Come to rest before a fork: nobody writes or reads, and no connection is open, until `go_on`.
+        False where that cannot be had."""
+        if not self._group.pause(patience_s):
+            return False
+        if not self._readers.pause(patience_s):
+            self._group.go_on()
+            return False
+        for function in self._before_rest:
+            function()
+        self._files.forget_shared()
+        with contextlib.suppress(
+            EosdbError
+        ):  # A disk that fails is known to whoever opens the file.
+            self._close_writer(0)
+        return True
+
+    def go_on(self) -> None:
+        """Behind a fork; connections are opened when they are needed."""
+        self._readers.go_on()
+        with contextlib.suppress(RuntimeError):  # An interrupt kept it from coming to rest.
+            self._group.go_on()
 
     def check_may_close(self) -> None:
         """Raises IllegalStateError in the thread that holds a unit."""
@@ -256,16 +291,25 @@ class Store:
     def checkpoint(self) -> None:
         """Copy the WAL into the file as far as readers allow."""
 
-        self.write(lambda _: self._writer.make_checkpoint_due(), sync=False)
+        def make_due(_: Unit) -> None:
+            assert self._writer is not None
+            self._writer.make_checkpoint_due()
+
+        self.write(make_due, sync=False)
 
     @property
     def has_written(self) -> bool:
         """Whether a unit of this object has changed anything."""
-        return not self.read_only and self._writer.has_written
+        return self._counts.has_written
+
+    def note(self, error: BaseException | None) -> None:
+        """Have every process know when what failed on a connection of the user's was a sync."""
+        if is_failed_sync(error) and self._mutex is not None and not self._closed:
+            self._mutex.note_sync(failed=True)
 
     def counts(self) -> Mapping[str, float]:
         """Units committed, those that were fsynced, and how many requests shared one."""
-        return NO_COUNTS if self.read_only else self._writer.counts()
+        return self._counts.snapshot()
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -276,7 +320,7 @@ class Store:
         """Raises DatabaseClosedError, and IllegalStateError in a forked child."""
         if self._closed:
             raise self._closed_error()
-        if self._forked:
+        if self.forked:
             raise IllegalStateError(
                 f"{self.path} was opened before this process was forked; a child opens it anew"
             )
@@ -284,11 +328,7 @@ class Store:
     @property
     def forked(self) -> bool:
         """Whether the file is the parent process's, which alone may use and release it."""
-        return self._forked
-
-    def forget(self) -> None:
-        """Called in a forked child."""
-        self._forked = True
+        return self._process != os.getpid()
 
     def _closed_error(self) -> DatabaseClosedError:
         return DatabaseClosedError(f"{self.path} has been closed")
@@ -296,65 +336,32 @@ class Store:
     def _run_round(self, batch: list[Request]) -> None:
         assert self._mutex is not None
         try:
-            self._mutex.acquire()
-        except EosdbError as error:
-            for request in batch:
-                request.error, request.done = error, True
-            return
-        try:
+            writer = self._take_file()
             try:
-                self._writer.run(batch)
+                writer.run(batch)
             except sqlite3.Error as error:
                 if len(batch) == 1:
                     batch[0].error, batch[0].done = translate(error, self.path), True
                 else:
-                    self._run_alone(batch)
-            self._writer.checkpoint_when_due()
+                    self._run_alone(writer, batch)
+            writer.checkpoint_when_due()
+        except EosdbError as error:
+            for request in batch:
+                if not request.done:
+                    request.error, request.done = error, True
         finally:
-            self._mutex.release()
+            # Both are calls into C, which no signal can come before.
+            try:
+                if self._writer is not None:
+                    self._writer.connection.rollback()
+            finally:
+                self._mutex.release()
 
-    def _run_alone(self, batch: list[Request]) -> None:
+    def _run_alone(self, writer: Writer, batch: list[Request]) -> None:
         """Each for itself, so that each gets its own answer."""
         for request in batch:
             try:
-                self._writer.run([request])
+                writer.make_good()
+                writer.run([request])
             except sqlite3.Error as error:
                 request.error, request.done = translate(error, self.path), True
-
-    def _take_reader(self, reader: object) -> sqlite3.Connection:
-        self.check_open()
-        with self._readers_changed:
-            self.check_open()
-            self._reading.add(reader)
-            if self._readers:
-                return self._readers.pop()
-        with translated(self.path):
-            connection = connect(self.path, self.lock_timeout_ms, read_only=self.read_only)
-            connection.execute("PRAGMA query_only=ON")
-        return connection
-
-    def _give_back(self, reader: object, connection: sqlite3.Connection | None) -> None:
-        try:
-            if connection is not None:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("COMMIT")
-                with self._readers_changed:
-                    self._readers.append(connection)
-        finally:
-            with self._readers_changed:
-                self._reading.discard(reader)
-                self._readers_changed.notify_all()
-
-
-_opened: weakref.WeakSet[Store] = weakref.WeakSet()
-_of_the_parent: list[Store] = []
-"""Kept for ever: SQLite's connections must not even be closed in a forked child."""
-
-
-def _forget_after_fork() -> None:
-    for store in list(_opened):
-        store.forget()
-        _of_the_parent.append(store)
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

@@ -11,9 +11,13 @@ import os
 import sqlite3
 from typing import Final
 
+from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
+from eosdb.store import wal_renewal
 from eosdb.store.connection import WAL_LIMIT_BYTES, connect
+from eosdb.store.failures import is_failed_sync, translated
 from eosdb.store.group_commit import Request
+from eosdb.store.mutex import WriterMutex
 from eosdb.store.unit import Apply, RedoCarefullyError, Unit
 
 _MEMO_MAX: Final = 20_000
@@ -21,54 +25,93 @@ _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 _FRAME_BYTES: Final = 4_096
 _READERS_WAIT_MS: Final = 50
 _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
-NO_COUNTS: Final = {"commit-total": 0.0, "fsync-total": 0.0, "requests-per-commit-avg": 0.0}
-"""Of a store that does not write."""
+
+
+class Counts:
+    """What a store has written since it was opened."""
+
+    def __init__(self) -> None:
+        self.has_written = False
+        """Whether a unit has changed anything."""
+        self._commits = self._synced_commits = self._requests = 0
+
+    def add(self, requests: int, *, sync: bool) -> None:
+        """A unit has been committed."""
+        self._commits += 1
+        self._synced_commits += sync
+        self._requests += requests
+
+    def snapshot(self) -> dict[str, float]:
+        """Units committed, those that were fsynced, and how many requests shared one."""
+        return {
+            "commit-total": float(self._commits),
+            "fsync-total": float(self._synced_commits),
+            "requests-per-commit-avg": self._requests / max(self._commits, 1),
+        }
 
 
 class Writer:
     """One at a time uses it: whoever has the store's turn."""
 
-    def __init__(self, path: str, apply: Apply, durability: str, lock_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        apply: Apply,
+        durability: str,
+        lock_timeout_ms: int,
+        mutex: WriterMutex,
+        counts: Counts,
+    ) -> None:
+        self._path = path
         self._lock_timeout_ms = lock_timeout_ms
+        self._mutex = mutex
+        self._counts = counts
         self.durable: Final = _SYNCHRONOUS[durability]
         self._relaxed = "NORMAL" if durability == "full" else self.durable
         self._synchronous = ""
         self.connection: Final = connect(path, lock_timeout_ms)
+        # Reading opens the WAL and the shared memory.
+        self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
         self._unit = Unit(self.connection, apply)
         self._data_version = -1
+        self._is_memo_true = False
+        """Whether the newest unit has been committed, and the memo tells what it left."""
         self._changes_before = 0
         # Left by others, who may have been killed before it was their turn to copy it.
         self._wal_bytes = _size(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
         """What the last checkpoint found in the WAL, against what had been estimated."""
-        self.has_written = False
-        """Whether a unit has changed anything."""
-        self._commits = self._synced_commits = self._requests = 0
 
     # -- units ----------------------------------------------------------------------------------
 
     def run(self, batch: list[Request]) -> None:
-        """Every request in one unit. Raises sqlite3.Error when nothing of it stands."""
+        """Every request in one unit; each is told what became of it. Raises sqlite3.Error when nothing
+        of it stands."""
         sync = any(request.sync for request in batch)
         try:
-            outcomes = self._run(batch, sync=sync, careful=False)
+            self._run(batch, sync=sync, careful=False)
         except RedoCarefullyError:
-            outcomes = self._run(batch, sync=sync, careful=True)
-        for request, (result, error) in zip(batch, outcomes, strict=True):
-            request.result, request.error, request.done = result, error, True
+            self._run(batch, sync=sync, careful=True)
 
-    def _run(
-        self, batch: list[Request], *, sync: bool, careful: bool
-    ) -> list[tuple[object, Exception | None]]:
-        unit = self.begin(sync=sync, careful=careful)
+    def _run(self, batch: list[Request], *, sync: bool, careful: bool) -> None:
+        """A signal may raise behind the commit: then the unit stands, and whoever is in it is told so."""
+        outcomes: list[tuple[object, Exception | None]] = []
+        is_committing = False
         try:
-            outcomes = [self._run_request(unit, request, len(batch) == 1) for request in batch]
+            unit = self.begin(sync=sync, careful=careful)
+            outcomes += [self._run_request(unit, request, len(batch) == 1) for request in batch]
+            is_committing = True
             self.commit(len(batch))
-        except BaseException:
-            self.roll_back()
+        except sqlite3.Error:
+            is_committing = False
             raise
-        return outcomes
+        finally:
+            if is_committing and not self.connection.in_transaction:
+                for request, (result, error) in zip(batch, outcomes, strict=True):
+                    request.result, request.error, request.done = result, error, True
+            else:
+                self.roll_back()
 
     def _run_request(
         self, unit: Unit, request: Request, alone: bool
@@ -87,7 +130,8 @@ class Writer:
             return None, error
 
     def begin(self, *, sync: bool, careful: bool) -> Unit:
-        """Take SQLite's write lock. `careful` as in Unit."""
+        """Take SQLite's write lock. `careful` as in Unit. Whatever happens, `roll_back` is to follow,
+        or `commit`."""
         execute = self.connection.execute
         synchronous = self.durable if sync else self._relaxed
         if synchronous != self._synchronous:
@@ -98,21 +142,23 @@ class Writer:
         unit.written_bytes = 0
         unit.careful = careful
         execute("BEGIN IMMEDIATE")
-        try:
-            (version,) = execute("PRAGMA data_version").fetchone()
-        except BaseException:
-            self.roll_back()
-            raise
-        if version != self._data_version or len(unit.memo) > _MEMO_MAX:
+        (version,) = execute("PRAGMA data_version").fetchone()
+        if version != self._data_version or not self._is_memo_true or len(unit.memo) > _MEMO_MAX:
             self._data_version = version
             unit.memo.clear()
+        self._is_memo_true = False
         return unit
 
     def commit(self, requests: int) -> None:
         """Make the unit stand, with so many requests in it. Raises sqlite3.Error."""
         if self.connection.in_transaction:
-            self.connection.execute("COMMIT")
-        self.count(requests, sync=self._synchronous == "FULL")
+            try:
+                self.connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                self.note(error)
+                raise
+            self._is_memo_true = True
+        self._counts.add(requests, sync=self._synchronous == "FULL")
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
         if changes:
@@ -121,27 +167,33 @@ class Writer:
     def roll_back(self) -> None:
         """Undo the unit, also where SQLite has undone it itself."""
         self._unit.memo.clear()
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-
-    def count(self, requests: int, *, sync: bool) -> None:
-        """A unit has been committed, on this connection or beside it."""
-        self._commits += 1
-        self._synced_commits += sync
-        self._requests += requests
+        self.connection.rollback()
 
     def wrote(self, wal_bytes: int) -> None:
         """So much, roughly, has gone into the WAL."""
-        self.has_written = True
+        self._counts.has_written = True
         self._wal_bytes += wal_bytes
 
-    def counts(self) -> dict[str, float]:
-        """Units committed, those that were fsynced, and how many requests shared one."""
-        return {
-            "commit-total": self._commits,
-            "fsync-total": self._synced_commits,
-            "requests-per-commit-avg": self._requests / max(self._commits, 1),
-        }
+    # -- syncs that fail ------------------------------------------------------------------------
+
+    def note(self, error: sqlite3.Error) -> None:
+        """Have every process know when what failed was a sync."""
+        if is_failed_sync(error):
+            self._mutex.note_sync(failed=True)
+
+    def make_good(self) -> None:
+        """After a failed sync, of whichever process: nothing is written before what is there is on the
+        disk. Raises StorageError when it cannot be brought there."""
+        if not self._mutex.has_sync_failed():
+            return
+        try:
+            with translated(self._path):
+                # Against programs that do not know our mutex.
+                self.connection.execute("BEGIN IMMEDIATE")
+            wal_renewal.renew(self._path)
+        finally:
+            self.connection.rollback()
+        self._mutex.note_sync(failed=False)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -154,26 +206,58 @@ class Writer:
         if estimated * self._wal_factor < _CHECKPOINT_BYTES and not self._is_checkpoint_asked:
             return
         self._wal_bytes, self._is_checkpoint_asked = 0, False
-        # A full disk must not undo a commit that has succeeded; the next round tries again.
-        with contextlib.suppress(sqlite3.Error):
-            _, frames, _ = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if estimated >= _CHECKPOINT_BYTES:
-                self._wal_factor = min(max(frames * _FRAME_BYTES / estimated, 0.25), 4.0)
-            if frames * _FRAME_BYTES > WAL_LIMIT_BYTES // 2:
-                self._begin_wal_anew()
-            reach(Failpoint.CHECKPOINT_DONE)
+        frames = self._checkpoint()
+        if estimated >= _CHECKPOINT_BYTES:
+            self._wal_factor = min(max(frames * _FRAME_BYTES / estimated, 0.25), 4.0)
+        if frames * _FRAME_BYTES > WAL_LIMIT_BYTES // 2:
+            self._begin_wal_anew()
+        reach(Failpoint.CHECKPOINT_DONE)
+
+    def _checkpoint(self, mode: str = "PASSIVE") -> int:
+        """How many frames there are. What fails does not undo a commit that has succeeded, such as on a
+        full disk: the next round tries again, and makes good for a sync first."""
+        try:
+            _, frames, _ = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.Error as error:
+            self.note(error)
+            return 0
+        return int(frames)
 
     def _begin_wal_anew(self) -> None:
         """With readers that overlap all the time the WAL would never be reused: wait for those that are
         reading now, but not for one that stands still."""
-        self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
         try:
-            self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
+            self._checkpoint("RESTART")
         finally:
             self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
 
     def close(self) -> None:
+        """Close the connection, with the mutex held: the last one of a file copies the WAL and removes it,
+        and tells nobody when that fails. So it is done before.
+
+        Raises StorageError when the disk fails; the WAL stays as it is then, for whoever opens the file.
+        """
+        try:
+            self.make_good()
+            self._checkpoint()
+            self.make_good()
+        except EosdbError:
+            self.close_beside_others()
+            raise
         self.connection.close()
+
+    def close_beside_others(self) -> None:
+        """Close the connection without copying the WAL, which a last one that cannot write leaves alone."""
+        try:
+            reader = connect(self._path, self._lock_timeout_ms, read_only=True)
+        except sqlite3.Error:
+            self.connection.close()
+            return
+        with contextlib.suppress(sqlite3.Error):
+            reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        self.connection.close()
+        reader.close()
 
 
 def _size(path: str) -> int:

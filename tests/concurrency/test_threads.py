@@ -75,7 +75,7 @@ def test_requests_of_many_threads_share_commits(db: eosdb.Database) -> None:
     entered.wait()
     for thread in started[1:]:
         thread.start()
-    while len(db._store._group._queue) < 8:
+    while len(db._store._group._queue) < 9:
         pass
     go.set()
     for thread in started:
@@ -215,7 +215,7 @@ def test_a_leader_that_forgets_to_wake_somebody_keeps_nobody_waiting(
     entered.wait()
     for thread in waiting[1:]:
         thread.start()
-    while len(group._queue) < 2:
+    while len(group._queue) < 3:
         pass
     go.set()
     for thread in waiting:

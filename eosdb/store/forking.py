@@ -1,0 +1,136 @@
+"""What makes `fork` safe: SQLite's connections do not survive it, and must not even be inherited.
+
+SQLite remembers in the process which locks it holds on a file. A forked child inherits that memory but not
+the locks: connections of its own would take none. So before a fork every database of the process comes to
+rest and closes its connections; in the parent they are opened again when they are next needed, and the
+child inherits nothing (decisions/0019). Where that could not be had – somebody was in the middle of a
+transaction, has a connection of his own, or the fork came from C – the child is refused that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from eosdb.errors import IllegalStateError
+from eosdb.store.open_files import identity_of
+
+_PATIENCE_S: Final = 5.0
+"""How long a fork waits at most for those that are reading or writing."""
+_SHARED_MEMORY: Final = "-shm"
+_OPEN_FILES: Final = "/proc/self/fd"
+
+
+class Resting(Protocol):
+    """What has connections, and can do without them for a while."""
+
+    def pause(self, patience_s: float) -> bool:
+        """Close every connection and open none before `go_on`; False where that cannot be had."""
+
+    def go_on(self) -> None:
+        """Connections may be opened again."""
+
+
+class _Process:
+    """What there is once in each process."""
+
+    def __init__(self) -> None:
+        self.id = os.getpid()
+        self.open: weakref.WeakSet[Resting] = weakref.WeakSet()
+        self.paused: list[Resting] = []
+        self.at_work: dict[int, int] = {}
+        """How deep in `at_work` each thread is."""
+        self.changed = threading.Condition(threading.Lock())
+        self.is_forking = False
+        self.inherited: frozenset[tuple[int, int]] = frozenset()
+        """Database files that the parent had open in SQLite: device and inode."""
+
+
+_process = _Process()
+_of_the_parent: Final[list[object]] = []
+"""Kept for ever: connections that were inherited all the same must not even be closed."""
+
+
+def rests(found: Resting) -> None:
+    """Have `found` rest whenever the process forks."""
+    _process.open.add(found)
+
+
+@contextlib.contextmanager
+def at_work() -> Iterator[None]:
+    """Around the use of a connection that is nobody's: a fork waits for it, and it for the fork."""
+    me, process = threading.get_ident(), _process
+    with process.changed:
+        while process.is_forking and me not in process.at_work:
+            process.changed.wait()
+        process.at_work[me] = process.at_work.get(me, 0) + 1
+    try:
+        yield
+    finally:
+        with process.changed:
+            process.at_work[me] -= 1
+            if not process.at_work[me]:
+                del process.at_work[me]
+                process.changed.notify_all()
+
+
+def check_not_inherited(path: str) -> None:
+    """Raises IllegalStateError for a file that the parent process had open when it forked this one."""
+    if _process.id != os.getpid():
+        _begin_as_a_child()
+    if _process.inherited and identity_of(path) in _process.inherited:
+        raise IllegalStateError(
+            f"{path} was in use when this process was forked: by a block of db.begin(), a query that was "
+            "being read, a connection of your own, or a fork that Python was not told of. SQLite cannot "
+            "lock it here. Start the process by `spawn` or `forkserver`, or end that use before the fork"
+        )
+
+
+def _before() -> None:
+    process = _process
+    with process.changed:
+        process.is_forking = True
+        me = threading.get_ident()
+        process.changed.wait_for(lambda: not process.at_work.keys() - {me}, _PATIENCE_S)
+    for found in list(process.open):
+        # Noted first: whatever happens, it is told to go on.
+        process.paused.append(found)
+        if not found.pause(_PATIENCE_S):
+            process.paused.remove(found)
+
+
+def _after_in_parent() -> None:
+    process = _process
+    while process.paused:
+        process.paused.pop().go_on()
+    with process.changed:
+        process.is_forking = False
+        process.changed.notify_all()
+
+
+def _begin_as_a_child() -> None:
+    global _process
+    _of_the_parent.append(list(_process.open))
+    _process = _Process()
+    _process.inherited = _inherited_files()
+
+
+def _inherited_files() -> frozenset[tuple[int, int]]:
+    """A database that SQLite has in use is one whose shared memory is open."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(_OPEN_FILES):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"{_OPEN_FILES}/{descriptor}")
+                if target.endswith(_SHARED_MEMORY):
+                    found.add(identity_of(target.removesuffix(_SHARED_MEMORY)))
+    return frozenset(identity for identity in found if identity is not None)
+
+
+os.register_at_fork(
+    before=_before, after_in_parent=_after_in_parent, after_in_child=_begin_as_a_child
+)

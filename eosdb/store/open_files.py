@@ -1,0 +1,87 @@
+"""Which files an open database stands on, so that one that is taken away or replaced is noticed.
+
+SQLite goes on with the files it has open, whatever becomes of their names. Whoever opens the name anew
+then works on other files, with locks of their own, and what either has acknowledged is lost to the other.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Final
+
+from eosdb.errors import StorageError
+
+_UNFINISHED: Final = ".eosdb-unfinished"
+"""The second name that a file has for the instant in which it is made (see new_file.py)."""
+
+
+class OpenFiles:
+    """The database file, its WAL, its shared memory and the lock file, by device and inode."""
+
+    def __init__(self, path: str) -> None:
+        self._path: Final = path
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def note(self, name: str, identity: tuple[int, int] | None = None) -> None:
+        """From now on the file of this name is to stay the one that it is, or that `identity` says."""
+        found = identity or identity_of(name)
+        if found is not None:
+            self._known[name] = found
+
+    def note_database(self) -> None:
+        """To be called when a connection has read, which is when SQLite has the files open. A database
+        file that was noted before must still be that file."""
+        self.check()
+        for suffix in ("", "-wal", "-shm"):
+            self.note(self._path + suffix)
+
+    def forget_shared(self) -> None:
+        """Every connection is about to be closed: SQLite may remove the WAL and the shared memory."""
+        for suffix in ("-wal", "-shm"):
+            self._known.pop(self._path + suffix, None)
+
+    def check(self) -> None:
+        """Raises StorageError when a file has been removed or replaced."""
+        for name, known in self._known.items():
+            try:
+                status = os.stat(name)
+            except OSError:
+                raise StorageError(
+                    f"{name} has been removed while {self._path} was open; nothing was written. Close the "
+                    "database in every program, which saves what it still can, before you open it again; "
+                    "never delete or move one of its files while it is open"
+                ) from None
+            if (status.st_dev, status.st_ino) != known:
+                raise StorageError(
+                    f"{name} has been replaced by another file while {self._path} was open; nothing was "
+                    "written. Close the database in every program before you open it again; a copy "
+                    "(`eosdb backup`) is put in place only while nobody has it open"
+                )
+
+
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Device and inode, None when there is no such file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def check_only_name(path: str) -> None:
+    """Raises StorageError for a file with several names: each would have a WAL and locks of its own, so
+    that what is acknowledged under one is lost under the other."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return
+    names = status.st_nlink if stat.S_ISREG(status.st_mode) else 1
+    if names > 1 and (status.st_dev, status.st_ino) == identity_of(path + _UNFINISHED):
+        names -= 1
+    if names > 1:
+        raise StorageError(
+            f"{path} has {names} names (hard links); SQLite would keep a WAL and locks for each of them, "
+            "and lose what is written under one or the other. Keep one: make a copy with `eosdb backup`, "
+            "or a symbolic link, and remove the others"
+        )

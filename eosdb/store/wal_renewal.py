@@ -1,0 +1,143 @@
+"""What follows a failed sync: the WAL's content is written and synced anew, and read back from the disk.
+
+After a failed fsync Linux takes the pages for clean. A later sync that succeeds covers only what was
+written after it, and what stands before it in the WAL would be gone with the power, and with it all that
+follows. So nothing is written until this has succeeded (decisions/0017). The bytes do not change, so
+readers go on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from eosdb.errors import CorruptDatabaseError, StorageError
+
+_HEADER: Final = struct.Struct(">8I")
+"""Of the WAL: magic, format, page size, checkpoint, two salts, two checksums."""
+_FRAME: Final = struct.Struct(">6I")
+"""Of a frame: page, size after commit, two salts, two checksums."""
+_INDEX: Final = struct.Struct("=4I4I2I")
+"""Of the shared memory: version, unused, change, flags and page size; newest frame, pages, two checksums;
+two salts."""
+_BIG_ENDIAN_SUMS: Final = 0x377F0683
+_WORD_MASK: Final = 0xFFFFFFFF
+_CHUNK: Final = 1024 * 1024
+
+
+def renew(path: str) -> None:
+    """Have all that the WAL of the database at `path` holds on the disk.
+
+    The caller has the only right to write: the writer mutex, and SQLite's lock. Raises StorageError when
+    the disk still fails, and CorruptDatabaseError when the system has already forgotten what it had not
+    written.
+    """
+    wal = f"{path}-wal"
+    try:
+        descriptor = os.open(wal, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _check_whole(descriptor, path)
+            _write_anew(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StorageError(
+            f"{path}: the disk has failed to sync what was stored ({error.strerror}), so nothing more is "
+            "written. All of it can be read, but might not survive a power cut. Look after the disk (the "
+            "system's log says more, such as `dmesg`) and try again, or make a copy on another one "
+            "(`eosdb backup`)"
+        ) from error
+
+
+def _write_anew(descriptor: int) -> None:
+    """Every page becomes dirty once more, is synced, and is then read from the disk."""
+    size, at, written = os.fstat(descriptor).st_size, 0, hashlib.sha256()
+    while at < size:
+        data = os.pread(descriptor, _CHUNK, at)
+        written.update(data)
+        if os.pwrite(descriptor, data, at) != len(data):
+            raise OSError(0, "a write came out short")
+        at += len(data)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    read, at = hashlib.sha256(), 0
+    while at < size:
+        data = os.pread(descriptor, _CHUNK, at)
+        if not data:
+            break
+        read.update(data)
+        at += len(data)
+    if read.digest() != written.digest():
+        raise OSError(0, "what was read back is not what was written")
+
+
+def _check_whole(descriptor: int, path: str) -> None:
+    """Whether the frames that are in force are still what was written: the system may have dropped pages
+    that it took for clean, and read old ones from the disk instead."""
+    index = _Index.read(f"{path}-shm")
+    if index.frames == 0:
+        return
+    last = next(islice(_valid_frames(descriptor, index.salts), index.frames - 1, None), None)
+    if last != index.sums:
+        raise CorruptDatabaseError(
+            f"{path}: the disk has failed to sync what was stored, and the system no longer has it; "
+            "restore a backup, or open the file after every program has closed it: what was stored last "
+            "is missing from it"
+        )
+
+
+class _Index(NamedTuple):
+    """What SQLite's shared memory says of the WAL."""
+
+    frames: int
+    sums: tuple[int, int]
+    salts: bytes
+
+    @staticmethod
+    def read(path: str) -> _Index:
+        """From where SQLite has it in memory: a descriptor of our own would drop SQLite's locks when it
+        is closed."""
+        values = _INDEX.unpack(ctypes.string_at(_mapped_at(path), _INDEX.size))
+        return _Index(values[4], (values[6], values[7]), struct.pack("=2I", *values[8:]))
+
+
+def _mapped_at(path: str) -> int:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            words = line.rstrip("\n").split(maxsplit=5)
+            if len(words) == 6 and words[5] == path and int(words[2], 16) == 0:
+                return int(words[0].partition("-")[0], 16)
+    raise StorageError(f"{path} is not in memory, so what the WAL holds cannot be checked")
+
+
+def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:
+    """The checksums after each frame, for as long as they are right: each covers all that stands before."""
+    header = os.pread(descriptor, _HEADER.size, 0)
+    if len(header) < _HEADER.size or header[16:24] != salts:
+        return
+    magic, _, page_size, *_ = _HEADER.unpack(header)
+    order = ">" if magic == _BIG_ENDIAN_SUMS else "<"
+    sums = _sums(header[:24], order, (0, 0))
+    if sums != _HEADER.unpack(header)[6:]:
+        return
+    at, length = _HEADER.size, _FRAME.size + page_size
+    while len(frame := os.pread(descriptor, length, at)) == length:
+        sums = _sums(frame[:8] + frame[_FRAME.size :], order, sums)
+        if frame[8:16] != salts or sums != _FRAME.unpack_from(frame)[4:]:
+            return
+        yield sums
+        at += length
+
+
+def _sums(data: bytes, order: str, before: tuple[int, int]) -> tuple[int, int]:
+    """SQLite's checksum of the WAL."""
+    first, second = before
+    for one, two in struct.iter_unpack(f"{order}2I", data):
+        first = (first + one + second) & _WORD_MASK
+        second = (second + two + first) & _WORD_MASK
+    return first, second

@@ -1,0 +1,96 @@
+"""Power is cut at any instant, on a disk that lies as much as it may and whose syncs fail.
+
+Method: programs store and note what was acknowledged, on files that disk.c watches. From its log the disk's
+content is computed for random instants (power.py), and each is opened: whatever was acknowledged before the
+cut is there once, what was aborted is not, and every table is what the events give.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from tests.chaos import power
+from tests.chaos.disk_worker import TP
+from tests.readers import committed_values
+from tests.tidy.tree import ROOT
+
+HOW_MANY = 40
+
+
+@pytest.fixture(scope="session")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return power.library(str(tmp_path_factory.mktemp("disk")))
+
+
+@pytest.mark.parametrize("failing", [0, 8], ids=["sound", "failing"])
+@pytest.mark.parametrize("programs", [1, 2], ids=["alone", "two programs"])
+def test_what_was_acknowledged_survives_a_power_cut(
+    tmp_path: Path, disk: Path, failing: int, programs: int, request: pytest.FixtureRequest
+) -> None:
+    cuts = request.config.getoption("--seeds", 3) * 4
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    path, log = folder / "shop.db", tmp_path / "log"
+    environment = power.environment(disk, folder, log, seed=cuts)
+    make = f"import eosdb\nwith eosdb.connect({str(path)!r}) as db: db.admin.create_topic('t')"
+    subprocess.run([sys.executable, "-c", make], env=environment, cwd=ROOT, check=True)
+    begin = len(power.read_log(log))
+    environment = power.environment(
+        disk, folder, log, seed=cuts + 1, **({"fail_percent": failing} if failing else {})
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.disk_worker", path, f"w{i}", str(HOW_MANY), str(i)],
+            cwd=ROOT,
+            env=environment,
+        )
+        for i in range(programs)
+    ]
+    assert [child.wait() for child in children] == [0] * programs
+    operations = power.read_log(log)
+    for number in range(cuts):
+        rng = random.Random(number)
+        at = rng.randrange(begin, len(operations) + 1)
+        found = tmp_path / f"cut-{number}"
+        found.mkdir()
+        acknowledged = cut(operations[:at], found, rng)
+        check(found / "shop.db", acknowledged)
+        shutil.rmtree(found)
+
+
+def cut(operations: list[power.Operation], folder: Path, rng: random.Random) -> list[str]:
+    """The disk as it may be after these operations; what had been acknowledged."""
+    disk = power.Disk(rng, ignored=("-shm", "-lock", "acknowledged"))
+    acknowledged = []
+    for operation in operations:
+        disk.take(operation)
+        if operation.kind == "W" and operation.path.endswith("acknowledged"):
+            acknowledged.append(operation.data.decode().strip())
+    disk.cut(folder)
+    return acknowledged
+
+
+def check(path: Path, acknowledged: list[str]) -> None:
+    with eosdb.connect(path, create=False) as db:
+        # Not only what a reader may see: a transaction that was open when the power failed is before some.
+        rows = db.query(
+            "SELECT value FROM all_records WHERE control IS NULL AND status <> 'aborted'"
+        )
+        values = [value.decode().strip() for (value,) in rows.rows]
+        groups = db.broker.list_groups()
+        for line in acknowledged:
+            how, _, value = line.partition(" ")
+            assert (value in groups) if how == "offset" else (values.count(value) == 1), line
+        assert not [
+            value for value in committed_values(db, TP) if (value or b"").startswith(b"never")
+        ]
+        assert len(values) == len(set(values))
+        report = db.verify()
+        assert report.ok, report.problems
