@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from eosdb.errors import IllegalStateError
+from eosdb.errors import IllegalStateError, StorageError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store import guard
 from eosdb.store.failures import translated
@@ -85,6 +85,12 @@ class HeldUnit:
         try:
             with translated(self._path), self._unit.savepoint():
                 yield self._unit
+        except StorageError as error:
+            if _is_refusal(error.__cause__):
+                # Nothing of ours is refused: a signal has raised in `_authorize`, and the driver took that
+                # for a no.
+                raise KeyboardInterrupt from error
+            raise
         finally:
             self._is_ours = False
 
@@ -149,3 +155,7 @@ class HeldUnit:
         if action in (sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
         return guard.authorize(action, first, second)
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH

@@ -104,6 +104,7 @@ class Readers:
         return self._open()
 
     def _open(self) -> sqlite3.Connection:
+        self._files.check()
         with translated(self._path):
             connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
             connection.execute("PRAGMA query_only=ON")

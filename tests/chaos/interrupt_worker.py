@@ -1,0 +1,174 @@
+"""A program that is interrupted at every instant of what it does, and goes on each time.
+
+`python -m tests.chaos.interrupt_worker FILE WORK FIRST STEP`: `WORK` is interrupted at the places
+FIRST, FIRST + STEP and so on, until it is over before. After each the object works, no lock is left
+for another database, and whatever had been acknowledged is there once. Prints how often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import eosdb
+from eosdb import OffsetAndMetadata, TopicPartition
+from tests.chaos.interrupting import Interrupt
+
+TP = TopicPartition("t", 0)
+READY, FATAL = "READY", "FATAL_ERROR"
+
+
+class Program:
+    """One life of the program: a database and its clients, interrupted once."""
+
+    def __init__(self, path: str, number: int) -> None:
+        self.path = path
+        self.number = number
+        self.db = connect(path)
+        self.acknowledged: list[str] = []
+        self.producer = self.db.producer(transactional_id="a")
+        self.producer.init_transactions()
+        self.plain = self.db.producer()
+        self.plain.send("t", b"warm").result()
+        self.consumer = self.db.consumer("g", auto_offset_reset="earliest")
+        self.consumer.subscribe(["t"])
+
+    # -- works: what is interrupted -------------------------------------------------------------
+
+    def append(self) -> None:
+        self._append("append")
+
+    def send(self) -> None:
+        value = f"send-{self.number}"
+        self.plain.send("t", value, partition=0).result()
+        self.acknowledged.append(value)
+
+    def transaction(self) -> None:
+        value = f"transaction-{self.number}"
+        self.producer.begin_transaction()
+        self.producer.send("t", value, partition=0)
+        self.producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "other")
+        self.producer.commit_transaction()
+        self.acknowledged.append(value)
+
+    def flushed(self) -> None:
+        """The parts of a transaction in requests of their own."""
+        value = f"flushed-{self.number}"
+        with self.producer.transaction():
+            self.producer.send("t", value, partition=0).result()
+            self.producer.flush()
+        self.acknowledged.append(value)
+
+    def abort(self) -> None:
+        self.producer.begin_transaction()
+        self.producer.send("t", f"never-{self.number}", partition=0)
+        self.producer.flush()
+        self.producer.abort_transaction()
+
+    def begin(self) -> None:
+        value = f"begin-{self.number}"
+        with self.db.begin() as tx:
+            tx.publish("t", value, partition=0)
+        self.acknowledged.append(value)
+
+    def poll(self) -> None:
+        for _ in range(3):
+            self.consumer.poll()
+        self.consumer.commit()
+
+    def init(self) -> None:
+        self.db.producer(transactional_id=f"b{self.number % 3}").init_transactions()
+
+    def read(self) -> None:
+        self.db.broker.fetch(TP, 0)
+        list(self.db.query("SELECT count(*) FROM committed_records").rows)
+
+    def upkeep(self) -> None:
+        self.db.housekeeping()
+        self.db.take_snapshot()
+        self.db._store.checkpoint()
+
+    def opening(self) -> None:
+        with connect(self.path) as other:
+            other.admin.list_topics()
+
+    def close(self) -> None:
+        self.db.close()
+
+    def _append(self, name: str) -> None:
+        value = f"{name}-{self.number}"
+        self.db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=value.encode())]))
+        self.acknowledged.append(value)
+
+    # -- afterwards -----------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Others get the lock; and this works on, or says that it is closed."""
+        with connect(self.path) as other:
+            other.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"other")]))
+        with contextlib.suppress(eosdb.DatabaseClosedError):
+            self._append("after")
+            with self.db.begin() as tx:
+                tx.publish("t", "begun", partition=0)
+            self.plain.send("t", b"on", partition=0).result()
+            self._end_transaction()
+            with self.producer.transaction():
+                self.producer.send("t", f"next-{self.number}", partition=0)
+            self.acknowledged.append(f"next-{self.number}")
+            self.consumer.poll()
+        self.db.close()
+
+    def _end_transaction(self) -> None:
+        """What a program does with a producer that was interrupted: ends what it finds."""
+        state = self.producer.state
+        assert state != FATAL, "an interrupt is no reason to give up"
+        if state == "COMMITTING_TRANSACTION":
+            self.producer.commit_transaction()
+        elif state != READY:
+            self.producer.abort_transaction()
+
+
+def connect(path: str) -> eosdb.Database:
+    return eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=3_000))
+
+
+WORKS = (
+    "append", "send", "transaction", "flushed", "abort", "begin", "poll", "init", "read", "upkeep",
+    "opening", "close",
+)  # fmt: skip
+
+
+def main() -> None:
+    path, work, first, step = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    acknowledged, at = list[str](), first
+    while True:
+        interrupt = Interrupt(at)
+        program = Program(path, at)
+        with contextlib.suppress(KeyboardInterrupt):
+            interrupt.run(getattr(program, work))
+        try:
+            program.go_on()
+        except BaseException:
+            print(f"{work} interrupted at {at}", file=sys.stderr)
+            raise
+        acknowledged += program.acknowledged
+        if not interrupt.reached:
+            break
+        at += step
+    check(path, acknowledged)
+    print((at - first) // step)
+
+
+def check(path: str, acknowledged: list[str]) -> None:
+    with connect(path) as db:
+        rows = db.query("SELECT CAST(value AS TEXT) FROM committed_records").rows
+        values = [value for (value,) in rows]
+        for value in acknowledged:
+            assert values.count(value) == 1, value
+        assert not [value for value in values if value.startswith("never")]
+        report = db.verify()
+        assert report.ok, report.problems
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Ctrl-C at any instant: KeyboardInterrupt raised at the n-th place where CPython looks for signals.
+
+It looks when a Python function begins, behind a call, and where a loop begins its next round. A trace
+function counts those places in the thread that calls, in whatever code it runs, and raises at one.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+_OWN = __file__
+
+
+class Interrupt:
+    """`run` calls a function and interrupts it once; `reached` tells whether it came that far."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self.reached = False
+
+    def run(self, function: Callable[[], object]) -> None:
+        """Raises KeyboardInterrupt, unless the function swallows it or is over before."""
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            function()
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        if self.reached or frame.f_code.co_filename == _OWN:
+            return None
+        if event == "call":
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+            self._pass()
+        elif event == "opcode" and frame.f_lasti in _places(frame.f_code):
+            self._pass()
+        return self._trace
+
+    def _pass(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            self.reached = True
+            raise KeyboardInterrupt
+
+
+@cache
+def _places(code: CodeType) -> frozenset[int]:
+    """Where an instruction stands behind which, or at whose beginning, signals are looked for."""
+    found, before = set(), ""
+    for instruction in dis.get_instructions(code):
+        if before.startswith("CALL"):
+            found.add(instruction.offset)
+        if instruction.opname == "JUMP_BACKWARD":
+            found.add(int(instruction.argval))
+        if instruction.opname != "CACHE":
+            before = instruction.opname
+    return frozenset(found)
