@@ -1,6 +1,7 @@
 """Appends that happen once (`Database.append_once`): what exactly-once sinks stand on.
 
-A sink numbers its batches. The number of the newest is stored with the batch's records: in the same unit
+A sink numbers its batches, and may say what each of them holds: then only what is the same counts as a
+repeat. The number of the newest is stored with the batch's records: in the same unit
 or, for a batch too large for one, in the unit that decides the transaction that carries it. Wherever a
 program dies, either both are there or neither is.
 """
@@ -8,7 +9,7 @@ program dies, either both are there or neither is.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +29,7 @@ from eosdb.events import SinkBatchAppended
 from eosdb.log import append as log_append
 from eosdb.log import partitions, sinks
 from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.log.sinks import SinkBatch
 from eosdb.metrics import Metrics
 from eosdb.model import AppendOnceResult, ProducerIdAndEpoch, Record, RecordBatch, TopicPartition
 from eosdb.produce import ProduceHandler
@@ -44,6 +46,8 @@ _PART_RECORDS: Final = 1_000
 _UNIT_BYTES: Final = 16 * 1024 * 1024
 """What is appended in one unit; more holds the write lock for long, and makes the WAL large."""
 _UNIT_RECORDS: Final = 50_000
+_HELD_CHARS: Final = 1_000
+"""What a sink may say about a batch; it is stored."""
 _TRANSACTIONAL_ID: Final = "__eosdb.sink:"
 _TRIES: Final = 20
 
@@ -76,35 +80,33 @@ class OnceAppender(RequestHandler):
         super().__init__(store, coordinator, clock, config, authorizer)
         self._produce = ProduceHandler(store, coordinator, clock, config, authorizer, metrics)
 
-    def append(self, sink_id: str, batch_id: int, batches: Batches) -> AppendOnceResult:
+    def append(
+        self, sink_id: str, batch_id: int, batches: Batches, held: Collection[str]
+    ) -> AppendOnceResult:
         """All of the batches, unless the sink has brought in this one or a later one."""
         if check_text("sink_id", sink_id) == "":
             raise InvalidRequestError("sink_id: got an empty one, expected text")
-        check_int("batch_id", batch_id, 0)
+        this = SinkBatch(sink_id, check_int("batch_id", batch_id, 0), _check_held(held))
         with self._store.read() as connection:
-            if _is_done(sinks.newest_batch(connection, sink_id), batch_id):
+            if sinks.is_in(connection, this):
                 return AppendOnceResult(skipped=True, offsets={})
         parts = _parts(batches, self._clock.time_ms())
         first, is_all = _within_a_unit(parts)
         if is_all:
-            return self._coordinator.write(
-                lambda unit: self._in_unit(unit, sink_id, batch_id, first)
-            )
-        return self._in_transaction(sink_id, batch_id, chain(first, parts))
+            return self._coordinator.write(lambda unit: self._in_unit(unit, this, first))
+        return self._in_transaction(this, chain(first, parts))
 
     # -- in one unit ----------------------------------------------------------------------------
 
-    def _in_unit(
-        self, unit: Unit, sink_id: str, batch_id: int, parts: list[Part]
-    ) -> AppendOnceResult:
-        if _is_done(sinks.newest_batch(unit, sink_id), batch_id):
+    def _in_unit(self, unit: Unit, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
+        if sinks.is_in(unit, this):
             return AppendOnceResult(skipped=True, offsets={})
         offsets: dict[TopicPartition, int] = {}
         for part in parts:
             self._authorizer.check(unit, "write", "topic", part.tp.topic)
             offset = self._append(unit, part)
             offsets.setdefault(part.tp, offset)
-        self._remember(unit, sink_id, batch_id)
+        self._remember(unit, this)
         return AppendOnceResult(skipped=False, offsets=offsets)
 
     def _append(self, unit: Unit, part: Part) -> int:
@@ -119,24 +121,20 @@ class OnceAppender(RequestHandler):
             return offset
         return log_append.append(unit, partition, part.batch, config, now).base_offset
 
-    def _remember(self, unit: Unit, sink_id: str, batch_id: int) -> None:
-        unit.record(
-            SinkBatchAppended(timestamp=self._clock.time_ms(), sink_id=sink_id, batch_id=batch_id)
-        )
+    def _remember(self, unit: Unit, this: SinkBatch) -> None:
+        unit.record(SinkBatchAppended(timestamp=self._clock.time_ms(), **this._asdict()))
 
     # -- in a transaction -----------------------------------------------------------------------
 
-    def _in_transaction(
-        self, sink_id: str, batch_id: int, parts: Iterable[Part]
-    ) -> AppendOnceResult:
-        name = _TRANSACTIONAL_ID + sink_id
+    def _in_transaction(self, this: SinkBatch, parts: Iterable[Part]) -> AppendOnceResult:
+        name = _TRANSACTIONAL_ID + this.sink_id
         me = self._begin(name)
         offsets: dict[TopicPartition, int] = {}
         sequences: dict[TopicPartition, int] = {}
         try:
             for part in parts:
                 self._send(name, me, part, offsets, sequences)
-            self._end(name, me, committed=True, sink_id=sink_id, batch_id=batch_id)
+            self._end(name, me, this)
         except _DoneMeanwhileError:
             self._abort(name, me)
             return AppendOnceResult(skipped=True, offsets={})
@@ -185,41 +183,45 @@ class OnceAppender(RequestHandler):
         offsets.setdefault(part.tp, result.base_offset)
         sequences[part.tp] = base_sequence + len(part.records)
 
-    def _end(
-        self,
-        name: str,
-        me: ProducerIdAndEpoch,
-        *,
-        committed: bool,
-        sink_id: str = "",
-        batch_id: int = -1,
-    ) -> None:
+    def _end(self, name: str, me: ProducerIdAndEpoch, this: SinkBatch | None) -> None:
+        """Commit the batch, or abort where there is none."""
+
         def remember(unit: Unit) -> None:
-            if _is_done(sinks.newest_batch(unit, sink_id), batch_id):
+            if this is None:
+                return
+            if sinks.is_in(unit, this):
                 raise _DoneMeanwhileError
-            self._remember(unit, sink_id, batch_id)
+            self._remember(unit, this)
 
         self._coordinator.end_txn(
             name,
             *me,
-            committed,
+            this is not None,
             self._config.transaction_version,
             lambda _: None,
-            remember if committed else lambda _: None,
+            remember,
         )
 
     def _abort(self, name: str, me: ProducerIdAndEpoch) -> None:
         """What cannot be aborted here is aborted by its time-out, or by the next attempt."""
         with contextlib.suppress(ApiError, ProducerFencedError):
-            self._end(name, me, committed=False)
+            self._end(name, me, None)
 
 
 class _DoneMeanwhileError(Exception):
     """Somebody else has brought in the batch."""
 
 
-def _is_done(newest: int | None, batch_id: int) -> bool:
-    return newest is not None and batch_id <= newest
+def _check_held(held: Collection[str]) -> tuple[str, ...]:
+    """Raises InvalidRequestError."""
+    if isinstance(held, str):
+        raise InvalidRequestError("held: got a text, expected a collection of texts")
+    texts = tuple(check_text("held", text) for text in check_collection("held", held))
+    if "" in texts or sum(map(len, texts)) > _HELD_CHARS:
+        raise InvalidRequestError(
+            f"held: expected texts that are not empty, {_HELD_CHARS} characters together at most"
+        )
+    return texts
 
 
 def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -253,17 +253,27 @@ class Database:
         """
         return self._publisher.begin()
 
-    def append_once(self, sink_id: str, batch_id: int, batches: Batches) -> AppendOnceResult:
+    def append_once(
+        self, sink_id: str, batch_id: int, batches: Batches, *, held: Collection[str] = ()
+    ) -> AppendOnceResult:
         """Append all of `batches` and remember `(sink_id, batch_id)`, both or neither.
 
         `batches` are records by partition, or pairs of a partition and records, in the order in which
         they are to stand; they are read as they are needed. A `batch_id` not above the one that is
-        remembered for the sink appends nothing. What fits into one unit has no producer id; more goes in
+        remembered for the sink appends nothing.
+
+        `held` are texts of which each says what the batch holds: the source's offsets, a digest. With them
+        a `batch_id` not above the remembered one is a repeat only when that batch said one of them, too;
+        else BatchDiffersError, for a sink that counts from 0 again must not be taken for one that repeats
+        itself. Of a batch that said nothing the newest counts as the same. What the last 100 batches of a
+        sink said is kept.
+
+        What fits into one unit has no producer id; more goes in
         a transaction of the id `__eosdb.sink:` + `sink_id`, so that readers see all of it at once.
         Raises UnknownTopicOrPartitionError, InvalidRecordError, MessageTooLargeError,
         InvalidRequestError and the authorization errors; nothing is readable then.
         """
-        return self._once.append(sink_id, batch_id, batches)
+        return self._once.append(sink_id, batch_id, batches, held)
 
     def housekeeping(self, *, on_progress: Progress | None = None) -> HousekeepingReport:
         """Do everything that time has made due: time-outs, expirations, retention, compaction.

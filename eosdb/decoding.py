@@ -38,6 +38,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
         GroupMember(**{**item, "protocols": tuple(map(tuple, item["protocols"]))}) for item in value
     ),
     "producer_ids": tuple,
+    "held": tuple,
     "horizons": tuple,
     "expired_horizons": tuple,
     "from_state": _STATES.__getitem__,

@@ -12,7 +12,8 @@ import re
 from typing import ClassVar
 
 __all__ = [
-    "ApiError", "ClusterAuthorizationFailedError", "ConcurrentTransactionsError", "ConfigError",
+    "ApiError", "BatchDiffersError", "ClusterAuthorizationFailedError",
+    "ConcurrentTransactionsError", "ConfigError",
     "CoordinatorLoadInProgressError", "CorruptDatabaseError", "DatabaseClosedError",
     "DatabaseFullError", "DatabaseLockedError", "DatabaseNotFoundError",
     "DuplicateSequenceNumberError", "EosdbError", "FencedInstanceIdError",
@@ -249,6 +250,10 @@ class ConfigError(EosdbError):
 
 class IllegalStateError(EosdbError):
     """The call is not allowed in the state the object is in."""
+
+
+class BatchDiffersError(EosdbError):
+    """A sink repeats the number of a batch that is in, with something else in it."""
 
 
 class DatabaseNotFoundError(EosdbError):

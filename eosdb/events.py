@@ -314,10 +314,14 @@ class IdempotencyKeyUsed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkBatchAppended(Event):
-    """Everything of a sink's batch is in the log; what it appended stands in the events before."""
+    """Everything of a sink's batch is in the log; what it appended stands in the events before.
+
+    `held` says what that was, in the sink's words; nothing where the sink did not say.
+    """
 
     sink_id: str
     batch_id: int
+    held: tuple[str, ...] = ()
 
 
 class ViewColumn(NamedTuple):

@@ -48,6 +48,67 @@ def test_a_batch_of_a_sink_is_appended_once(shop: eosdb.Database) -> None:
     assert shop.verify().ok
 
 
+def once(db: eosdb.Database, batch_id: int, *held: str) -> bool:
+    """Whether the batch has been appended."""
+    return not db.append_once("sink", batch_id, {TP: [Record(value=b"v")]}, held=held).skipped
+
+
+def test_a_sink_that_says_what_it_brings_is_only_skipped_when_that_is_there(
+    shop: eosdb.Database,
+) -> None:
+    assert once(shop, 0, "offsets 0-5", "digest a")
+    assert once(shop, 1, "offsets 5-9", "digest b")
+    for _ in range(2):
+        assert not once(shop, 0, "offsets 0-5", "digest of other words"), "one of them is enough"
+        assert not once(shop, 1, "digest b")
+        with pytest.raises(eosdb.BatchDiffersError, match="batch 0: the sink's newest batch is 1"):
+            once(shop, 0, "offsets 9-12", "digest c")
+        with pytest.raises(eosdb.BatchDiffersError, match="held something else"):
+            once(shop, 1, "offsets 0-5", "digest a")
+        assert not once(shop, 0), "who says nothing is taken at the number"
+        assert shop.verify().ok
+        shop.rebuild()
+    assert shop.broker.offsets(TP).log_end_offset == 2
+
+
+def test_only_the_newest_batch_of_a_sink_that_did_not_say_is_taken_for_the_same(
+    shop: eosdb.Database,
+) -> None:
+    """As one has them whose sinks are older than that they say it."""
+    assert once(shop, 0)
+    assert once(shop, 3)
+    assert not once(shop, 3, "digest d")
+    with pytest.raises(eosdb.BatchDiffersError, match="not known"):
+        once(shop, 0, "digest a")
+    assert once(shop, 4, "digest e")
+
+
+def test_what_batches_held_is_known_of_the_last_hundred(shop: eosdb.Database) -> None:
+    for batch_id in range(0, 240, 2):
+        assert once(shop, batch_id, f"digest {batch_id}")
+    assert not once(shop, 40, "digest 40")
+    with pytest.raises(eosdb.BatchDiffersError, match="not known"):
+        once(shop, 38, "digest 38")
+    assert shop.query("SELECT count(*) FROM eosdb_sink_batches").rows.__next__() == (100,)
+    assert shop.verify().ok
+
+
+def test_a_large_batch_that_another_has_overtaken_is_compared_too(shop: eosdb.Database) -> None:
+    def chunks() -> Iterator[tuple[TopicPartition, list[Record]]]:
+        yield from pairs(MANY)
+        assert once(shop, 0, "digest of the small one")
+
+    with pytest.raises(eosdb.BatchDiffersError):
+        shop.append_once("sink", 0, chunks(), held=["digest of the large one"])
+    assert committed_values(shop, TP) == [b"v"]
+
+
+@pytest.mark.parametrize("held", ["text", 5, [""], [b"x"], ["x" * 1_001]])
+def test_what_a_batch_holds_is_said_in_short_texts(shop: eosdb.Database, held: list[str]) -> None:
+    with pytest.raises(InvalidRequestError, match="held"):
+        shop.append_once("sink", 0, {}, held=held)
+
+
 def test_a_batch_that_cannot_be_appended_whole_is_not_appended(shop: eosdb.Database) -> None:
     with pytest.raises(eosdb.UnknownTopicOrPartitionError):
         shop.append_once(

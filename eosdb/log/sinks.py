@@ -1,19 +1,60 @@
-"""What each exactly-once sink has brought in: the newest batch, remembered with its records."""
+"""What each exactly-once sink has brought in: the newest batch, remembered with its records, and what the
+last ones held, so that a repeat is told from a sink that counts from 0 again."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from typing import Final, NamedTuple
 
-from eosdb.events import SinkBatchAppended
+from eosdb.errors import BatchDiffersError
+from eosdb.events import SinkBatchAppended, texts_json
 from eosdb.store.unit import Unit
 
+_KEPT: Final = 100
+"""Of so many batches of a sink it is known what they held."""
 
-def newest_batch(source: Unit | sqlite3.Connection, sink_id: str) -> int | None:
-    """The number of the newest batch that is in the log."""
+
+class SinkBatch(NamedTuple):
+    """A batch that a sink brings. Each text in `held` says what it holds; none where it does not say."""
+
+    sink_id: str
+    batch_id: int
+    held: tuple[str, ...]
+
+
+def is_in(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
+    """Whether the batch is in the log. Raises BatchDiffersError when another one stands for it."""
     row = source.execute(
-        "SELECT batch_id FROM eosdb_sinks WHERE sink_id = ?", (sink_id,)
+        "SELECT s.batch_id, b.held FROM eosdb_sinks s LEFT JOIN eosdb_sink_batches b "
+        "ON b.sink_id = s.sink_id AND b.batch_id = ? WHERE s.sink_id = ?",
+        (this.batch_id, this.sink_id),
     ).fetchone()
-    return None if row is None else int(row[0])
+    if row is None:
+        return False
+    newest, held = row
+    return repeats(this, newest, None if held is None else frozenset(json.loads(held)))
+
+
+def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
+    """Whether a batch repeats what its sink has brought: `newest` is the sink's newest batch, `held` what
+    the one of the same number held, None when that is not known. Raises BatchDiffersError."""
+    if this.batch_id > newest:
+        return False
+    if not this.held or (held is None and this.batch_id == newest):
+        return True
+    if held is not None and not held.isdisjoint(this.held):
+        return True
+    found = (
+        "it is not known what its batch of that number held, if there was one"
+        if held is None
+        else "its batch of that number held something else"
+    )
+    raise BatchDiffersError(
+        f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, and {found}; "
+        "nothing was appended. A sink that counts anew needs an id of its own, and two that write at the "
+        "same time need different ones"
+    )
 
 
 def sink_batch_appended(unit: Unit, event: SinkBatchAppended, position: int) -> None:
@@ -22,3 +63,13 @@ def sink_batch_appended(unit: Unit, event: SinkBatchAppended, position: int) -> 
         "INSERT OR REPLACE INTO eosdb_sinks (sink_id, batch_id, timestamp) VALUES (?, ?, ?)",
         (event.sink_id, event.batch_id, event.timestamp),
     )
+    if event.held:
+        unit.execute(
+            "INSERT INTO eosdb_sink_batches (sink_id, batch_id, held) VALUES (?, ?, ?)",
+            (event.sink_id, event.batch_id, texts_json(event.held)),
+        )
+        unit.execute(
+            "DELETE FROM eosdb_sink_batches WHERE sink_id = ? AND batch_id <= (SELECT batch_id "
+            "FROM eosdb_sink_batches WHERE sink_id = ? ORDER BY batch_id DESC LIMIT 1 OFFSET ?)",
+            (event.sink_id, event.sink_id, _KEPT),
+        )
