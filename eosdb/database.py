@@ -260,16 +260,11 @@ class Database:
 
         `batches` are records by partition, or pairs of a partition and records, in the order in which
         they are to stand; they are read as they are needed. A `batch_id` not above the one that is
-        remembered for the sink appends nothing.
-
-        `held` are texts of which each says what the batch holds: the source's offsets, a digest. With them
-        a `batch_id` not above the remembered one is a repeat only when that batch said one of them, too;
-        else BatchDiffersError, for a sink that counts from 0 again must not be taken for one that repeats
-        itself. Of a batch that said nothing the newest counts as the same. What the last 100 batches of a
-        sink said is kept.
-
-        What fits into one unit has no producer id; more goes in
-        a transaction of the id `__eosdb.sink:` + `sink_id`, so that readers see all of it at once.
+        remembered for the sink appends nothing: it is a repeat. `held` are texts of which each says what
+        the batch holds (offsets, a digest); with them it is one only when that batch said one of them, too,
+        or is the newest and said nothing, else BatchDiffersError. What the last 100 said is kept.
+        What fits into one unit has no producer id; more goes in a transaction of the id `__eosdb.sink:` +
+        `sink_id`, so that readers see all of it at once.
         Raises UnknownTopicOrPartitionError, InvalidRecordError, MessageTooLargeError,
         InvalidRequestError and the authorization errors; nothing is readable then.
         """

@@ -253,7 +253,14 @@ class IllegalStateError(EosdbError):
 
 
 class BatchDiffersError(EosdbError):
-    """A sink repeats the number of a batch that is in, with something else in it."""
+    """A sink brings a batch under a number that is over, and it is not the one that is in.
+
+    `newest` is the number of the sink's newest batch.
+    """
+
+    def __init__(self, message: str, newest: int = -1) -> None:
+        super().__init__(message)
+        self.newest = newest
 
 
 class DatabaseNotFoundError(EosdbError):

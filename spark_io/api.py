@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -12,10 +13,13 @@ import eosdb
 
 from .errors import SparkOptionError
 from .outgoing import Outgoing, as_bytes, parse
+from .running import query_of
 from .source import FilteringDataSource
+from .writes import Calls, bring_in, plan_of, rows_of, sink_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a folder, a glob, or a list of them."""
+_CALLS: Final = Calls()
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -63,7 +67,8 @@ def write(
 
     Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`. A job that may be run
     again names itself by `txn_app_id` and its run by `txn_version`, which grows: what has been written
-    under such a pair is not written again.
+    under such a pair is not written again. Several writes under one pair go to different topics, or each
+    names itself by option `writeName`.
     """
     register(frame.sparkSession)
     named = {"topic": topic, "txnAppId": txn_app_id, "txnVersion": txn_version}
@@ -81,23 +86,39 @@ def foreach_batch(
     """A function for `writeStream.foreachBatch` that appends each micro-batch once. The driver holds the
     batch in memory; the least latency of all sinks.
 
-    `sink_id` names the query and its checkpoint; by default it is Spark's id of the query, which a Spark
-    Connect session does not tell.
+    Several of them in one micro-batch are different writes; the same rows to the same topic again are a
+    repeat, unless option `writeName` says that they are not. `sink_id` names the query and its checkpoint;
+    by default it is Spark's id of the query, which a Spark Connect session does not tell.
     """
     given = {"path": os.fspath(path), **_told(options)}
     if topic is not None:
         given["topic"] = topic
 
     def append(frame: DataFrame, batch_id: int) -> None:
-        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        parsed = parse(given, types)
-        name = sink_id or _query_id(frame.sparkSession)
-        table = frame.toArrow()
-        with eosdb.connect(parsed.path, create=False) as db:
-            batches = map(as_bytes, table.to_batches())
-            db.append_once(f"spark:{name}", batch_id, Outgoing(db, parsed).pairs(batches))
+        # By its name, for Spark Connect sends this function away, and what counts the calls must stay.
+        _append(frame, batch_id, given, sink_id)
 
     return append
+
+
+def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str | None) -> None:
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    options = parse(given, types)
+    query = query_of(frame.sparkSession)
+    owner = sink_id or query.id
+    if owner is None:
+        raise SparkOptionError(
+            "this session does not tell a query's id: foreach_batch is for writeStream.foreachBatch, or "
+            "needs a sink_id, one for each query and checkpoint"
+        )
+    batches = [as_bytes(batch) for batch in frame.toArrow().to_batches()]
+    rows = rows_of(batches)
+    place = f"{os.path.realpath(options.path)} {sink_of(owner, options.which)}"
+    order = _CALLS.number(place, (query.run, batch_id), rows)
+    plan = plan_of(query.checkpoint, query.id, batch_id)
+    with eosdb.connect(options.path, create=False) as db:
+        pairs = Outgoing(db, options).pairs(batches)
+        bring_in(db, sink_of(owner, options.which, order), batch_id, pairs, str(rows), plan)
 
 
 def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
@@ -107,19 +128,6 @@ def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> No
     """
     with eosdb.connect(path, read_only=True) as db:
         db.publish(target)
-
-
-def _query_id(spark: SparkSession) -> str:
-    try:
-        found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    except Exception as error:
-        raise SparkOptionError(
-            "this session does not tell the query's id; give foreach_batch a sink_id, one for each query "
-            "and checkpoint"
-        ) from error
-    if not found:
-        raise SparkOptionError("foreach_batch is for writeStream.foreachBatch, or needs a sink_id")
-    return str(found)
 
 
 def _told(options: dict[str, object]) -> dict[str, str]:

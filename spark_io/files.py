@@ -31,13 +31,18 @@ def of_options(options: Mapping[str, str]) -> Files:
     return resolve(one)
 
 
+def local(path: str) -> str:
+    """A path without the scheme that Spark puts in front."""
+    return path.removeprefix("file://").removeprefix("file:")
+
+
 def resolve(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Files:
     """Raises SparkOptionError for a path at which there is nothing."""
     is_fleet = not isinstance(given, str | os.PathLike)
     items = [given] if isinstance(given, str | os.PathLike) else given
     found: dict[str, None] = {}
     for item in items:
-        path = os.fspath(item).removeprefix("file://").removeprefix("file:")
+        path = local(os.fspath(item))
         if os.path.isdir(path):
             is_fleet = True
             matches = sorted(glob.glob(os.path.join(glob.escape(path), f"*{SUFFIX}")))

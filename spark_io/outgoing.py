@@ -15,6 +15,7 @@ from eosdb import Record, TopicPartition
 from eosdb.client.partitioner import Partitioner, partitioner_of
 
 from .errors import SparkOptionError
+from .files import local
 
 COLUMNS: Final = {
     "key": ("string", "binary"),
@@ -27,7 +28,7 @@ COLUMNS: Final = {
 """What a DataFrame that is written may have, by the types Spark calls them."""
 _OPTIONS: Final = {
     "path", "topic", "txnappid", "txnversion", "checkpointlocation", "queryname", "partitioner",
-    "stagingdir", "includeheaders", "outputmode", "sinkid",
+    "stagingdir", "includeheaders", "outputmode", "sinkid", "writename",
 }  # fmt: skip
 
 Pair = tuple[TopicPartition, list[Record]]
@@ -35,14 +36,23 @@ Pair = tuple[TopicPartition, list[Record]]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write. `sink_id` and `batch_id` name a batch of its own accord, None where Spark does."""
+    """How to write. `app_id` and `version` name a batch of its own accord, `sink_id` a stream; None where
+    Spark does. `name` tells several writes of one batch apart."""
 
     path: str
     topic: str | None
     partitioner: str
     staging: str
+    checkpoint: str | None
     sink_id: str | None
-    batch_id: int | None
+    app_id: str | None
+    version: int | None
+    name: str | None
+
+    @property
+    def which(self) -> str:
+        """Which of the writes of a batch this is, as far as the options tell."""
+        return f"name={self.name}" if self.name is not None else self.topic or "*"
 
 
 def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
@@ -54,7 +64,7 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
     path = options.get("path")
     if not path:
         raise SparkOptionError("no file is named; give save(path), start(path) or option path")
-    path = path.removeprefix("file://").removeprefix("file:")
+    path = local(path)
     topic = options.get("topic")
     check_columns(types, topic)
     app_id, version = options.get("txnappid"), options.get("txnversion")
@@ -69,8 +79,11 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
         topic=topic,
         partitioner=partitioner,
         staging=options.get("stagingdir", f"{path}-staging"),
-        sink_id=options.get("sinkid") if app_id is None else f"spark:{app_id}",
-        batch_id=None if version is None else int(version),
+        checkpoint=options.get("checkpointlocation"),
+        sink_id=options.get("sinkid"),
+        app_id=app_id,
+        version=None if version is None else int(version),
+        name=options.get("writename"),
     )
 
 
@@ -115,9 +128,9 @@ class Outgoing:
 
     def _records(self, batch: pa.RecordBatch) -> tuple[Iterable[tuple[str, int]], Iterable[Record]]:
         """Topic and partition of each row, and its record."""
-        given = dict(zip(batch.schema.names, map(_values, batch.columns), strict=True))
+        given = dict(zip(batch.schema.names, map(values, batch.columns), strict=True))
         nothing: Sequence[Any] = [None] * batch.num_rows
-        keys, values = given.get("key", nothing), given.get("value", nothing)
+        keys, contents = given.get("key", nothing), given.get("value", nothing)
         topics = given.get("topic", nothing)
         if self._topic is not None:
             topics = [self._topic] * batch.num_rows
@@ -130,10 +143,10 @@ class Outgoing:
                 topics, keys, given.get("partition", nothing), strict=True
             )
         ]
-        records: Iterable[Record] = map(Record, keys, values)
+        records: Iterable[Record] = map(Record, keys, contents)
         if "headers" in given or "timestamp" in given:
             headers = map(_headers, given.get("headers", nothing))
-            records = map(Record, keys, values, headers, given.get("timestamp", nothing))
+            records = map(Record, keys, contents, headers, given.get("timestamp", nothing))
         return zip(topics, partitions, strict=True), records
 
     def _choose(self, topic: str, key: bytes | None, sticky: dict[str, int]) -> int:
@@ -145,8 +158,8 @@ class Outgoing:
         return sticky.setdefault(topic, random.randrange(count))
 
 
-def _values(column: pa.Array) -> list[Any]:
-    """Text as UTF-8 bytes for keys and values, times as ms."""
+def values(column: pa.Array) -> list[Any]:
+    """A column in Python's terms: text as UTF-8 bytes for keys and values, times as ms."""
     if pa.types.is_timestamp(column.type):
         return [
             None if us is None else us // 1_000
@@ -154,8 +167,8 @@ def _values(column: pa.Array) -> list[Any]:
             .cast(pa.int64())
             .to_pylist()
         ]
-    values: list[Any] = column.to_pylist()
-    return values
+    found: list[Any] = column.to_pylist()
+    return found
 
 
 def as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,12 +2,14 @@
 
 What Spark repeats, retries or speculates leaves files that nobody names. The commit goes through
 `Database.append_once`: all rows of a batch become readable together, with the proof that they are there,
-and a batch that Spark replays after a crash is skipped. (Its sink for Kafka is at-least-once.)
+and a batch that Spark replays after a crash is skipped, if it holds the same. (Its sink for Kafka is
+at-least-once.)
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -23,9 +25,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 import eosdb
+from eosdb.errors import BatchDiffersError
 
 from .errors import SparkOptionError
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
+from .writes import Rows, bring_in, plan_of, rows_of, sink_of, total
 
 _SUFFIX = ".arrow"
 _ORPHAN_MS = 24 * 3600 * 1000
@@ -39,13 +43,19 @@ class Staged(WriterCommitMessage):
     path: str | None
     task: int
     query_id: str | None
+    batch_id: str | None
+    rows: Rows
 
 
 def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
     """Write the rows to a file that only this attempt knows, durably, and say where."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
-    query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    query_id, batch_id = (
+        None if context is None else context.getLocalProperty(name)
+        for name in ("sql.streaming.queryId", "streaming.sql.batchId")
+    )
+    parts = [Rows()]
     path = os.path.join(options.staging, f"{uuid.uuid4().hex}{_SUFFIX}")
     writer: pa.ipc.RecordBatchFileWriter | None = None
     with contextlib.ExitStack() as cleanup:
@@ -58,40 +68,47 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
                 sink = cleanup.enter_context(open(path, "wb"))
                 writer = cleanup.enter_context(pa.ipc.new_file(sink, batch.schema))
             writer.write_batch(batch)
-    return Staged(None if writer is None else path, task, query_id)
+            parts.append(rows_of([batch]))
+    return Staged(None if writer is None else path, task, query_id, batch_id, total(parts))
 
 
-def bring_in(
-    options: WriteOptions, messages: Sequence[object], sink_id: str, batch_id: int
+def bring(
+    options: WriteOptions, staged: Sequence[Staged], batch_id: int, sink_id: str, *held: str | None
 ) -> eosdb.AppendOnceResult:
-    """Append what the named files hold, in the order of Spark's partitions, unless it is there already."""
-    staged = sorted(
-        (m for m in messages if isinstance(m, Staged) and m.path is not None), key=lambda m: m.task
-    )
+    """Append what the files hold, in the order of Spark's partitions, unless it is there already. Raises
+    BatchDiffersError when something else is there in its place."""
+    files = [str(m.path) for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
     with eosdb.connect(options.path, create=False) as db:
         outgoing = Outgoing(db, options)
-        result = db.append_once(
+        result = bring_in(
+            db,
             sink_id,
             batch_id,
-            (pair for one in staged for pair in outgoing.pairs(_read(str(one.path)))),
+            (pair for file in files for pair in outgoing.pairs(_read(file))),
+            *held,
         )
         _sweep(options.staging, db.clock.time_ms())
-    discard(messages)
+    discard(staged)
     return result
 
 
 def discard(messages: Sequence[object]) -> None:
     """Remove staged files that nobody will ask for again. What has been brought in stays."""
-    for message in messages:
-        if isinstance(message, Staged) and message.path is not None:
+    for message in _staged(messages):
+        if message.path is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(message.path)
             with contextlib.suppress(OSError):  # Others may be staging.
                 os.rmdir(os.path.dirname(message.path))
 
 
+def _staged(messages: Sequence[object]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
+
+
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("eosdb")`. With txnAppId and txnVersion a job that is run again appends nothing."""
+    """`df.write.format("eosdb")`. With txnAppId and txnVersion a job that is run again appends nothing, and
+    within foreachBatch a micro-batch that is replayed does not."""
 
     def __init__(
         self, given: MutableMapping[str, str], schema: StructType, overwrite: bool
@@ -106,11 +123,36 @@ class BatchWriter(DataSourceArrowWriter):
         return stage(iterator, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        options = self._options
-        if options.sink_id is not None and options.batch_id is not None:
-            bring_in(options, messages, options.sink_id, options.batch_id)
+        options, staged = self._options, _staged(messages)
+        rows = str(total(m.rows for m in staged))
+        query_id = next((m.query_id for m in staged if m.query_id), None)
+        batch_id = next((m.batch_id for m in staged if m.batch_id), None)
+        if options.app_id is not None and options.version is not None:
+            try:
+                sink_id = sink_of(options.app_id, options.which)
+                bring(options, staged, options.version, sink_id, rows)
+            except BatchDiffersError as error:
+                # Versions of a job that is not a query grow: an older one is over, whatever it was.
+                if query_id is not None or error.newest == options.version:
+                    raise
+                discard(staged)
+        elif query_id is not None and batch_id is not None:
+            self._within_a_micro_batch(staged, query_id, int(batch_id), rows)
         else:
-            bring_in(options, messages, self._own_id, 0)
+            bring(options, staged, 0, self._own_id)
+
+    def _within_a_micro_batch(
+        self, staged: Sequence[Staged], query_id: str, batch_id: int, rows: str
+    ) -> None:
+        """Which call it is cannot be told here: what other calls of the batch have brought is passed by."""
+        for order in itertools.count():
+            try:
+                sink_id = sink_of(query_id, f"df.write {self._options.which}", order)
+                bring(self._options, staged, batch_id, sink_id, rows)
+                return
+            except BatchDiffersError as error:
+                if error.newest != batch_id:
+                    raise
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         discard(messages)
@@ -121,25 +163,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = parse(given, _types(schema))
-        if self._options.batch_id is not None:
+        if self._options.app_id is not None or self._options.name is not None:
             raise SparkOptionError(
-                "options txnAppId and txnVersion are for batches; a stream numbers its own"
+                "options txnAppId, txnVersion and writeName are for batches; a stream numbers its own"
             )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return stage(iterator, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        query_ids = {m.query_id for m in messages if isinstance(m, Staged) and m.query_id}
-        sink_id = self._options.sink_id or next(iter(query_ids), None)
-        if sink_id is None:
-            if any(isinstance(m, Staged) and m.path is not None for m in messages):
+        options, staged = self._options, _staged(messages)
+        query_id = next((m.query_id for m in staged if m.query_id), None)
+        owner = options.sink_id or query_id
+        if owner is None:
+            if any(m.path is not None for m in staged):
                 raise SparkOptionError(
                     "Spark does not tell the query's id here; name the sink by option sinkId, one for each "
                     "query and checkpoint"
                 )
             return  # No task has said anything: there is nothing to bring in.
-        bring_in(self._options, messages, f"spark:{sink_id}", batchId)
+        rows = total(m.rows for m in staged)
+        plan = plan_of(options.checkpoint, query_id, batchId)
+        bring(options, staged, batchId, sink_of(owner), str(rows), plan)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         discard(messages)
