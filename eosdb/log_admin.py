@@ -12,7 +12,8 @@ from eosdb.log import dump, fetch, partitions, scan, snapshots
 from eosdb.log.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
 from eosdb.model import PartitionOffsets, SnapshotInfo, TopicPartition
 from eosdb.reports import LoggedBatch, SnapshotEntry
-from eosdb.validation import check_int, check_topic_partition
+from eosdb.store import history
+from eosdb.validation import check_int, check_text, check_topic_partition
 
 
 class LogAdmin(RequestHandler):
@@ -39,6 +40,18 @@ class LogAdmin(RequestHandler):
                 for partition in partitions.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }
+
+    def history_mark(self) -> str:
+        """A short text for whoever keeps offsets outside of the file: `history_departure` tells by it later
+        whether they still are offsets of this file and of what has happened in it."""
+        with self._store.read() as connection:
+            return history.mark(connection)
+
+    def history_departure(self, mark: str) -> str | None:
+        """None when what was so at the mark has stayed so; else why it has not: the path has another file
+        now, or an older copy. Raises InvalidRequestError for what is no mark."""
+        with self._store.read() as connection:
+            return history.departure(connection, check_text("mark", mark))
 
     def scan(
         self,

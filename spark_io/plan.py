@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import eosdb
@@ -25,8 +26,17 @@ class State(NamedTuple):
     end: int
 
 
-Cut = dict[str, dict[TopicPartition, State]]
-"""By file, every wanted partition as of one instant."""
+class FileState(NamedTuple):
+    """Every wanted partition of a file as of one instant, and a mark by which its history is known again.
+    `departures` says of marks why they are none of this file's history."""
+
+    states: dict[TopicPartition, State]
+    mark: str
+    departures: dict[str, str]
+
+
+Cut = dict[str, FileState]
+"""The files, by path."""
 
 
 class Range(NamedTuple):
@@ -47,25 +57,38 @@ class Range(NamedTuple):
         return max(self.end - self.start, 0)
 
 
-def cut(paths: Iterable[str], options: ReadOptions) -> Cut:
-    """Raises SparkOptionError when a topic or partition that was named is in none of the files."""
+def cut(
+    paths: Iterable[str],
+    options: ReadOptions,
+    marks: Mapping[str, Iterable[str]] = MappingProxyType({}),
+) -> Cut:
+    """`marks` are what is remembered of the files, by path.
+
+    Raises SparkOptionError when a topic or partition that was named is in none of the files."""
     found: Cut = {}
     for path in paths:
         with eosdb.connect(path, read_only=True) as db:
+            departures = {
+                mark: why
+                for mark in marks.get(path, ())
+                if (why := db.admin.history_departure(mark)) is not None
+            }
             whole = db.admin.consistent_cut()
-        found[path] = {
+            mark = db.admin.history_mark()
+        states = {
             tp: State(offsets, end if options.read_committed else offsets.log_end_offset)
             for tp, (offsets, end) in whole.items()
             if options.wants(tp)
         }
-    _check_named({tp for states in found.values() for tp in states}, options)
+        found[path] = FileState(states, mark, departures)
+    _check_named({tp for file in found.values() for tp in file.states}, options)
     return found
 
 
 def batch(paths: Iterable[str], options: ReadOptions) -> list[Range]:
     """What a batch reads. Raises SparkOptionError for offsets outside of a log."""
     ranges = []
-    for path, states in cut(paths, options).items():
+    for path, (states, *_) in cut(paths, options).items():
         starts = positions(path, states, options.start, options, at_end=False)
         ends = positions(path, states, options.end, options, at_end=True)
         for tp in states:

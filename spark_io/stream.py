@@ -1,12 +1,14 @@
 """The stream reader: micro-batches of committed records, from offsets that Spark keeps in its checkpoint.
 
-An offset is `{"topic": {"0": 23}}`, as the Kafka connector writes it; of a fleet, one such object by file.
+The checkpoint outlives the file: before an offset is gone by, the file is asked whether it is still the one
+that the offset is of, and whether its history has only grown.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,11 +23,11 @@ from pyspark.sql.types import StructType
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 
-from . import columns, files, options, plan, reading
+from . import columns, files, offsets, options, plan, reading
 from .errors import SparkOptionError
+from .offsets import Place, Stand, Stands
 
-Place = tuple[str, TopicPartition]
-"""A partition in a file."""
+_log: Final = logging.getLogger("eosdb.spark_io")
 
 
 class StreamTask(InputPartition):
@@ -52,10 +54,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets --------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        found: dict[Place, int] = {}
-        for path, states in self._cut().items():
+        found: dict[Place, Stand] = {}
+        for path, (states, mark, _) in self._cut().items():
             starts = plan.positions(path, states, self._options.start, self._options, at_end=False)
-            found |= {(path, tp): offset for tp, offset in starts.items()}
+            found |= {(path, tp): Stand(offset, mark) for tp, offset in starts.items()}
         return self._told(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -63,52 +65,50 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        before = self._places(start)
+        known = self._parsed(start)
+        cut = self._cut(known)
+        known = self._still_so(known, cut)
+        before = offsets.numbers(known)
         self._tell_group(before)
-        cut = self._cut()
-        newest = self._frozen if self._frozen is not None else self._ends(cut)
-        if not isinstance(limit, ReadMaxRows):
-            return self._told({**before, **_not_back(before, newest)})
-        first = {
-            (path, tp): state.offsets.log_start_offset
-            for path, states in cut.items()
-            for tp, state in states.items()
-        }
-        return self._told(_limited(before, first, newest, limit.max_rows))
+        newest = self._frozen if self._frozen is not None else _ends(cut)
+        if isinstance(limit, ReadMaxRows):
+            first = {
+                (path, tp): state.offsets.log_start_offset
+                for path, file in cut.items()
+                for tp, state in file.states.items()
+            }
+            reached = _limited(before, first, newest, limit.max_rows)
+        else:
+            reached = {**before, **_not_back(before, newest)}
+        return self._told(offsets.moved(known, reached, _marks(cut)))
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return self._told(self._ends(self._cut()))
+        cut = self._cut()
+        return self._told(offsets.moved({}, _ends(cut), _marks(cut)))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._frozen = self._ends(self._cut())
+        self._frozen = _ends(self._cut())
 
     # -- records --------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StreamTask]:
-        before, after = self._places(start), self._places(end)
-        cut = self._cut()
+        before, after = self._parsed(start), self._parsed(end)
+        cut = self._cut(before, after)
+        # What was planned for a file that is gone is gone; only then it matters where it was to begin.
+        after = self._still_so(after, cut)
+        before = self._still_so(before, cut)
         ranges = []
-        for (path, tp), stop in sorted(after.items()):
-            state = cut.get(path, {}).get(tp)
+        for (path, tp), (stop, _) in sorted(after.items()):
+            state = cut[path].states.get(tp) if path in cut else None
             if state is None:
                 self._lost(f"{path}, {tp}: the partition is gone")
                 continue
             # A partition that has come since the query began is read from its beginning.
-            offsets = state.offsets
-            begin = before.get((path, tp), offsets.log_start_offset)
-            if begin < offsets.log_start_offset and begin < stop:
-                self._lost(
-                    f"{path}, {tp}: the query stands at {begin}, the log begins at "
-                    f"{offsets.log_start_offset}"
-                )
-                begin = min(offsets.log_start_offset, stop)
-            if stop > offsets.last_stable_offset:
-                self._lost(
-                    f"{path}, {tp}: the checkpoint goes to {stop}, the log to "
-                    f"{offsets.last_stable_offset}; another file, or an older copy, lies where the query "
-                    "began"
-                )
-                stop = max(begin, offsets.last_stable_offset)
+            first = state.offsets.log_start_offset
+            begin = before[path, tp].offset if (path, tp) in before else first
+            if begin < first and begin < stop:
+                self._lost(f"{path}, {tp}: the query stands at {begin}, the log begins at {first}")
+                begin = min(first, stop)
             ranges.append(plan.Range(path, *tp, begin, stop))
         return [StreamTask(pack) for pack in plan.split(ranges, self._options) or [()]]
 
@@ -135,46 +135,65 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         by_file: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         for (path, tp), offset in places.items():
             by_file.setdefault(path, {})[tp] = OffsetAndMetadata(offset)
-        for path, offsets in by_file.items():
+        for path, reached in by_file.items():
             with eosdb.connect(path, create=False) as db:
                 known = db.admin.partition_offsets()
                 db.broker.offset_commit(
-                    group_id, {tp: offset for tp, offset in offsets.items() if tp in known}
+                    group_id, {tp: offset for tp, offset in reached.items() if tp in known}
                 )
         self._told_group = dict(places)
 
-    def _cut(self) -> plan.Cut:
+    def _cut(self, *known: Stands) -> plan.Cut:
         """Of a glob or a folder, files that have come since are in it, too."""
-        return plan.cut(files.of_options(self._given).paths, self._options)
+        paths = files.of_options(self._given).paths
+        return plan.cut(paths, self._options, offsets.marks(*known))
 
-    def _ends(self, cut: plan.Cut) -> dict[Place, int]:
-        return {
-            (path, tp): state.end for path, states in cut.items() for tp, state in states.items()
-        }
+    def _still_so(self, known: Stands, cut: plan.Cut) -> Stands:
+        """Without what is known of files whose history it is no part of: they are read from their
+        beginning, if data may be lost at all."""
+        gone = {}
+        for (path, tp), stand in known.items():
+            file = cut.get(path)
+            why = _departure(tp, stand, file) if file is not None and path not in gone else None
+            if why is not None:
+                self._lost(
+                    f"{path}, {tp}: the checkpoint stands at offset {stand.offset}, but {why}. Give the "
+                    "query a new checkpoint, or put the newest file back"
+                )
+                gone[path] = why
+        return {place: stand for place, stand in known.items() if place[0] not in gone}
 
-    def _told(self, places: Mapping[Place, int]) -> dict[str, Any]:
-        by_file: dict[str, dict[str, dict[str, int]]] = {}
-        for (path, tp), offset in sorted(places.items()):
-            by_file.setdefault(path, {}).setdefault(tp.topic, {})[str(tp.partition)] = offset
-        if self._is_fleet:
-            return by_file
-        return dict(next(iter(by_file.values()), {}))
+    def _told(self, stands: Stands) -> dict[str, Any]:
+        return offsets.told(stands, is_fleet=self._is_fleet)
 
-    def _places(self, told: Mapping[str, Any]) -> dict[Place, int]:
-        by_file = told
-        if not self._is_fleet:
-            (path,) = files.of_options(self._given).paths
-            by_file = {path: told}
-        return {
-            (path, TopicPartition(topic, int(partition))): int(offset)
-            for path, topics in by_file.items()
-            for topic, found in topics.items()
-            for partition, offset in found.items()
-        }
+    def _parsed(self, told: Mapping[str, Any]) -> Stands:
+        only = None if self._is_fleet else files.of_options(self._given).paths[0]
+        return offsets.parse(told, only)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise SparkOptionError(f"{what}. Say failOnDataLoss=false to go on with what there is")
+        _log.warning("%s. Going on with what there is: failOnDataLoss=false", what)
+
+
+def _departure(tp: TopicPartition, stand: Stand, file: plan.FileState) -> str | None:
+    """Why what the file has is not what the offset is of; None when nothing says so."""
+    if stand.mark is not None and stand.mark in file.departures:
+        return file.departures[stand.mark]
+    state = file.states.get(tp)
+    if state is not None and stand.offset > (end := state.offsets.last_stable_offset):
+        return f"the log goes to {end} only: this is another file, or an older copy"
+    return None
+
+
+def _ends(cut: plan.Cut) -> dict[Place, int]:
+    return {
+        (path, tp): state.end for path, file in cut.items() for tp, state in file.states.items()
+    }
+
+
+def _marks(cut: plan.Cut) -> dict[str, str]:
+    return {path: file.mark for path, file in cut.items()}
 
 
 def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[Place, int]:

@@ -14,6 +14,7 @@ from eosdb.reports import JournalEntry
 _COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"
 _SELECT: Final = f"SELECT {_COLUMNS} FROM journal ORDER BY position"
 _OF_ID: Final = f"SELECT {_COLUMNS} FROM journal WHERE transactional_id = ? ORDER BY position"
+_AT: Final = f"SELECT {_COLUMNS} FROM journal WHERE position = ?"
 _PAGE: Final = 1_000
 _SPAN: Final = 100_000
 """How many positions one page looks through at most, so that a rare kind holds no snapshot for long."""
@@ -69,6 +70,12 @@ def page(
         )
     ]
     return found, found[-1].position if len(found) == _PAGE else max(last, after)
+
+
+def at(connection: sqlite3.Connection, position: int) -> JournalEntry | None:
+    """The event at the position; None where the journal does not have it."""
+    row = connection.execute(_AT, (position,)).fetchone()
+    return None if row is None else JournalEntry(*row)
 
 
 def last_position(connection: sqlite3.Connection) -> int:

@@ -1,0 +1,58 @@
+"""Marks in a file's history, by which somebody who keeps offsets elsewhere knows later that it is still the
+same: the file, and what has happened in it.
+
+A mark is the file's id, the newest event's position, and a digest of that event. A file that was replaced
+has another id; an older copy that was put back lacks the event or, when it has grown since, has another
+one there. A revision that rewrites events would break the marks that there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from typing import Final
+
+from eosdb.errors import InvalidRequestError
+from eosdb.store import file_id, journal
+
+_DIGEST_CHARS: Final = 16
+_NO_EVENT: Final = "0" * _DIGEST_CHARS
+
+
+def mark(connection: sqlite3.Connection) -> str:
+    """The mark of this instant."""
+    position = journal.last_position(connection)
+    return f"{file_id.read(connection)}.{position}.{_event(connection, position)}"
+
+
+def departure(connection: sqlite3.Connection, told: str) -> str | None:
+    """Why the mark is none of this file's history; None when it is, as far as the journal goes back.
+
+    Raises InvalidRequestError for what is no mark.
+    """
+    try:
+        known_id, position_text, digest = told.split(".")
+        position = int(position_text)
+    except ValueError:
+        raise InvalidRequestError(
+            f"got {told!r:.80}, expected a mark such as {mark(connection)}"
+        ) from None
+    mine = file_id.read(connection)
+    if mine != known_id:
+        return f"this is another file: its id is {mine}, not {known_id}"
+    if (last := journal.last_position(connection)) < position:
+        return f"this is an older copy of the file: it ends with event {last}, not {position}"
+    found = _event(connection, position)
+    if found not in (digest, None):
+        return f"this was an older copy of the file: it has another event {position} now"
+    return None
+
+
+def _event(connection: sqlite3.Connection, position: int) -> str | None:
+    """A digest of the event; None when the journal does not go back so far."""
+    if position == 0:
+        return _NO_EVENT
+    found = journal.at(connection, position)
+    if found is None:
+        return None
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:_DIGEST_CHARS]
