@@ -256,17 +256,13 @@ class Database:
     def append_once(
         self, sink_id: str, batch_id: int, batches: Batches, *, held: Collection[str] = ()
     ) -> AppendOnceResult:
-        """Append all of `batches` and remember `(sink_id, batch_id)`, both or neither.
+        """Append all of `batches` and remember `(sink_id, batch_id)`, both or neither; a `batch_id` not
+        above the remembered one is a repeat and appends nothing.
 
-        `batches` are records by partition, or pairs of a partition and records, in the order in which
-        they are to stand; they are read as they are needed. A `batch_id` not above the one that is
-        remembered for the sink appends nothing: it is a repeat. `held` are texts of which each says what
-        the batch holds (offsets, a digest); with them it is one only when that batch said one of them, too,
-        or is the newest and said nothing, else BatchDiffersError. What the last 100 said is kept.
-        What fits into one unit has no producer id; more goes in a transaction of the id `__eosdb.sink:` +
-        `sink_id`, so that readers see all of it at once.
-        Raises UnknownTopicOrPartitionError, InvalidRecordError, MessageTooLargeError,
-        InvalidRequestError and the authorization errors; nothing is readable then.
+        `batches` may be pairs, too, and are read as needed. With `held`, texts of which each says what the
+        batch holds, a repeat is only what said one of them before (known of the last 100), or the newest
+        if it said nothing; else BatchDiffersError. Nothing is readable after any error. More than one unit
+        takes goes in a transaction of the id `__eosdb.sink:` + `sink_id`.
         """
         return self._once.append(sink_id, batch_id, batches, held)
 
