@@ -6,12 +6,14 @@ Retention, compaction and snapshots run here, on demand and every log.retention.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import group_offsets
 from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partitions, retention, snapshots
 from eosdb.model import HousekeepingReport
@@ -59,10 +61,14 @@ class Housekeeper:
         )
 
     def run_when_due(self) -> None:
-        """Run if the interval has passed and no other thread is at it."""
+        """Run if the interval has passed and no other thread is at it.
+
+        What fails is left to the next interval: whoever comes by has had his own request committed.
+        """
         if self._clock.time_ms() >= self._next_ms and self._lock.acquire(blocking=False):
             try:
-                self.run()
+                with contextlib.suppress(EosdbError):
+                    self.run()
             finally:
                 self._lock.release()
 

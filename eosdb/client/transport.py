@@ -314,7 +314,9 @@ class DirectTransport:
                     answered.carry_out(last, self._broker)
         except EosdbError as error:
             if turn is not None and turn.stands:
-                answered.fail(error)
+                # What `last` decided has been committed, whether or not it could be completed.
+                if not answered.done:
+                    answered.fail(error)
                 return
             answered.reopen()
             exchanges[:] = [self.submit(name, request) for request in requests]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eosdb.clock import Clock
 from eosdb.coordinator import groups, transactions
 from eosdb.coordinator.transaction_state import TransactionMetadata
-from eosdb.errors import TransactionCoordinatorFencedError
+from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
@@ -101,7 +101,9 @@ class Office:
     def complete(self, decision: Decision) -> None:
         """The second step: markers and Complete…, under the epoch of the first.
 
-        Not synced: whoever finds it decided after a power loss completes it again.
+        Not synced: whoever finds it decided after a power loss completes it again. So does whoever writes
+        next when it cannot be done here (the disk is full, somebody else writes for long): the decision
+        stands, and no error may say otherwise.
         """
         reach(Failpoint.END_TXN_DECIDED)
         transactional_id = decision.metadata.transactional_id
@@ -115,6 +117,9 @@ class Office:
         except TransactionCoordinatorFencedError:
             self._refuse(transactional_id)
             raise
+        except EosdbError as error:
+            if isinstance(error, ApiError):
+                raise
         finally:
             self._finish(transactional_id)
 

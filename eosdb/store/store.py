@@ -114,7 +114,7 @@ class Store:
 
     def commit_joint(self) -> None:
         """Inside `together`: what was written so far stands from now on; what follows is a unit of its
-        own, not synced."""
+        own, not synced. Should that not be had, the parts that follow fail, and not what stands."""
         joint, writer = self._joint, self._writer
         assert joint is not None
         assert writer is not None
@@ -126,8 +126,11 @@ class Store:
             joint.fail(error)
             raise
         joint.parts, joint.stands = 0, True
-        with translated(self.path):
-            writer.begin(sync=False, careful=False)
+        try:
+            with translated(self.path):
+                writer.begin(sync=False, careful=False)
+        except EosdbError as error:
+            joint.fail(error)
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:

@@ -14,6 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.failpoints import Failpoint, watched
 from tests.concurrency.worker import threads
 from tests.readers import committed_values, dump_state
 from tests.store.test_schema import UPGRADED, Old
@@ -84,6 +85,60 @@ def test_a_transaction_cut_off_by_a_full_disk_can_be_ended(small_disk: Path) -> 
             producer.send("t", b"kept")
         assert committed_values(db, TP) == [b"kept"]
         assert db.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("committed", "flushed"),
+    [(True, False), (True, True), (False, True)],
+    ids=["commit in one turn with the records", "commit", "abort"],
+)
+def test_a_transaction_that_is_decided_when_the_disk_is_full_is_answered_with_the_decision(
+    small_disk: Path, committed: bool, flushed: bool
+) -> None:
+    """There is room for the decision and none for the markers; whoever writes next completes it."""
+    path = small_disk / "full.db"
+    with eosdb.connect(path) as db:
+        db.admin.create_topic("t")
+        producer = db.producer(transactional_id="a")
+        producer.init_transactions()
+        token = producer.begin_transaction()
+        producer.send("t", b"v" * 30_000)
+        if flushed:
+            producer.flush()
+
+        def fill_up(point: Failpoint) -> None:
+            if point is Failpoint.END_TXN_DECIDED:
+                take_all(small_disk)
+
+        with watched(fill_up):
+            (producer.commit_transaction if committed else producer.abort_transaction)()
+        assert db.outcome(token) == ("committed" if committed else "aborted")
+        assert committed_values(db, TP) == [], "no marker is written yet"
+        with pytest.raises(eosdb.DatabaseFullError, match="nothing was written"):
+            db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"y" * 9_000)]))
+        (small_disk / "ballast").unlink()
+        with producer.transaction():
+            producer.send("t", b"next")
+        assert committed_values(db, TP) == [b"v" * 30_000] * committed + [b"next"]
+        assert db.verify().ok
+
+
+def test_housekeeping_that_finds_no_room_does_not_fail_the_request_that_came_by(
+    small_disk: Path,
+) -> None:
+    clock = eosdb.ManualClock(1_000_000)
+    with eosdb.connect(small_disk / "full.db", clock=clock) as db:
+        db.admin.create_topic("t")
+        clock.advance(10_000_000)
+
+        def fill_up(point: Failpoint) -> None:
+            if point is Failpoint.UNIT_COMMITTED:
+                take_all(small_disk)
+
+        with watched(fill_up):
+            assert db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"v")])).error is None
+        (small_disk / "ballast").unlink()
+        assert committed_values(db, TP) == [b"v"]
 
 
 def test_there_is_no_room_even_for_a_new_file(small_disk: Path) -> None:
