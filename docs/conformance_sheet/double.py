@@ -15,6 +15,8 @@ READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 
 FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED"})
+ENDED: Final = FENCED | {"INVALID_TXN_STATE"}
+"""The commit of a transaction that timed out: the name depends on the client's transaction version."""
 ILLEGAL_CALL: Final = frozenset({"IllegalStateError", "_STATE"})
 BAD_SETTING: Final = frozenset({"ConfigError", "_INVALID_ARG"})
 

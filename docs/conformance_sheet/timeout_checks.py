@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from .check import Subject
-from .double import FENCED, Double, Producer, expect, expect_refused, plain, started
+from .double import ENDED, FENCED, Double, Producer, expect, expect_refused, plain, started
 
 SUBJECT = Subject()
 
@@ -36,9 +36,9 @@ def a_transaction_is_aborted_at_its_timeout(double: Double) -> None:
     expect("what is read", double.read(), ["after"])
 
 
-@SUBJECT.check("A commit after the timeout is refused", "KIP-98 `PRODUCER_FENCED`")
+@SUBJECT.check("A commit after the timeout is refused", "KIP-890 `INVALID_TXN_STATE`")
 def a_commit_after_the_timeout_is_refused(double: Double) -> None:
-    expect_refused(double, "the commit", _timed_out(double).commit, FENCED)
+    expect_refused(double, "the commit", _timed_out(double).commit, ENDED)
 
 
 @SUBJECT.check("A record after the timeout is refused", "KIP-98 `INVALID_PRODUCER_EPOCH`")

@@ -29,6 +29,7 @@ from eosdb.errors import (
     EosdbError,
     IllegalGenerationError,
     InvalidProducerEpochError,
+    InvalidTxnStateError,
     ProducerFencedError,
     TransactionAbortableError,
     UnknownMemberIdError,
@@ -43,6 +44,7 @@ _RATES: Final = ("process", "commit")
 _GOES_ON_AFTER: Final = (
     *MEMBERSHIP_ERRORS,
     InvalidProducerEpochError,
+    InvalidTxnStateError,
     ProducerFencedError,
     TransactionAbortableError,
     UnstableOffsetCommitError,

@@ -122,10 +122,12 @@ def init_producer_id(
     """A producer id and epoch that nobody else holds (TransactionCoordinator.handleInitProducerId).
 
     A repeat with the pair that was replaced gets the same answer again; when that answer was a new
-    producer id, once. `fresh_producer_id` is needed when `needs_new_producer_id` says so. An
-    unknown id starts anew whatever is expected (KIP-360). Raises ProducerFencedError when the
-    expected pair is not the current one (nothing changes, also while a transaction is open, where
-    Kafka would abort it), and ConcurrentTransactionsError while a transaction is ending.
+    producer id, once. An abort that fences replaces a pair, too: until somebody else has asked, its
+    holder gets the fencing epoch (KAFKA-19367). `fresh_producer_id` is needed when
+    `needs_new_producer_id` says so. An unknown id starts anew whatever is expected (KIP-360). Raises
+    ProducerFencedError when the expected pair is not the current one (nothing changes, also while a
+    transaction is open, where Kafka would abort it), and ConcurrentTransactionsError while a
+    transaction is ending.
     """
     if current is None:
         pid = fresh(fresh_producer_id)
@@ -139,13 +141,16 @@ def init_producer_id(
         if expected is not None and expected != current.producer:
             raise stale_producer(ProducerFencedError, current, expected)
         return FenceOngoing(_fence(current, now_ms))
-    if expected is None or expected == current.producer:
-        last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
+    replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
+    # The epoch for fencing only is nobody's: who lost the one before it goes on under a new id.
+    fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
+    if expected is None or expected == current.producer or fenced_at_the_end:
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch
         if current.producer_epoch >= LAST_CLIENT_EPOCH:
             given = ProducerIdAndEpoch(fresh(fresh_producer_id), 0)
         else:
             given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
-    elif expected == (current.previous_producer_id, current.last_producer_epoch):
+    elif expected == replaced:
         given = current.producer
         # After a rotation, a pair of the current id with the old id's epoch was never given out.
         rotated = current.previous_producer_id != current.producer_id
@@ -258,12 +263,14 @@ def verify(
 
 
 def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The abort of an open transaction under a higher epoch (prepareFenceProducerEpoch)."""
+    """The abort of an open transaction under a higher epoch (prepareFenceProducerEpoch). It remembers
+    the pair that it replaced, so that its holder can learn of it."""
     fenced = transition(
         current,
         state=TransactionState.PREPARE_EPOCH_FENCE,
         producer_epoch=current.producer_epoch + 1,
-        last_producer_epoch=NO_PRODUCER_EPOCH,
+        last_producer_epoch=current.producer_epoch,
+        previous_producer_id=current.producer_id,
     )
     return transition(fenced, state=TransactionState.PREPARE_ABORT, last_update_time_ms=now_ms)
 

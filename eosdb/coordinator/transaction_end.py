@@ -62,18 +62,18 @@ def end(
 
     Under version 2 the decision raises the epoch, a repeat is known by the epoch before, and an
     abort is taken also where nothing has begun, since a producer whose appends were lost cannot
-    know. None: it has ended in this very way before, nothing is to be written. Raises
-    InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while it is
-    ending in this way, and InvalidTxnStateError when there is nothing to end or it was decided the
-    other way.
+    know. A fence, too, is an abort that the epoch before may repeat. None: it has ended in this very
+    way before, nothing is to be written. Raises InvalidProducerIdMappingError, ProducerFencedError,
+    ConcurrentTransactionsError while it is ending in this way, and InvalidTxnStateError when there
+    is nothing to end or it was decided the other way.
     """
     prepare, done = _ENDS[committed]
-    if current is not None and _repeats_end(current, producer_id, producer_epoch):
-        if current.state is done:
-            return None
+    if current is not None and _repeats_end(current, producer_id, producer_epoch, version):
         if current.state is prepare:
             raise ending(ConcurrentTransactionsError, current)
-        raise _nothing_to_end(current, committed)
+        if current.state is not done:
+            raise _decided_otherwise(current, committed)
+        return None
     current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
     if current.transaction_version == EPOCH_PER_TRANSACTION and current.state in PREPARED:
         raise stale_producer(
@@ -91,12 +91,17 @@ def end(
     raise _nothing_to_end(current, committed)
 
 
-def _repeats_end(current: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """Whether the pair is the one that the version 2 end of the current state replaced."""
-    return current.transaction_version == EPOCH_PER_TRANSACTION and (
-        producer_id,
-        producer_epoch,
-    ) == (current.previous_producer_id, current.last_producer_epoch)
+def _repeats_end(
+    current: TransactionMetadata, producer_id: int, producer_epoch: int, version: int
+) -> bool:
+    """Whether the pair is the one that the version 2 end of the current state replaced, or its fence. A
+    fence with the last of all epochs has left nothing to answer with: no client may have that one."""
+    replaced = (current.previous_producer_id, current.last_producer_epoch)
+    if version != EPOCH_PER_TRANSACTION or (producer_id, producer_epoch) != replaced:
+        return False
+    if current.transaction_version == EPOCH_PER_TRANSACTION:
+        return True
+    return current.state in _ENDS[False] and current.producer_epoch <= LAST_CLIENT_EPOCH
 
 
 def _decided(
@@ -120,6 +125,14 @@ def _decided(
         transaction_version=version,
         start_time_ms=start,
         last_update_time_ms=now_ms,
+    )
+
+
+def _decided_otherwise(current: TransactionMetadata, committed: bool) -> ApiError:
+    return InvalidTxnStateError(
+        f"{named(current)}: got {'commit' if committed else 'abort'}, but the transaction is in state "
+        f"{current.state.label}: its producer ended it otherwise, it timed out, or another producer "
+        "asked for the id; that outcome stands"
     )
 
 

@@ -63,9 +63,10 @@ class TransactionMetadata(NamedTuple):
     `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
     partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
     pair that the last `init_producer_id` or version 2 `end_txn` replaced at its holder's own
-    request: whoever sends that pair again repeats the request. `next_producer_id` takes over at
-    the completion, when the end has used up the epochs. `transaction_version` is that of the
-    request that ended the transaction, 1 in every other state.
+    request, or that a fence replaced: whoever sends that pair again repeats the request, or asks
+    for what the fence has done. `next_producer_id` takes over at the completion, when the end has
+    used up the epochs. `transaction_version` is that of the request that ended the transaction, 1 in
+    every other state, and after a fence, which nobody requested.
     """
 
     transactional_id: str

@@ -81,8 +81,6 @@ def test_a_commit_after_the_deadline_is_fenced_at_the_deadline_it_is_not(
     with pytest.raises(eosdb.ProducerFencedError):
         db.broker.end_txn("b", *who, True)
     assert state(db, "b") == "CompleteAbort"
-    with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.init_producer_id("b", 1_000, *who)
 
 
 def test_a_transactions_time_begins_with_its_first_partition(

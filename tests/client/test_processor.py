@@ -468,6 +468,31 @@ def test_a_transaction_that_timed_out_is_done_anew(
     assert [len(value) for value in values(db)].count(600_000) == 3  # type: ignore[arg-type]
 
 
+def test_a_transaction_that_timed_out_before_its_commit_is_done_anew(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    class LateOnce:
+        late = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(db.broker, name)
+
+        def end_txn(self, *args: Any, **options: Any) -> eosdb.ProducerIdAndEpoch:
+            if not self.late:
+                self.late = True
+                clock.advance(30_000)
+            return db.broker.end_txn(*args, **options)
+
+    feed(db, b"a")
+    processor = db.processor(
+        "in", upper, "out", group_id="g", transactional_id="tx", transport=LateOnce(),
+        producer={"transaction_timeout_ms": 20_000},
+    )  # fmt: skip
+    processor.run(until_idle_ms=50)
+    assert values(db) == [b"A"]
+    assert processor.metrics()["errors-total:INVALID_TXN_STATE"] > 0
+
+
 def test_a_result_refused_at_the_commit_is_found_and_becomes_a_dead_letter(
     db: eosdb.Database, run: Run
 ) -> None:

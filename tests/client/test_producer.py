@@ -257,7 +257,7 @@ def test_a_transaction_that_timed_out_fences_its_producer(
     producer.send("t", b"1")
     producer.flush()
     clock.advance(1_001)
-    with pytest.raises(eosdb.ProducerFencedError):
+    with pytest.raises(eosdb.InvalidTxnStateError, match="it timed out"):
         producer.commit_transaction()
     assert producer.state == "FATAL_ERROR"
 

@@ -127,7 +127,8 @@ class Coordinator(RuleBasedStateMachine):
         self.instances = 0
         self.intent_of: dict[tuple[int, int], object] = {}
         self.epochs: dict[int, int] = {}
-        self.burned: set[tuple[int, int]] = set()
+        self.replaced_by_a_fence: dict[tuple[int, int], tuple[int, int]] = {}
+        """By a fencing epoch: the pair whose holder alone may be given it."""
 
     @initialize(epoch=st.sampled_from([0, 32763, 32766]))
     def given_an_id_of_some_age(self, epoch: int) -> None:
@@ -156,12 +157,13 @@ class Coordinator(RuleBasedStateMachine):
         if isinstance(verdict, FenceOngoing):
             assert before is not None
             assert expected in (None, before.producer)
+            self.replaced_by_a_fence[verdict.prepared.producer] = before.producer
             self.become(verdict.prepared)
-            self.burned.add(verdict.prepared.producer)
             return
         pair = given_pair(verdict)
         assert pair[1] <= 32766
-        assert pair not in self.burned
+        if pair in self.replaced_by_a_fence:
+            assert intent == ("after", self.replaced_by_a_fence[pair])
         assert self.intent_of.setdefault(pair, intent) == intent
         self.become(verdict.metadata)
 
@@ -212,8 +214,9 @@ class Coordinator(RuleBasedStateMachine):
         if self.current is None:
             return
         if transaction.is_timed_out(self.current, self.now_ms):
-            self.become(transaction.abort_timed_out(self.current, self.now_ms))
-            self.burned.add(self.current.producer)
+            fenced = transaction.abort_timed_out(self.current, self.now_ms)
+            self.replaced_by_a_fence[fenced.producer] = self.current.producer
+            self.become(fenced)
         elif transaction.is_expired(self.current, self.now_ms, EXPIRATION_MS):
             self.current = None
 

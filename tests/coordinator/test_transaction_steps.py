@@ -119,7 +119,11 @@ def test_fencing_an_open_transaction_is_its_abort_under_the_next_epoch(
 ) -> None:
     assert init(expected)(metadata(ONGOING)) == FenceOngoing(
         metadata(
-            PREPARE_ABORT, producer_epoch=6, last_producer_epoch=-1, last_update_time_ms=NOW_MS
+            PREPARE_ABORT,
+            producer_epoch=6,
+            last_producer_epoch=5,
+            previous_producer_id=7,
+            last_update_time_ms=NOW_MS,
         )
     )
 
@@ -134,9 +138,34 @@ def test_taking_over_an_open_transaction_costs_two_epochs() -> None:
     assert given_pair(init()(fenced_and_aborted(metadata(ONGOING)))) == (7, 7)
 
 
-@pytest.mark.parametrize("expected", [(7, 4), (7, 5)], ids=["the replaced epoch", "the open one"])
-def test_who_held_the_fenced_transaction_gets_no_new_epoch(expected: tuple[int, int]) -> None:
-    assert answer(init(expected), fenced_and_aborted(metadata(ONGOING))) == FENCED
+def test_who_held_the_fenced_transaction_is_given_the_fencing_epoch() -> None:
+    """KAFKA-19367: "call again" leads somewhere, however often, until somebody else has called."""
+    current = fenced_and_aborted(metadata(ONGOING))
+    for _ in range(3):
+        again = init((7, 5))(current)
+        assert given_pair(again) == (7, 6)
+        assert isinstance(again, Initialized)
+        current = again.metadata
+    assert answer(init((7, 4)), current) == FENCED
+
+
+def test_who_held_the_fenced_transaction_is_too_late_behind_another() -> None:
+    taken = init()(fenced_and_aborted(metadata(ONGOING)))
+    assert given_pair(taken) == (7, 7)
+    assert isinstance(taken, Initialized)
+    assert answer(init((7, 5)), taken.metadata) == FENCED
+    assert answer(init((7, 6)), taken.metadata) == FENCED
+
+
+def test_who_was_fenced_at_the_last_epoch_goes_on_under_a_new_id() -> None:
+    """Kafka 4.1.1 answers UNKNOWN_SERVER_ERROR, again and again."""
+    aborted = fenced_and_aborted(exhausted(ONGOING))
+    assert aborted.producer == (7, 32767)
+    given = init((7, 32766))(aborted)
+    assert given_pair(given) == (FRESH, 0)
+    assert isinstance(given, Initialized)
+    assert given_pair(init((7, 32766), fresh=None)(given.metadata)) == (FRESH, 0)
+    assert answer(init((7, 32765)), aborted) == FENCED
 
 
 def test_the_fence_may_use_the_epoch_that_no_client_gets() -> None:
@@ -359,12 +388,16 @@ def test_the_timeout_fences_whoever_held_the_transaction_open() -> None:
         transaction.abort_timed_out(metadata(ONGOING), NOW_MS), NOW_MS
     )
     assert aborted == metadata(
-        COMPLETE_ABORT, producer_epoch=6, last_producer_epoch=-1, last_update_time_ms=NOW_MS
+        COMPLETE_ABORT,
+        producer_epoch=6,
+        last_producer_epoch=5,
+        previous_producer_id=7,
+        last_update_time_ms=NOW_MS,
     )
     assert answer(add(ORDERS), aborted) == FENCED
     assert answer(end(committed=True), aborted) == FENCED
     assert answer(verify(ORDERS), aborted) == STALE
-    assert answer(init((7, 5)), aborted) == FENCED
+    assert answer(init((7, 5)), aborted) == "Empty 7/6"
     assert answer(init(), aborted) == "Empty 7/7"
 
 

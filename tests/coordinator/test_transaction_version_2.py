@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from eosdb.coordinator import transaction, transaction_end
+from eosdb.coordinator.transaction import FenceOngoing, Initialized
 from eosdb.coordinator.transaction_state import TransactionMetadata
 from eosdb.model import TransactionState
 from tests.coordinator.transaction_requests import (
@@ -30,6 +31,7 @@ from tests.coordinator.transaction_requests import (
     add,
     answer,
     end,
+    exhausted,
     given_pair,
     init,
     metadata,
@@ -57,7 +59,7 @@ ENDED_BY_VERSION_2 = {
     ),
     "commit repeated by an old client": (
         end(committed=True, epoch=4, version=1),
-        (FENCED, FENCED, WAIT, WRONG_STATE, "fine", WRONG_STATE),
+        6 * (FENCED,),
     ),
     "commit from two transactions ago": (end(committed=True, epoch=3, version=2), 6 * (FENCED,)),
     "abort from two transactions ago": (end(committed=False, epoch=3, version=2), 6 * (FENCED,)),
@@ -76,7 +78,10 @@ ENDED_BY_VERSION_1 = {
         end(committed=False, version=2),
         (ABORTED, ABORTED, WRONG_STATE, WAIT, ABORTED, "fine"),
     ),
-    "commit with the epoch before": (end(committed=True, epoch=4, version=2), 6 * (FENCED,)),
+    "commit with the epoch before": (
+        end(committed=True, epoch=4, version=2),
+        (FENCED, FENCED, FENCED, WRONG_STATE, FENCED, WRONG_STATE),
+    ),
 }
 
 
@@ -141,9 +146,42 @@ def test_whoever_lost_the_answer_to_an_end_may_ask_with_init() -> None:
     assert given_pair(init((7, 6))(ended)) == (7, 7)
 
 
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_that_timed_out_cannot_be_ended_by_its_producer(committed: bool) -> None:
-    overdue = transaction.abort_timed_out(metadata(ONGOING), START_MS + 5_000)
-    aborted = transaction_end.complete(overdue, NOW_MS)
+@pytest.mark.parametrize(
+    ("committed", "version", "while_ending", "afterwards"),
+    [
+        pytest.param(False, 2, WAIT, "fine", id="an abort has what it wants"),
+        pytest.param(True, 2, WRONG_STATE, WRONG_STATE, id="a commit does not"),
+        pytest.param(False, 1, FENCED, FENCED, id="version 1 knows no epoch but the newest: abort"),
+        pytest.param(True, 1, FENCED, FENCED, id="version 1 knows no epoch but the newest: commit"),
+    ],
+)
+@pytest.mark.parametrize("fenced_by", ["time-out", "new instance"])
+def test_the_end_of_a_transaction_that_was_fenced(
+    fenced_by: str, committed: bool, version: int, while_ending: str, afterwards: str
+) -> None:
+    """As Kafka 4.1.1 answers EndTxn version 5, and version 4."""
+    if fenced_by == "time-out":
+        prepared = transaction.abort_timed_out(metadata(ONGOING), START_MS + 5_000)
+    else:
+        verdict = init()(metadata(ONGOING))
+        assert isinstance(verdict, FenceOngoing)
+        prepared = verdict.prepared
+    aborted = transaction_end.complete(prepared, NOW_MS)
     assert aborted.producer == (7, 6)
-    assert answer(end(committed=committed, version=2), aborted) == FENCED
+    late = end(committed=committed, version=version)
+    assert answer(late, prepared) == while_ending
+    assert answer(late, aborted) == afterwards
+    for newer in (init(), init((7, 5))):
+        taken = newer(aborted)
+        assert isinstance(taken, Initialized)
+        assert answer(late, taken.metadata) == FENCED
+
+
+def test_an_abort_that_a_fence_at_the_last_epoch_forestalled_is_given_no_epoch() -> None:
+    """Kafka 4.1.1 hands out 32767 here, an epoch that nothing can fence: the id is stuck for ever."""
+    overdue = transaction.abort_timed_out(exhausted(ONGOING), START_MS + 5_000)
+    aborted = transaction_end.complete(overdue, NOW_MS)
+    for committed in (True, False):
+        late = end(committed=committed, epoch=32_766, version=2)
+        assert answer(late, overdue) == FENCED
+        assert answer(late, aborted) == FENCED
