@@ -194,8 +194,9 @@ def check_commit(
     """Whether offsets may be committed (ClassicGroup.validateOffsetCommit, KIP-447).
 
     Without generation, member and instance it is a simple commit: accepted while the group has no
-    members, and inside a transaction always. Raises UnknownMemberIdError, FencedInstanceIdError,
-    IllegalGenerationError, RebalanceInProgressError between join and sync, and `unknown_group`.
+    members, and inside a transaction always. Between join and sync only a transaction's offsets are
+    taken. Raises UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError,
+    RebalanceInProgressError, and `unknown_group`.
     """
     has_members = group is not None and bool(group.members)
     names_nobody = generation_id < 0 and not member_id and group_instance_id is None
@@ -205,7 +206,7 @@ def check_commit(
         raise unknown_group
     known_member(group, member_id, group_instance_id)
     check_generation(group, generation_id)
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
         raise _rebalancing(group)
 
 

@@ -222,7 +222,9 @@ COMPLETING = join(PREPARING, member("a"))
         (ONE, ("a", -1), "ILLEGAL_GENERATION", "ILLEGAL_GENERATION"),
         (ONE, ("x", 1), "UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID"),
         (PREPARING, ("a", 1), None, None),
-        (COMPLETING, ("a", 2), "REBALANCE_IN_PROGRESS", "REBALANCE_IN_PROGRESS"),
+        (COMPLETING, ("a", 2), "REBALANCE_IN_PROGRESS", None),
+        (COMPLETING, ("a", 1), "ILLEGAL_GENERATION", "ILLEGAL_GENERATION"),
+        (COMPLETING, ("x", 2), "UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID"),
     ],
 )
 def test_who_may_commit_offsets(
