@@ -56,6 +56,7 @@ from eosdb.validation import (
     check_topic_partition,
     check_topic_partitions,
     check_transaction_version,
+    check_transactional_id,
 )
 from eosdb.waiting import wait_for_change
 
@@ -100,13 +101,12 @@ class Broker(LogBroker, GroupBroker):
         the authorization errors.
         """
         check_producer(producer_id, producer_epoch)
+        expected = expected_or_none(producer_id, producer_epoch)
         if transactional_id is None:
             with self._store.read() as connection:
                 self._authorizer.check_idempotent_write(connection)
             return ProducerIdAndEpoch(self._coordinator.new_producer_id(), 0)
-        if check_text("transactional_id", transactional_id) == "":
-            raise InvalidRequestError("transactional_id: got an empty one, expected text or None")
-        expected = expected_or_none(producer_id, producer_epoch)
+        check_transactional_id(transactional_id)
         timeout = check_int("transaction_timeout_ms", transaction_timeout_ms, -(2**31), INT32_MAX)
         return self._coordinator.init_producer_id(
             transactional_id, timeout, expected, self._may_transact(transactional_id)

@@ -35,7 +35,7 @@ from eosdb.model import (
 from eosdb.request_metrics import count_produced
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
-from eosdb.validation import check_mapping, check_text, check_topic_partition
+from eosdb.validation import check_mapping, check_topic_partition, check_transactional_id
 
 _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
 
@@ -109,7 +109,7 @@ class ProduceHandler(RequestHandler):
             raise TransactionalIdAuthorizationFailedError(
                 "a transactional batch came without transactional_id; name the id it belongs to"
             )
-        check_text("transactional_id", transactional_id)
+        check_transactional_id(transactional_id)
         if len(transactional) > 1:
             raise InvalidProducerIdMappingError(
                 f"the request carries transactional batches of {len(transactional)} producers, "

@@ -19,7 +19,7 @@ from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
 from eosdb.store import journal
 from eosdb.store.unit import Unit
-from eosdb.validation import check_int, check_text, check_topic_partition
+from eosdb.validation import check_int, check_text, check_topic_partition, check_transactional_id
 
 _FENCE_TRIES: Final = 10
 _DECIDED: Final = {"PrepareCommit": "COMMIT", "PrepareAbort": "ABORT"}
@@ -106,7 +106,7 @@ class TransactionAdmin(RequestHandler):
 
     def transaction_history(self, transactional_id: str) -> list[JournalEntry]:
         """Every event of the transactional id, oldest first."""
-        check_text("transactional_id", transactional_id)
+        check_transactional_id(transactional_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
             found = list(journal.of_transactional_id(connection, transactional_id))
@@ -197,7 +197,7 @@ class TransactionAdmin(RequestHandler):
         return "COMMIT" if decided.state is TransactionState.PREPARE_COMMIT else "ABORT"
 
     def _timeout_of(self, transactional_id: str) -> int:
-        check_text("transactional_id", transactional_id)
+        check_transactional_id(transactional_id)
         with self._store.read() as connection:
             known = transactions.read(connection, transactional_id)
         if known is None:

@@ -104,6 +104,13 @@ def check_group_id(group_id: object) -> str:
     return check_text("group_id", group_id, InvalidGroupIdError)
 
 
+def check_transactional_id(transactional_id: object) -> str:
+    """Raises InvalidRequestError, also for an empty one (TransactionCoordinator)."""
+    if (text := check_text("transactional_id", transactional_id)) == "":
+        raise InvalidRequestError("transactional_id: got an empty one, expected some text")
+    return text
+
+
 def check_producer(producer_id: object, producer_epoch: object) -> None:
     check_int("producer_id", producer_id, -1)
     check_int("producer_epoch", producer_epoch, -1, INT16_MAX)
@@ -111,7 +118,7 @@ def check_producer(producer_id: object, producer_epoch: object) -> None:
 
 def check_identity(transactional_id: object, producer_id: object, producer_epoch: object) -> None:
     """Who asks the coordinator. Raises InvalidRequestError."""
-    check_text("transactional_id", transactional_id)
+    check_transactional_id(transactional_id)
     check_producer(producer_id, producer_epoch)
 
 

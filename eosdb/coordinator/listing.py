@@ -11,7 +11,7 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.placement import partition_for
 from eosdb.errors import TransactionalIdNotFoundError
 from eosdb.model import GROUP_METADATA_TOPIC, TransactionDescription, TransactionListing
-from eosdb.validation import check_text
+from eosdb.validation import check_transactional_id
 
 
 def describe(
@@ -20,7 +20,7 @@ def describe(
     """Raises TransactionalIdNotFoundError for the first unknown id."""
     described: dict[str, TransactionDescription] = {}
     for transactional_id in transactional_ids:
-        check_text("transactional_id", transactional_id)
+        check_transactional_id(transactional_id)
         authorizer.check(connection, "describe", "transactional_id", transactional_id)
         found = stored.read(connection, transactional_id)
         if found is None:

@@ -141,6 +141,35 @@ def test_a_bad_argument(
     assert db.verify().ok
 
 
+EMPTY_ID: list[Callable[[eosdb.Broker], object]] = [
+    lambda b: b.init_producer_id(""),
+    lambda b: b.add_partitions_to_txn("", 0, 0, [TP]),
+    lambda b: b.add_offsets_to_txn("", 0, 0, "g"),
+    lambda b: b.txn_offset_commit("", "g", 0, 0, {TP: OffsetAndMetadata(1)}),
+    lambda b: b.end_txn("", 0, 0, True),
+    lambda b: b.append(TP, RecordBatch([Record()], 0, 0, 0, True), transactional_id=""),
+    lambda b: b.describe_transactions([""]),
+]
+
+
+@pytest.mark.parametrize("request_", EMPTY_ID)
+def test_an_empty_transactional_id_is_an_invalid_request_everywhere(
+    db: eosdb.Database, request_: Callable[[eosdb.Broker], object]
+) -> None:
+    with pytest.raises(eosdb.InvalidRequestError, match="transactional_id: got an empty one"):
+        request_(db.broker)
+
+
+@pytest.mark.parametrize("transactional_id", [None, "a"])
+@pytest.mark.parametrize("half", [(10, -1), (-1, 5)])
+def test_half_of_an_expected_producer_is_an_invalid_request(
+    db: eosdb.Database, transactional_id: str | None, half: tuple[int, int]
+) -> None:
+    with pytest.raises(eosdb.InvalidRequestError, match="both of the current producer, or -1"):
+        db.broker.init_producer_id(transactional_id, 60_000, *half)
+    assert db.broker.init_producer_id(transactional_id, 60_000, 10, 5).producer_epoch == 0
+
+
 @pytest.mark.parametrize("batches", [None, 5, [TP]])
 def test_produce_wants_a_mapping(db: eosdb.Database, batches: Any) -> None:
     with pytest.raises(eosdb.InvalidRequestError):
