@@ -375,7 +375,7 @@ class Broker(LogBroker, GroupBroker):
         """Transactions that meet every filter; `duration_ms` counts from the last start
         (KIP-664)."""
         check_int("duration_ms", duration_ms, -1)
-        started_before = -1 if duration_ms < 0 else self._clock.time_ms() - duration_ms
+        started_before = None if duration_ms < 0 else self._clock.time_ms() - duration_ms
         filters = (states, producer_ids, started_before)
         with self._store.read() as connection:
             return listing.transactions(connection, *filters, self._authorizer)

@@ -42,16 +42,16 @@ def transactions(
     connection: sqlite3.Connection,
     states: Sequence[str],
     producer_ids: Sequence[int],
-    started_before: int,
+    started_before: int | None,
     authorizer: Authorizer,
 ) -> list[TransactionListing]:
-    """Transactions that meet every filter, by id; `started_before` -1: whenever they began."""
+    """Transactions that meet every filter, by id; `started_before` None: whenever they began."""
     conditions, values = ["1"], list[object]()
     for column, wanted in (("state", states), ("producer_id", producer_ids)):
         if wanted:
             conditions.append(f"{column} IN ({', '.join('?' * len(wanted))})")
             values.extend(wanted)
-    if started_before >= 0:
+    if started_before is not None:
         conditions.append("start_time < ?")
         values.append(started_before)
     return [

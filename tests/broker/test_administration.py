@@ -63,6 +63,8 @@ def test_listing_by_state_producer_and_duration(db: eosdb.Database, clock: Manua
     assert ids(duration_ms=499) == ["a", "idle"]
     assert ids(duration_ms=500) == ["idle"], "longer than, not as long as"
     assert ids(states=["Ongoing"], duration_ms=100) == ["a"]
+    for longer_than_time in (clock.time_ms() + 2, 2**62):
+        assert ids(duration_ms=longer_than_time) == []
 
 
 def test_a_finished_transaction_is_described_without_partitions(
