@@ -14,7 +14,7 @@ from typing import Final
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX, BrokerConfig
 from eosdb.coordinator import group_offsets, listing
-from eosdb.coordinator.authorizer import CLUSTER, Authorizer
+from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group_requests import Committer
 from eosdb.coordinator.placement import partition_for
@@ -293,7 +293,7 @@ class Broker(LogBroker, GroupBroker):
             tps,
             coordinator_epoch,
             self._version(transaction_version),
-            lambda unit: self._authorizer.check(unit, "cluster_action", "cluster", CLUSTER),
+            self._authorizer.check_write_markers,
         )
 
     # -- reading --------------------------------------------------------------------------------

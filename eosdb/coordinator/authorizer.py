@@ -109,6 +109,17 @@ class Authorizer:
                 "an ACL that allows one of them"
             )
 
+    def check_write_markers(self, source: Source) -> None:
+        """ALTER on the cluster, which an administrator has, or CLUSTER_ACTION, which brokers have."""
+        if not any(
+            self.allows(source, operation, "cluster", CLUSTER)
+            for operation in ("alter", "cluster_action")
+        ):
+            raise ClusterAuthorizationFailedError(
+                f"{self.principal} may neither alter the cluster nor cluster_action it; add an ACL that "
+                "allows one of them"
+            )
+
 
 def load(source: Source) -> tuple[Acl, ...]:
     """The rows; a unit remembers them in its memo."""

@@ -106,6 +106,19 @@ def test_idempotent_writing_needs_the_cluster_or_any_topic(
     assert alice.broker.init_producer_id().producer_epoch == 0
 
 
+@pytest.mark.parametrize("operation", ["alter", "cluster_action"])
+def test_markers_need_one_of_two_rights_on_the_cluster(
+    admin: eosdb.Database, alice: eosdb.Database, operation: str
+) -> None:
+    """KafkaApis.handleWriteTxnMarkersRequest: `kafka-transactions.sh abort` is an administrator's."""
+    allow(admin, "describe", "cluster", "kafka-cluster")
+    with pytest.raises(eosdb.ClusterAuthorizationFailedError, match="neither alter"):
+        alice.broker.write_txn_markers(0, 0, True, [TP], 0)
+    allow(admin, operation, "cluster", "kafka-cluster")
+    alice.broker.write_txn_markers(0, 0, True, [TP], 0)
+    assert admin.broker.offsets(TP).log_end_offset == 1
+
+
 def test_a_denial_wins_and_prefixes_match(admin: eosdb.Database, alice: eosdb.Database) -> None:
     allow(admin, "all", "topic", "te", pattern_type="prefixed")
     admin.admin.create_topic("test")
