@@ -22,6 +22,7 @@ from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_text, check_topic_partition, check_transactional_id
 
 _FENCE_TRIES: Final = 10
+_NEW_TIMEOUT_MS: Final = 60_000
 _DECIDED: Final = {"PrepareCommit": "COMMIT", "PrepareAbort": "ABORT"}
 
 
@@ -72,7 +73,8 @@ class TransactionAdmin(RequestHandler):
     def fence_producer(self, transactional_id: str) -> ProducerIdAndEpoch:
         """Have the id's producer refused from now on, and abort its open transaction (KIP-588).
 
-        Returns the producer id and epoch that stand now. Raises TransactionalIdNotFoundError.
+        Returns the producer id and epoch that stand now. An id that nobody has used yet is made, as by
+        `init_producer_id`, which this is.
         """
         timeout_ms = self._timeout_of(transactional_id)
         for _ in range(_FENCE_TRIES):
@@ -197,11 +199,12 @@ class TransactionAdmin(RequestHandler):
         return "COMMIT" if decided.state is TransactionState.PREPARE_COMMIT else "ABORT"
 
     def _timeout_of(self, transactional_id: str) -> int:
+        """Its own, for whoever goes on with it; that of a new id until its first producer says."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
             known = transactions.read(connection, transactional_id)
         if known is None:
-            raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id!r}")
+            return min(_NEW_TIMEOUT_MS, self._config.transaction_max_timeout_ms)
         return known.timeout_ms
 
     def _may_end(self, unit: Unit) -> None:

@@ -181,8 +181,17 @@ def test_fencing_ends_the_transaction_and_the_producer(db: eosdb.Database) -> No
         append(db, me, sequence=1)
     assert db.admin.open_transactions() == []
     db.admin.fence_producer("x")
-    with pytest.raises(TransactionalIdNotFoundError, match="nobody"):
-        db.admin.fence_producer("nobody")
+
+
+def test_fencing_an_id_that_nobody_has_used_makes_it(db: eosdb.Database) -> None:
+    """`Admin.fenceProducers` is an InitProducerId."""
+    made = db.admin.fence_producer("new")
+    described = db.broker.describe_transactions(["new"])["new"]
+    assert (described.state, described.transaction_timeout_ms) == ("Empty", 60_000)
+    after = db.broker.init_producer_id("new")
+    assert after == (made.producer_id, made.producer_epoch + 1)
+    with pytest.raises(InvalidRequestError, match="empty"):
+        db.admin.fence_producer("")
 
 
 # -- why ----------------------------------------------------------------------------------------
