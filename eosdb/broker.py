@@ -48,12 +48,12 @@ from eosdb.store.unit import Unit
 from eosdb.validation import (
     INT16_MAX,
     check_collection,
+    check_described_partition,
     check_group_id,
     check_identity,
     check_int,
     check_producer,
     check_text,
-    check_topic_partition,
     check_topic_partitions,
     check_transaction_version,
     check_transactional_id,
@@ -352,8 +352,9 @@ class Broker(LogBroker, GroupBroker):
             return Coordinator(partition_for(key), listing.coordinator_epoch(connection))
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
-        """What the partition knows of its producers (KIP-664)."""
-        tp = check_topic_partition(topic_partition)
+        """What the partition knows of its producers (KIP-664). Alone among the requests that read, it
+        raises InvalidTopicExceptionError for what can be no topic's name."""
+        tp = check_described_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "topic", tp.topic)
             return producers.describe(connection, log_partitions.read(connection, tp).partition_id)

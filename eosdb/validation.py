@@ -54,6 +54,13 @@ def check_topic_partition(tp: object) -> TopicPartition:
     )
 
 
+def check_described_partition(tp: object) -> TopicPartition:
+    """The same, but InvalidTopicExceptionError for a bad name (KafkaApis.handleDescribeProducers)."""
+    if isinstance(tp, tuple) and len(tp) == 2:
+        check_topic_name(tp[0])
+    return check_topic_partition(tp)
+
+
 def check_topic_partitions(tps: object) -> list[TopicPartition]:
     """Distinct partitions in order. Raises InvalidRequestError for what is no collection of them."""
     return sorted({check_topic_partition(tp) for tp in check_collection("partitions", tps)})

@@ -195,6 +195,24 @@ def test_acks_are_all_one_or_none(db: eosdb.Database, acks: Any) -> None:
     assert results[TP].error.name == "INVALID_REQUIRED_ACKS"
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition", "name"),
+    [
+        ("a b", 0, "INVALID_TOPIC_EXCEPTION"), ("", 0, "INVALID_TOPIC_EXCEPTION"),
+        (".", 0, "INVALID_TOPIC_EXCEPTION"), ("x" * 250, 0, "INVALID_TOPIC_EXCEPTION"),
+        ("nope", 0, "UNKNOWN_TOPIC_OR_PARTITION"), ("t", 7, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("t", -1, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)  # fmt: skip
+def test_describe_producers_tells_a_bad_name_from_an_unknown_one(
+    db: eosdb.Database, topic: str, partition: int, name: str
+) -> None:
+    """As a Kafka 4.1.1 answers DescribeProducers."""
+    with pytest.raises(eosdb.ApiError) as raised:
+        db.broker.describe_producers(TopicPartition(topic, partition))
+    assert raised.value.name == name
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "a\0", "x" * 250, 5, None])
 def test_illegal_topic_names(db: eosdb.Database, name: Any) -> None:
     with pytest.raises(eosdb.InvalidTopicExceptionError):
