@@ -1,6 +1,7 @@
-"""Finds, for every mutant, the first seed whose simulation notices it, and writes `found_by.py`.
+"""Finds, for every mutant, the first seed whose simulation notices it, and writes `found_by.json`; with
+`--count` it says in how many of the seeds it is noticed, for how strong the simulation is.
 
-python tests/simulation/hunt.py [--seeds N] [--steps N] [NAME…]
+python -m tests.simulation.hunt [--seeds N] [--steps N] [--count] [--write] [NAME…]
 """
 
 from __future__ import annotations
@@ -24,6 +25,15 @@ def hunt(name: str, seeds: int, steps: int) -> tuple[int, int, str] | None:
         if result.violation is not None:
             return seed, result.steps, result.violation
     return None
+
+
+def count(name: str, seeds: int, steps: int) -> str:
+    """In how many of the seeds it is noticed, and what the sceptic says most often."""
+    _, patch = MUTANTS[name]
+    with patch():
+        said = [run(Settings(seed=seed, steps=steps)).violation for seed in range(1, seeds + 1)]
+    finds = [violation for violation in said if violation is not None]
+    return f"{len(finds)} of {seeds} seeds" + (f", first: {finds[0]}" if finds else "")
 
 
 FOUND_BY = Path(__file__).with_name("found_by.json")
@@ -50,8 +60,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", default=list(MUTANTS))
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--count", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.count:
+        for name in options.names:
+            print(f"{name}: {count(name, options.seeds, options.steps)}", flush=True)
+        return 0
     finds: dict[str, tuple[int, int]] = {}
     for name in options.names:
         found = hunt(name, options.seeds, options.steps)

@@ -36,7 +36,9 @@ def test_no_promise_is_broken_in_fifty_short_worlds(request: pytest.FixtureReque
         "OutOfOrderSequenceNumberError", "InvalidProducerEpochError", "ProducerFencedError",
         "ConcurrentTransactionsError", "crash between decision and markers", "node crash",
         "kill somebody", "make a zombie", "let time pass", "rebuild", "truncate",
-        "resolved as aborted",
+        "resolved as aborted", "IllegalGenerationError", "InvalidTxnStateError",
+        "TransactionCoordinatorFencedError", "a stranger's end_txn", "a stranger's write_txn_markers",
+        "a stranger's append", "a stranger's txn_offset_commit",
     ):  # fmt: skip
         assert counts[event] > 0, f"no world had: {event}"
 

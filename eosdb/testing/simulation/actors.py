@@ -15,9 +15,10 @@ from eosdb.client.consumer import Consumer
 from eosdb.client.producer import Producer
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.model import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
-from eosdb.testing.simulation.checker import INPUT, INPUTS, OUTPUT, SHARED, WORKERS
+from eosdb.testing.simulation.commits import OF_ITS_OWN
 from eosdb.testing.simulation.ledger import TransactionRecord
-from eosdb.testing.simulation.world import DATA, TOPICS, World
+from eosdb.testing.simulation.model import INPUT, INPUTS, OUTPUT, SHARED, TABLE, WORKERS
+from eosdb.testing.simulation.world import TOPICS, World
 
 
 class Me(NamedTuple):
@@ -32,6 +33,9 @@ class Me(NamedTuple):
     def full_name(self) -> str:
         return f"{self.name}@{self.life}"
 
+
+PLAIN: Final = 1_000_000
+"""What is added to an offset that is committed outside of the transaction."""
 
 Role = Callable[[World, Me], None]
 
@@ -77,20 +81,17 @@ def transactional_writer(world: World, me: Me) -> None:
         record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
         try:
             for i in range(me.rng.choice((1, 2, 4, 16))):
-                tp = world.data_partition(me.rng)
+                key, tp = None, world.data_partition(me.rng)
+                if me.rng.random() < 0.3:
+                    key, tp = f"key {me.rng.randrange(4)}", TopicPartition(TABLE, 0)
                 value = f"{record.key}|{i}".encode()
                 record.sent[value] = tp
-                producer.send(tp.topic, value, partition=tp.partition)
+                producer.send(tp.topic, value, key, partition=tp.partition)
                 if me.rng.random() < 0.2:
                     producer.flush()
-                    world.clock.sleep_ms(me.rng.randint(0, 30))
+                    world.clock.sleep_ms(me.rng.choice((0, 10, 30, 30, 30, 2_000)))
             if me.rng.random() < 0.4:
-                record.group = f"offsets of {me.name}"
-                record.offsets = {TopicPartition(DATA, 0): me.life * 10_000 + number}
-                producer.send_offsets_to_transaction(
-                    {tp: OffsetAndMetadata(offset) for tp, offset in record.offsets.items()},
-                    record.group,
-                )
+                _send_offsets(world, me, producer, record, number)
             if me.rng.random() < 0.25:
                 producer.abort_transaction()
                 world.ledger.answered(record, "aborted")
@@ -104,6 +105,20 @@ def transactional_writer(world: World, me: Me) -> None:
             if not _resolve(world, me, producer, record):
                 return
         world.clock.sleep_ms(me.rng.randint(0, 100))
+
+
+def _send_offsets(
+    world: World, me: Me, producer: Producer, record: TransactionRecord, number: int
+) -> None:
+    """An offset in the transaction, and sometimes a plain one behind it, which is to win."""
+    record.group = f"{OF_ITS_OWN}{me.name}"
+    record.offsets = {world.data_partition(me.rng): me.life * 10_000 + number}
+    producer.send_offsets_to_transaction(
+        {tp: OffsetAndMetadata(offset) for tp, offset in record.offsets.items()}, record.group
+    )
+    if me.rng.random() < 0.3:
+        plain = {tp: OffsetAndMetadata(PLAIN + offset) for tp, offset in record.offsets.items()}
+        world.request(me.node, "offset_commit", record.group, plain)
 
 
 def worker(world: World, me: Me) -> None:
@@ -153,6 +168,8 @@ def member(world: World, me: Me) -> None:
             if consumer is None:
                 consumer = world.member(me.full_name, me.node)
                 consumer.subscribe(INPUT)
+            elif me.rng.random() < 0.1:
+                consumer.enforce_rebalance()
             while not (records := consumer.poll(max_records=me.rng.randint(1, 4))):
                 world.clock.sleep_ms(me.rng.randint(20, 100))
         except EosdbError:
@@ -161,6 +178,12 @@ def member(world: World, me: Me) -> None:
         number += 1
         record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
         try:
+            metadata = consumer.group_metadata()
+            for _ in range(
+                me.rng.choice((0, 0, 1, 4))
+            ):  # What comes may be of the next generation.
+                world.clock.sleep_ms(me.rng.randint(20, 300))
+                records = [*records, *consumer.poll(max_records=me.rng.randint(1, 4))]
             for consumed in records:
                 _send_result(producer, record, consumed, SHARED)
             if me.rng.random() < 0.2:
@@ -169,7 +192,7 @@ def member(world: World, me: Me) -> None:
                 TopicPartition(r.topic, r.partition): OffsetAndMetadata(r.offset + 1)
                 for r in records
             }
-            producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+            producer.send_offsets_to_transaction(offsets, metadata)
             producer.commit_transaction()
             world.ledger.answered(record, "committed")
             world.counts["processed by members"] += len(records)

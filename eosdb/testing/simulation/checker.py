@@ -11,55 +11,25 @@ import base64
 import json
 import sqlite3
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from eosdb.model import TopicPartition
+from eosdb.testing.simulation.commits import Commits
 from eosdb.testing.simulation.ledger import Ledger, transaction_of
+from eosdb.testing.simulation.model import (
+    INPUT,
+    INPUTS,
+    RESULTS,
+    TABLE,
+    PartitionModel,
+    Row,
+    require,
+)
 
-INPUT: Final = "in"
-OUTPUT: Final = "out"
-SHARED: Final = "shared"
-WORKERS: Final = "workers"
-MEMBERS: Final = "members"
-RESULTS: Final = {OUTPUT: WORKERS, SHARED: MEMBERS}
-"""Topics whose records are results, and the group whose work they are."""
-INPUTS: Final = 2
-
-
-class Violation(AssertionError):
-    """A promise was broken."""
-
-
-class Row(NamedTuple):
-    """One stored record."""
-
-    offset: int
-    value: bytes | None
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    is_transactional: bool
-    control: str | None
-    position: int
-
-
-@dataclass(slots=True)
-class PartitionModel:
-    """One partition as its rows tell it."""
-
-    rows: list[Row] = field(default_factory=list)
-    committed: dict[int, bytes] = field(default_factory=dict)
-    aborted: set[int] = field(default_factory=set)
-    open: dict[int, list[Row]] = field(default_factory=dict)
-    epochs: dict[int, int] = field(default_factory=dict)
-    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
-    log_start: int = 0
-    last_stable: int = 0
-
-    def expected_last_stable(self) -> int:
-        first_open = min((rows[0].offset for rows in self.open.values()), default=len(self.rows))
-        return max(first_open, self.log_start)
+_COMMITS: Final = (
+    "SELECT position, kind, detail FROM journal WHERE position > ? "
+    "AND kind IN ('OffsetsCommitted', 'TxnOffsetsCommitted') ORDER BY position"
+)
 
 
 class Checker:
@@ -77,7 +47,7 @@ class Checker:
         self._outputs: dict[tuple[str, int], set[int]] = defaultdict(set)
         """By group and input partition: the offsets whose results stand."""
         self._consumed: dict[tuple[str, int], int] = defaultdict(int)
-        self._expected_offsets: dict[tuple[str, TopicPartition], int] = {}
+        self._commits = Commits()
         self._read: dict[tuple[str, TopicPartition], int] = {}
         self._generations: dict[str, int] = {}
         self.reads: list[tuple[str, bool, TopicPartition, int, bytes]] = []
@@ -100,6 +70,7 @@ class Checker:
             self._version = version
             self._file.execute("BEGIN")
             try:
+                self._commits.take(self._file.execute(_COMMITS, (self._commits.seen,)).fetchall())
                 self._look_at_partitions()
                 self._look_at_offsets()
                 self._look_at_assignments()
@@ -126,15 +97,15 @@ class Checker:
         for topic, partition, log_start, log_end, high_watermark, last_stable in found:
             tp = TopicPartition(topic, partition)
             model = self.partitions[tp]
-            _require(len(model.rows) == log_end, f"{tp}: {log_end - len(model.rows)} rows are lost")
-            _require(high_watermark == log_end, f"{tp}: high watermark {high_watermark}")
+            require(len(model.rows) == log_end, f"{tp}: {log_end - len(model.rows)} rows are lost")
+            require(high_watermark == log_end, f"{tp}: high watermark {high_watermark}")
             model.log_start = log_start
             expected = model.expected_last_stable()
-            _require(
+            require(
                 last_stable == expected,
                 f"{tp}: the last stable offset is {last_stable}, the rows say {expected}",
             )
-            _require(last_stable >= model.last_stable, f"{tp}: the last stable offset went back")
+            require(last_stable >= model.last_stable, f"{tp}: the last stable offset went back")
             model.last_stable = last_stable
         for key in ended:
             still = [
@@ -143,26 +114,26 @@ class Checker:
                 for rows in model.open.values()
                 if any(transaction_of(row.value or b"||") == key for row in rows)
             ]
-            _require(not still, f"transaction {key} has ended, but not in {still}")
+            require(not still, f"transaction {key} has ended, but not in {still}")
 
     def _rows(self, tp: TopicPartition, offset: int) -> list[Row]:
         return [
             Row(*row)
             for row in self._file.execute(
                 'SELECT "offset", value, producer_id, producer_epoch, sequence, is_transactional, '
-                "control, position FROM records WHERE partition_id = (SELECT partition_id FROM "
+                "control, position, key FROM records WHERE partition_id = (SELECT partition_id FROM "
                 'partitions WHERE topic = ? AND partition = ?) AND "offset" >= ? ORDER BY "offset"',
                 (*tp, offset),
             )
         ]
 
     def _take(self, tp: TopicPartition, model: PartitionModel, row: Row, ended: set[str]) -> None:
-        _require(row.offset == len(model.rows), f"{tp}: offset {row.offset} after a gap")
+        require(row.offset == len(model.rows), f"{tp}: offset {row.offset} after a gap")
         model.rows.append(row)
         pid = row.producer_id
         if pid >= 0:
             newest = model.epochs.get(pid, -1)
-            _require(row.producer_epoch >= newest, f"{tp}: producer {pid} wrote with an old epoch")
+            require(row.producer_epoch >= newest, f"{tp}: producer {pid} wrote with an old epoch")
             model.epochs[pid] = row.producer_epoch
         if row.control is not None:
             self._end(tp, model, row, ended)
@@ -175,16 +146,16 @@ class Checker:
             self._commit(tp, model, row)
             return
         key = transaction_of(row.value)
-        _require(key is not None, f"{tp}: {row.value!r} was sent outside of a transaction")
-        _require(key not in self.outcomes, f"{tp}: {row.value!r} came after its transaction's end")
+        require(key is not None, f"{tp}: {row.value!r} was sent outside of a transaction")
+        require(key not in self.outcomes, f"{tp}: {row.value!r} came after its transaction's end")
         others = {transaction_of(r.value or b"||") for r in model.open.get(pid, ())} - {key}
-        _require(not others, f"{tp}: {row.value!r} joined the transaction {others}")
+        require(not others, f"{tp}: {row.value!r} joined the transaction {others}")
         model.open.setdefault(pid, []).append(row)
 
     def _check_sequence(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
         known = (row.producer_id, row.producer_epoch)
         expected = model.sequences.get(known, 0)
-        _require(
+        require(
             row.sequence == expected,
             f"{tp}: producer {known} stored sequence {row.sequence} after {expected - 1}",
         )
@@ -193,9 +164,9 @@ class Checker:
     def _check_not_fenced(self, tp: TopicPartition, row: Row) -> None:
         epoch, since = self._ledger.issued.get(row.producer_id, (0, 0))
         fenced = row.producer_epoch < epoch and row.position > since
-        _require(not fenced, f"{tp}: {row.value!r} was written by a fenced producer")
+        require(not fenced, f"{tp}: {row.value!r} was written by a fenced producer")
         gone = self._ledger.retired.get(row.producer_id)
-        _require(
+        require(
             gone is None or row.position <= gone,
             f"{tp}: {row.value!r} was written under a producer id that has been replaced",
         )
@@ -207,7 +178,7 @@ class Checker:
             key = transaction_of(row.value)
             assert key is not None
             told = self.outcomes.setdefault(key, marker.control)
-            _require(
+            require(
                 told == marker.control, f"{tp}: transaction {key} is {told} and {marker.control}"
             )
             if key not in ended:
@@ -223,12 +194,12 @@ class Checker:
         record = self._ledger.transactions[key]
         if record.group is not None:
             for tp, offset in record.offsets.items():
-                self._expected_offsets[record.group, tp] = offset
+                self._commits.count(record.group, tp, offset)
 
     def _commit(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
         value = row.value
         assert value is not None
-        _require(
+        require(
             value not in self._where, f"{value!r} is stored twice: {self._where.get(value)}, {tp}"
         )
         self._where[value] = (tp, row.offset)
@@ -238,7 +209,7 @@ class Checker:
         if group is not None:
             offset, partition = divmod(int(number), INPUTS)
             outputs = self._outputs[group, partition]
-            _require(
+            require(
                 offset not in outputs,
                 f"{group}: {INPUT}-{partition} offset {offset} has two results",
             )
@@ -246,7 +217,7 @@ class Checker:
             return
         order = (tp, producer if transaction == "-" else f"{producer}|{transaction}")
         newest = self._newest.get(order, -1)
-        _require(int(number) > newest, f"{tp}: {value!r} comes after number {newest}")
+        require(int(number) > newest, f"{tp}: {value!r} comes after number {newest}")
         self._newest[order] = int(number)
 
     def _look_at_offsets(self) -> None:
@@ -260,13 +231,13 @@ class Checker:
             if group in RESULTS.values():
                 self._check_worker_offset(group, tp, offset)
             else:
-                expected = self._expected_offsets.get((group, tp))
-                _require(offset == expected, f"{group} {tp}: offset {offset}, expected {expected}")
-        missing = set(self._expected_offsets) - set(found)
-        _require(not missing, f"offsets of committed transactions are missing: {missing}")
+                expected = self._commits.expected.get((group, tp))
+                require(offset == expected, f"{group} {tp}: offset {offset}, expected {expected}")
+        missing = set(self._commits.expected) - set(found)
+        require(not missing, f"offsets of committed transactions are missing: {missing}")
         for (group, partition), outputs in self._outputs.items():
             consumed = self._consumed[group, partition]
-            _require(
+            require(
                 len(outputs) == consumed,
                 f"{group}: {consumed} records of input {partition} were consumed, {len(outputs)} results "
                 "stand",
@@ -274,11 +245,11 @@ class Checker:
 
     def _check_worker_offset(self, group: str, tp: TopicPartition, offset: int) -> None:
         model, done = self.partitions[tp], self._read.get((group, tp), 0)
-        _require(offset >= done, f"{group} {tp}: the offset went back from {done} to {offset}")
+        require(offset >= done, f"{group} {tp}: the offset went back from {done} to {offset}")
         for consumed in range(done, offset):
             if consumed in model.committed:
                 self._consumed[group, tp.partition] += 1
-                _require(
+                require(
                     consumed in self._outputs[group, tp.partition],
                     f"{group}: {tp} has been passed at {consumed}, whose result is missing",
                 )
@@ -290,14 +261,14 @@ class Checker:
             "SELECT group_id, generation_id, members FROM groups"
         ):
             before = self._generations.get(group, 0)
-            _require(generation >= before, f"{group}: generation {generation} follows {before}")
+            require(generation >= before, f"{group}: generation {generation} follows {before}")
             self._generations[group] = generation
             given: set[tuple[str, int]] = set()
             for member in json.loads(members):
                 told = base64.b64decode(member["assignment"])
                 for topic, numbers in json.loads(told or b"{}").items():
                     mine = {(topic, number) for number in numbers}
-                    _require(not mine & given, f"{group}: {mine & given} were given to two members")
+                    require(not mine & given, f"{group}: {mine & given} were given to two members")
                     given |= mine
 
     # -- what was promised ----------------------------------------------------------------------
@@ -307,8 +278,8 @@ class Checker:
         for value in fresh:
             tp, offset = self._ledger.acknowledged[value]
             where = self._where.get(value)
-            _require(where is not None, f"{value!r} was acknowledged and is not stored")
-            _require(offset < 0 or where == (tp, offset), f"{value!r} is at {where}, told {offset}")
+            require(where is not None, f"{value!r} was acknowledged and is not stored")
+            require(offset < 0 or where == (tp, offset), f"{value!r} is at {where}, told {offset}")
 
     def _check_answers(self) -> None:
         fresh, self._ledger.fresh_answers = self._ledger.fresh_answers, []
@@ -317,31 +288,38 @@ class Checker:
             stored = [value for value in record.sent if value in self._where]
             if record.answer == "committed":
                 lost = set(record.sent) - set(stored)
-                _require(not lost, f"{key} was committed, but {sorted(lost)} are not there")
+                require(not lost, f"{key} was committed, but {sorted(lost)} are not there")
             else:
-                _require(not stored, f"{key} was {record.answer}, but {stored} are visible")
+                require(not stored, f"{key} was {record.answer}, but {stored} are visible")
 
     def _check_reads(self) -> None:
         reads, self.reads = self.reads, []
         for reader, committed_only, tp, offset, value in reads:
             model = self.partitions[tp]
             stored = model.rows[offset].value if offset < len(model.rows) else None
-            _require(
+            require(
                 stored == value, f"{reader} {tp}: read {value!r} at {offset}, stored {stored!r}"
             )
             if committed_only:
-                _require(
+                require(
                     offset in model.committed, f"{reader} {tp}: {value!r} is visible, uncommitted"
                 )
             before = self._read.get((reader, tp), 0)
-            _require(offset >= before, f"{reader} {tp}: offset {offset} came twice")
+            require(offset >= before, f"{reader} {tp}: offset {offset} came twice")
+            kept = self._kept(tp, model) if tp.topic == TABLE else None
             skipped = [
                 row.offset
                 for row in model.rows[max(before, model.log_start) : offset]
-                if row.control is None and (not committed_only or row.offset in model.committed)
+                if row.control is None
+                and (not committed_only or row.offset in model.committed)
+                and (kept is None or row.offset in kept)
             ]
-            _require(not skipped, f"{reader} {tp}: {skipped} were skipped")
+            require(not skipped, f"{reader} {tp}: {skipped} were skipped")
             self._read[reader, tp] = offset + 1
+
+    def _kept(self, tp: TopicPartition, model: PartitionModel) -> set[int]:
+        """The offsets that a compaction must leave where they are."""
+        return set(model.newest_by_key(model.last_stable).values())
 
     # -- now and then ---------------------------------------------------------------------------
 
@@ -360,7 +338,10 @@ class Checker:
                     tp,
                 )
             )
-            _require(found == visible, f"{tp}: committed_records differs from the rows")
+            if tp.topic == TABLE:
+                self._check_compacted(tp, model, visible, found)
+                continue
+            require(found == visible, f"{tp}: committed_records differs from the rows")
             statuses = dict(
                 self._file.execute(
                     'SELECT "offset", status FROM all_records WHERE topic = ? AND partition = ? '
@@ -375,26 +356,35 @@ class Checker:
                         known = "committed"
                     elif row.offset in model.aborted:
                         known = "aborted"
-                    _require(
+                    require(
                         statuses.get(row.offset) == known,
                         f"{tp}: all_records says {statuses.get(row.offset)} of the {known} "
                         f"offset {row.offset}",
                     )
+
+    def _check_compacted(
+        self,
+        tp: TopicPartition,
+        model: PartitionModel,
+        visible: dict[int, bytes],
+        found: dict[int, bytes],
+    ) -> None:
+        """Of each key at least the newest committed value is there, and nothing that does not belong."""
+        require(found.items() <= visible.items(), f"{tp}: committed_records shows too much")
+        missing = {offset for offset in self._kept(tp, model) if offset in visible} - set(found)
+        require(
+            not missing, f"{tp}: the newest values of their keys are missing: {sorted(missing)}"
+        )
 
     def finish(self) -> None:
         """At the end, when every transaction has been ended: nothing is open, nothing acknowledged is
         missing."""
         self.audit()
         for tp, model in self.partitions.items():
-            _require(not model.open, f"{tp}: transactions are open after every deadline")
+            require(not model.open, f"{tp}: transactions are open after every deadline")
         for value in self._ledger.acknowledged:
-            _require(value in self._where, f"{value!r} was acknowledged and is not stored")
+            require(value in self._where, f"{value!r} was acknowledged and is not stored")
         for record in self._ledger.transactions.values():
             stored = sum(value in self._where for value in record.sent)
             whole = stored == 0 if self.outcomes.get(record.key) != "COMMIT" else stored > 0
-            _require(whole, f"{record.key}: {stored} of {len(record.sent)} records are visible")
-
-
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise Violation(what)
+            require(whole, f"{record.key}: {stored} of {len(record.sent)} records are visible")

@@ -15,7 +15,8 @@ from eosdb.model import TopicPartition
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
 from eosdb.testing.simulation.actors import ROLES, Me
-from eosdb.testing.simulation.checker import INPUT, RESULTS, Violation
+from eosdb.testing.simulation.model import INPUT, RESULTS, TABLE, Violation
+from eosdb.testing.simulation.strangers import STRANGERS
 from eosdb.testing.simulation.world import DATA, TOPICS, World
 
 ALL_ROLES: Final = tuple(ROLES)
@@ -97,9 +98,6 @@ class _Life:
     def live(self, steps: int) -> None:
         world = self._world
         while world.scheduler.steps < steps:
-            if self._has_admin and self._rng.random() < world.faults.admin:
-                self._act()
-                self._replace_the_dead()
             actor = world.scheduler.step()
             if actor is None:
                 break
@@ -110,12 +108,16 @@ class _Life:
             world.checker.look()
             if world.scheduler.steps % _AUDIT_EVERY == 0:
                 world.checker.audit()
+            if self._has_admin and self._rng.random() < world.faults.admin:
+                self._act()
+                self._replace_the_dead()
 
     def finish(self) -> None:
         """Nobody acts any more, everything on its way arrives, every deadline passes."""
         world = self._world
         world.scheduler.kill_all()
         world.deliver_everything()
+        world.checker.look()
         world.clock.advance(60_000)
         world.nodes[0].housekeeping()
         if self._settings.transaction_version > 1:
@@ -172,7 +174,8 @@ class _Life:
             self._let_time_pass, self._let_time_pass, self._kill_somebody,
             self._kill_somebody, self._make_a_zombie, self._make_a_zombie,
             self._make_a_zombie, self._restart_a_node, self._keep_house, self._take_snapshot,
-            self._truncate, self._rebuild, self._fence_somebody,
+            self._truncate, self._truncate, self._rebuild, self._fence_somebody,
+            self._let_a_stranger_ask, self._let_a_stranger_ask, self._let_a_stranger_ask,
         )  # fmt: skip
         act = self._rng.choice(acts)
         self._world.counts[act.__name__.strip("_").replace("_", " ")] += 1
@@ -226,9 +229,14 @@ class _Life:
         self._world.nodes[self._node()].rebuild()
 
     def _truncate(self) -> None:
-        """Data anywhere; input only where its results stand."""
+        """Data anywhere, also into what is open; input only where its results stand."""
         world = self._world
-        if self._rng.random() < 0.5:
+        partitions = world.checker.partitions.items()
+        opened = [tp for tp, model in partitions if model.open and tp.topic != TABLE]
+        if opened and self._rng.random() < 0.5:
+            tp = self._rng.choice(opened)
+            limit = world.nodes[0].broker.offsets(tp).log_end_offset
+        elif self._rng.random() < 0.5:
             tp = TopicPartition(DATA, self._rng.randrange(TOPICS[DATA]))
             limit = world.nodes[0].broker.offsets(tp).log_end_offset
         else:
@@ -236,13 +244,16 @@ class _Life:
             limit = min(self._consumed_by(group, tp) for group in RESULTS.values())
         world.request(self._node(), "delete_records", tp, self._truncated_to(tp, limit))
 
+    def _let_a_stranger_ask(self) -> None:
+        self._rng.choice(STRANGERS)(self._world, self._rng, self._node())
+
     def _consumed_by(self, group: str, tp: TopicPartition) -> int:
         committed = self._world.nodes[0].broker.offset_fetch(group, [tp])
         return committed[tp].offset if tp in committed else 0
 
     def _truncated_to(self, tp: TopicPartition, limit: int) -> int:
         start = self._world.nodes[0].broker.offsets(tp).log_start_offset
-        return max(start, self._rng.randint(0, limit))
+        return max(start, limit if self._rng.random() < 0.3 else self._rng.randint(0, limit))
 
     def _fence_somebody(self) -> None:
         ids = [name for name, role in self._names.items() if role in ("transactional", "worker")]

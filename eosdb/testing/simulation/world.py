@@ -11,11 +11,12 @@ from eosdb.client.transport import DirectTransport
 from eosdb.config import BrokerConfig
 from eosdb.model import ProducerIdAndEpoch, TopicPartition
 from eosdb.testing.arena import CALM, Arena, Faults
-from eosdb.testing.simulation.checker import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, Checker
+from eosdb.testing.simulation.checker import Checker
 from eosdb.testing.simulation.ledger import Ledger
+from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, TABLE
 
 DATA: Final = "data"
-TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3}
+TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3, TABLE: 1}
 
 
 class World(Arena):
@@ -30,6 +31,7 @@ class World(Arena):
             group_min_session_timeout_ms=100,
         )
         super().__init__(seed, faults, TOPICS, config=config)
+        self.nodes[0].admin.alter_topic_config(TABLE, {"cleanup.policy": "compact"})
         self.strategy = self.rng.choice(("range", "roundrobin", "cooperative-sticky"))
         self.ledger = Ledger()
         self.checker = Checker(self.path, self.ledger)

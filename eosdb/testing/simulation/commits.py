@@ -1,0 +1,49 @@
+"""What the offsets of a group must be where transactions and plain commits meet: the later request wins,
+not the later marker. The journal's order says which request came later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from eosdb.model import TopicPartition
+from eosdb.testing.simulation.model import require
+
+OF_ITS_OWN: Final = "offsets of "
+"""Groups to which a producer commits both ways; each offset is committed by one request only, if often."""
+Place = tuple[str, TopicPartition]
+
+
+class Commits:
+    """Follows the requests that name such a group."""
+
+    def __init__(self) -> None:
+        self.expected: dict[Place, int] = {}
+        self.seen = 0
+        """The journal position up to which requests were taken in."""
+        self._requested: dict[tuple[Place, int], int] = {}
+        self._newest: dict[Place, int] = {}
+
+    def take(self, requests: Iterable[tuple[int, str, str]]) -> None:
+        """Requests that are new: position, kind, detail. A plain commit counts at once."""
+        for position, kind, detail in requests:
+            self.seen = position
+            event = json.loads(detail)
+            if not event["group_id"].startswith(OF_ITS_OWN):
+                continue
+            for commit in event["offsets"]:
+                tp = TopicPartition(commit["topic"], commit["partition"])
+                place = (event["group_id"], tp)
+                self._requested[place, commit["offset"]] = position
+                if kind == "OffsetsCommitted":
+                    self.count(*place, commit["offset"])
+
+    def count(self, group: str, tp: TopicPartition, offset: int) -> None:
+        """The offset has been committed: its transaction was, or it was in none."""
+        place = (group, tp)
+        position = self._requested.get((place, offset), -1)
+        require(position >= 0, f"{group} {tp}: offset {offset} counts, but was never sent")
+        if position > self._newest.get(place, -1):
+            self._newest[place] = position
+            self.expected[place] = offset

@@ -1,0 +1,64 @@
+"""The log as its rows tell it, by Kafka's rules alone: a marker ends what its producer has open in the
+partition, data counts when it is outside of a transaction or a COMMIT marker follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+INPUT: Final = "in"
+OUTPUT: Final = "out"
+SHARED: Final = "shared"
+TABLE: Final = "table"
+"""Its records have keys, and it is compacted."""
+WORKERS: Final = "workers"
+MEMBERS: Final = "members"
+RESULTS: Final = {OUTPUT: WORKERS, SHARED: MEMBERS}
+"""Topics whose records are results, and the group whose work they are."""
+INPUTS: Final = 2
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Row(NamedTuple):
+    """One stored record."""
+
+    offset: int
+    value: bytes | None
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_transactional: bool
+    control: str | None
+    position: int
+    key: bytes | None
+
+
+@dataclass(slots=True)
+class PartitionModel:
+    """One partition as its rows tell it."""
+
+    rows: list[Row] = field(default_factory=list)
+    committed: dict[int, bytes] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+    open: dict[int, list[Row]] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
+    log_start: int = 0
+    last_stable: int = 0
+
+    def expected_last_stable(self) -> int:
+        first_open = min((rows[0].offset for rows in self.open.values()), default=len(self.rows))
+        return max(first_open, self.log_start)
+
+    def newest_by_key(self, below: int) -> dict[bytes | None, int]:
+        """By key the last committed offset below this one: what a compaction must leave."""
+        return {self.rows[o].key: o for o in sorted(self.committed) if o < below}
+
+
+def require(holds: bool, what: str) -> None:
+    if not holds:
+        raise Violation(what)

@@ -1,0 +1,111 @@
+"""Requests that no well-behaved client sends, and that must be refused: each asks for what would break a
+promise, in the name of somebody who may ask for other things."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from eosdb.errors import EosdbError
+from eosdb.model import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.testing.simulation.model import INPUT, MEMBERS, PartitionModel, Row, Violation
+from eosdb.testing.simulation.world import World
+
+_RECENT: Final = 8
+Stranger = Callable[[World, random.Random, int], None]
+
+
+def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
+    """A transaction that has ended is to end the other way. (Under version 1 this may reach the next.)"""
+    ended = list(world.checker.outcomes.items())[-_RECENT:]
+    if not ended or world.config.transaction_version == 1:
+        return
+    key, outcome = rng.choice(ended)
+    token = world.ledger.transactions[key].token
+    _must_be_refused(
+        f"{key} is {outcome}; the opposite",
+        world, node, "end_txn", token.transactional_id, token.producer_id, token.producer_epoch,
+        outcome != "COMMIT",
+    )  # fmt: skip
+
+
+def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: int) -> None:
+    """A coordinator that has been replaced ends what a producer has open, or may have open next."""
+    tp = rng.choice(list(world.checker.partitions))
+    producers = world.nodes[node].broker.describe_producers(tp)
+    ruled = [p for p in producers if p.coordinator_epoch > 0][-_RECENT:]
+    if not ruled:
+        return
+    known = rng.choice(ruled)
+    epoch = known.producer_epoch + (world.config.transaction_version > 1)
+    _must_be_refused(
+        f"{tp} has seen coordinator epoch {known.coordinator_epoch} of producer {known.producer_id}; "
+        "an older one's marker",
+        world, node, "write_txn_markers", known.producer_id, epoch, rng.random() < 0.5, [tp],
+        known.coordinator_epoch - 1,
+    )  # fmt: skip
+
+
+def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
+    """A batch that is stored comes again, with one record more."""
+    tp = rng.choice(list(world.checker.partitions))
+    batch = _some_batch(world.checker.partitions[tp], rng)
+    known = {p.producer_id: p for p in world.nodes[node].broker.describe_producers(tp)}
+    if batch is None or batch[0].producer_id not in known:
+        return
+    first = batch[0]
+    values = [row.value for row in batch] + [b"a stranger's|-|0"]
+    repeat = RecordBatch(
+        [Record(value=value) for value in values],
+        first.producer_id, first.producer_epoch, first.sequence,
+    )  # fmt: skip
+    _must_be_refused(
+        f"{tp} stores {len(batch)} records from sequence {first.sequence} on; {len(values)} of them",
+        world, node, "append", tp, repeat,
+    )  # fmt: skip
+
+
+def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -> None:
+    """A member that missed a rebalance sends offsets to a transaction (KIP-447)."""
+    try:
+        group = world.nodes[node].broker.describe_group(MEMBERS)
+        me = world.request(node, "init_producer_id", "stranger")
+    except EosdbError:
+        return
+    if not group.members or world.config.transaction_version == 1:
+        return
+    _must_be_refused(
+        f"{MEMBERS} is at generation {group.generation_id}; an offset of the one before",
+        world, node, "txn_offset_commit", "stranger", MEMBERS, *me,
+        {TopicPartition(INPUT, 0): OffsetAndMetadata(0)},
+        generation_id=group.generation_id - 1, member_id=rng.choice(group.members).member_id,
+    )  # fmt: skip
+
+
+STRANGERS: Final[tuple[Stranger, ...]] = (
+    contradicts_its_end,
+    writes_markers_under_an_old_epoch,
+    repeats_with_more,
+    commits_for_an_old_generation,
+)
+
+
+def _must_be_refused(
+    what: str, world: World, node: int, name: str, *args: Any, **options: Any
+) -> None:
+    try:
+        world.request(node, name, *args, **options)
+    except EosdbError:
+        world.counts[f"a stranger's {name}"] += 1
+    else:
+        raise Violation(f"{what} is answered with success")
+
+
+def _some_batch(model: PartitionModel, rng: random.Random) -> list[Row] | None:
+    """One of the newest batches outside of transactions: its rows share a journal position."""
+    recent = [r for r in model.rows[-40:] if r.producer_id >= 0 and not r.is_transactional]
+    if not recent:
+        return None
+    position = rng.choice(recent).position
+    return [row for row in model.rows if row.position == position]

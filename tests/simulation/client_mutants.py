@@ -1,0 +1,59 @@
+"""Deliberate bugs in the client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eosdb.client import progress, settling
+from eosdb.client.answers import is_lost
+from eosdb.errors import (
+    EosdbError,
+)
+from eosdb.model import ProduceResult
+from tests.simulation.planting import mutant, replaced
+
+# -- the client --------------------------------------------------------------------------------------
+
+
+@mutant("the client repeats a batch under a new sequence")
+def client_repeats_under_a_new_sequence() -> Any:
+    def make(repeat: Any) -> Any:
+        def repeated(self: Any, batch: Any, error: EosdbError, now_ms: int) -> None:
+            if is_lost(error) and batch.identity is not None:
+                own = self._manager.progress(batch.tp)
+                own.drop(batch)
+                own.acknowledged = own.next_serial
+                batch.identity, batch.serial = None, -1
+            repeat(self, batch, error, now_ms)
+
+        return repeated
+
+    return replaced(settling.Settling, "_repeat", make)
+
+
+@mutant("the client takes a lost answer for a success")
+def client_takes_silence_for_success() -> Any:
+    def make(repeat: Any) -> Any:
+        def repeated(self: Any, batch: Any, error: EosdbError, now_ms: int) -> None:
+            if is_lost(error):
+                self._stored(batch, ProduceResult(), now_ms)
+            else:
+                repeat(self, batch, error, now_ms)
+
+        return repeated
+
+    return replaced(settling.Settling, "_repeat", make)
+
+
+@mutant("the client sends several batches before the first of a pipeline is answered")
+def client_opens_the_window_at_once() -> Any:
+    def make(admits: Any) -> Any:
+        def admitted(
+            self: Any, identity: Any, max_in_flight: int, now_ms: int, **options: Any
+        ) -> bool:
+            self._known_ms = now_ms
+            return bool(admits(self, identity, max_in_flight, now_ms, **options))
+
+        return admitted
+
+    return replaced(progress.PartitionProgress, "admits_new", make)

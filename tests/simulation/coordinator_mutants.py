@@ -1,0 +1,287 @@
+"""Deliberate bugs in the coordinator: transactions, offsets, groups."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any
+from unittest import mock
+
+from eosdb.client import membership
+from eosdb.coordinator import (
+    coordinator,
+    group_offsets,
+    group_requests,
+    office,
+    producer_ids,
+    transaction,
+    transaction_end,
+    transactions,
+)
+from eosdb.coordinator.transaction import Initialized
+from eosdb.errors import (
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    UnknownMemberIdError,
+)
+from eosdb.events import TxnOffsetsCommitted
+from eosdb.model import ConsumerGroupMetadata, TransactionState
+from tests.simulation.planting import both, mutant, replaced
+
+# -- the coordinator's decisions ---------------------------------------------------------------------
+
+
+@mutant("the coordinator does not look at the epoch")
+def coordinator_skips_the_epoch_check() -> Any:
+    def held_by(current: Any, producer_id: int, epoch: int, stale: Any) -> Any:
+        if current is None or current.producer_id != producer_id:
+            return original(current, producer_id, epoch, stale)
+        return current
+
+    original = transaction.held_by
+    return both(
+        mock.patch.object(transaction, "held_by", held_by),
+        mock.patch.object(transaction_end, "held_by", held_by),
+    )
+
+
+@mutant("the end of a transaction does not raise the epoch")
+def end_keeps_the_epoch() -> Any:
+    def make(end: Any) -> Any:
+        return lambda *rest, version, **options: end(*rest, version=1, **options)
+
+    return replaced(coordinator.transaction_end, "end", make)
+
+
+@mutant("a new instance gets the epoch of the old one")
+def init_keeps_the_epoch() -> Any:
+    def make(init: Any) -> Any:
+        def decided(current: Any, *rest: Any) -> Any:
+            verdict = init(current, *rest)
+            if current is not None and isinstance(verdict, Initialized):
+                metadata = verdict.metadata._replace(
+                    producer_id=current.producer_id,
+                    producer_epoch=current.producer_epoch,
+                )
+                return Initialized(metadata)
+            return verdict
+
+        return decided
+
+    return replaced(coordinator.transaction, "init_producer_id", make)
+
+
+@mutant("a new instance does not abort the transaction that the old one left open")
+def init_leaves_the_transaction_open() -> Any:
+    def make(init: Any) -> Any:
+        def decided(current: Any, tid: str, timeout: int, *rest: Any) -> Any:
+            verdict = init(current, tid, timeout, *rest)
+            if isinstance(verdict, Initialized):
+                return verdict
+            return Initialized(
+                verdict.prepared._replace(
+                    state=TransactionState.EMPTY,
+                    partitions=frozenset(),
+                    groups=frozenset(),
+                    start_time_ms=-1,
+                )
+            )
+
+        return decided
+
+    return replaced(coordinator.transaction, "init_producer_id", make)
+
+
+@mutant("a time-out fences the producer with its own epoch")
+def timeout_keeps_the_epoch() -> Any:
+    def make(abort: Any) -> Any:
+        return lambda current, now_ms: abort(current, now_ms)._replace(
+            producer_epoch=current.producer_epoch
+        )
+
+    return replaced(coordinator.transaction, "abort_timed_out", make)
+
+
+@mutant("a repeated end is answered with success, whatever it asks for")
+def any_end_repeats_the_last() -> Any:
+    def make(end: Any) -> Any:
+        def ended(current: Any, pid: int, epoch: int, *rest: Any, **options: Any) -> Any:
+            try:
+                return end(current, pid, epoch, *rest, **options)
+            except InvalidTxnStateError:
+                if (pid, epoch) != (current.previous_producer_id, current.last_producer_epoch):
+                    raise
+                return None
+
+        return ended
+
+    return replaced(coordinator.transaction_end, "end", make)
+
+
+@mutant("transactions never time out")
+def nothing_times_out() -> Any:
+    return both(
+        mock.patch.object(transactions, "first_timed_out", return_value=None),
+        mock.patch.object(transactions, "NEXT_TIMEOUT", "SELECT 1 WHERE 0"),
+    )
+
+
+@mutant("whoever takes over aborts what was decided to commit")
+def takeover_aborts_decided_commits() -> Any:
+    def make(load: Any) -> Any:
+        def loaded(unit: Any, transactional_id: str) -> Any:
+            found = load(unit, transactional_id)
+            if found is not None and found.state is TransactionState.PREPARE_COMMIT:
+                found = found._replace(state=TransactionState.PREPARE_ABORT)
+                unit.memo["transaction", transactional_id] = found
+            return found
+
+        return loaded
+
+    def make_elect(elect: Any) -> Any:
+        def elected(self: Any, unit: Any) -> int:
+            with replaced(transactions, "load", make):
+                return int(elect(self, unit))
+
+        return elected
+
+    return replaced(office.Office, "_elect_and_complete", make_elect)
+
+
+@mutant("a commit is answered before its markers are written")
+def answer_before_the_markers() -> Any:
+    return mock.patch.object(office.Office, "complete", return_value=None)
+
+
+@mutant("producer ids are handed out again after a restart")
+def producer_ids_twice() -> Any:
+    def make(next_block: Any) -> Any:
+        def block(state: Any, size: int, now_ms: int) -> Any:
+            return dataclasses.replace(next_block(state, size, now_ms), first_producer_id=0)
+
+        return block
+
+    return replaced(producer_ids, "next_block", make)
+
+
+# -- offsets in transactions -------------------------------------------------------------------------
+
+
+@mutant("an abort commits the pending offsets")
+def abort_keeps_pending_offsets() -> Any:
+    def make(settle: Any) -> Any:
+        return lambda unit, pid, *, committed: settle(unit, pid, committed=True)
+
+    return replaced(group_offsets, "settle_pending", make)
+
+
+@mutant("pending offsets are dropped one transaction too late")
+def drop_pending_offsets_late() -> Any:
+    def make(settle: Any) -> Any:
+        def settled(unit: Any, pid: int, *, committed: bool) -> None:
+            if committed:
+                settle(unit, pid, committed=True)
+
+        return settled
+
+    return replaced(group_offsets, "settle_pending", make)
+
+
+@mutant("offsets count as soon as they are sent to the transaction")
+def offsets_before_the_commit() -> Any:
+    def pend(
+        unit: Any, pid: int, epoch: int, group: str, offsets: Any, timestamp: int, position: int
+    ) -> None:
+        group_offsets.put(unit, group, offsets, timestamp, position)
+
+    return mock.patch.object(group_offsets, "pend", pend)
+
+
+@mutant("a fenced producer may still send offsets")
+def zombies_may_send_offsets() -> Any:
+    def make(join: Any) -> Any:
+        def joined(unit: Any, tid: str, producer: Any, *rest: Any, **options: Any) -> None:
+            try:
+                join(unit, tid, producer, *rest, **options)
+            except InvalidProducerEpochError:
+                if not options.get("groups"):
+                    raise
+
+        return joined
+
+    return replaced(transactions, "join", make)
+
+
+@mutant("an older offset of a transaction replaces a newer plain one")
+def older_pending_offsets_win() -> Any:
+    put = group_offsets._PUT.replace(" WHERE excluded.commit_position > commit_position", "")
+    assert put != group_offsets._PUT
+    return mock.patch.object(group_offsets, "_PUT", put)
+
+
+@mutant("a rebuild forgets the offsets of open transactions")
+def rebuild_forgets_pending_offsets() -> Any:
+    from eosdb import projection
+    from eosdb.store import replay
+
+    def make(rebuild: Any) -> Any:
+        def rebuilt(unit: Any, *rest: Any) -> int:
+            handlers = {**projection._HANDLERS, TxnOffsetsCommitted: ()}
+            with mock.patch.object(projection, "_HANDLERS", handlers):
+                return int(rebuild(unit, *rest))
+
+        return rebuilt
+
+    return replaced(replay, "rebuild", make)
+
+
+# -- groups ------------------------------------------------------------------------------------------
+
+
+@mutant("a group takes the offsets of somebody whose session has ended")
+def group_takes_offsets_of_strangers() -> Any:
+    def make(check: Any) -> Any:
+        def checked(*arguments: Any, **options: Any) -> None:
+            with contextlib.suppress(UnknownMemberIdError):
+                check(*arguments, **options)
+
+        return checked
+
+    return replaced(group_requests, "check_commit", make)
+
+
+@mutant("a transaction takes offsets of a generation that is over")
+def transactions_take_offsets_of_old_generations() -> Any:
+    def make(check: Any) -> Any:
+        def checked(*arguments: Any, is_transactional: bool, **options: Any) -> None:
+            try:
+                check(*arguments, is_transactional=is_transactional, **options)
+            except IllegalGenerationError:
+                if not is_transactional:
+                    raise
+
+        return checked
+
+    return replaced(group_requests, "check_commit", make)
+
+
+@mutant("a consumer tells the transaction its group, but not who it is")
+def consumer_commits_as_nobody() -> Any:
+    def nobody(self: Any) -> ConsumerGroupMetadata:
+        return ConsumerGroupMetadata(self._held.group_id)
+
+    return mock.patch.object(membership.Membership, "metadata", property(nobody))
+
+
+@mutant("the leader gives a partition to two members")
+def leader_gives_twice() -> Any:
+    def make(assign: Any) -> Any:
+        def assigned(self: Any, joined: Any) -> dict[str, bytes]:
+            shares = assign(self, joined)
+            largest = max(shares.values(), key=len)
+            return dict.fromkeys(shares, largest)
+
+        return assigned
+
+    return replaced(membership.Membership, "_assign", make)

@@ -1,0 +1,251 @@
+"""Deliberate bugs in the partition: what is appended, cleaned, read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from eosdb.client import fetcher
+from eosdb.coordinator import (
+    coordinator,
+)
+from eosdb.errors import (
+    InvalidProducerEpochError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+from eosdb.log import (
+    append,
+    compaction,
+    fetch,
+    producer_state,
+    producers,
+    retention,
+    transaction_index,
+)
+from eosdb.log.partitions import Partition
+from eosdb.log.producer_state import Accept, Duplicate
+from tests.simulation.planting import both, mutant, replaced
+
+# -- the partition's decisions -----------------------------------------------------------------------
+
+
+@mutant("a partition stores a batch of an older epoch")
+def partition_skips_the_epoch_check() -> Any:
+    def make(judge: Any) -> Any:
+        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
+            try:
+                return judge(entry, incoming, *rest)
+            except InvalidProducerEpochError:
+                return Accept(incoming.base_sequence)
+
+        return judged
+
+    return replaced(append, "judge", make)
+
+
+@mutant("a partition stores a batch although sequences before it are missing")
+def accept_a_gap() -> Any:
+    def make(judge: Any) -> Any:
+        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
+            try:
+                return judge(entry, incoming, *rest)
+            except OutOfOrderSequenceNumberError:
+                return Accept(incoming.base_sequence)
+
+        return judged
+
+    return both(
+        replaced(append, "judge", make),
+        replaced(
+            append,
+            "settle",
+            lambda settle: (
+                lambda pid, incoming, question, stored: (
+                    stored.batch
+                    if stored.batch is not None and stored.batch_count == incoming.count
+                    else Accept(question.base_serial)
+                )
+            ),
+        ),
+    )
+
+
+@mutant("a repeated batch is stored again under the next sequences")
+def answer_a_duplicate_as_new() -> Any:
+    def make(judge: Any) -> Any:
+        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
+            verdict = judge(entry, incoming, *rest)
+            return Accept(entry.last_serial + 1) if isinstance(verdict, Duplicate) else verdict
+
+        return judged
+
+    return replaced(append, "judge", make)
+
+
+@mutant("a repeated batch is answered with the offset after the original")
+def wrong_offset_for_a_duplicate() -> Any:
+    def make(judge: Any) -> Any:
+        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
+            verdict = judge(entry, incoming, *rest)
+            if isinstance(verdict, Duplicate):
+                return Duplicate(verdict.base_offset + 1, verdict.last_offset + 1)
+            return verdict
+
+        return judged
+
+    return replaced(append, "judge", make)
+
+
+@mutant("a transactional batch is stored without asking the coordinator")
+def no_verification() -> Any:
+    return mock.patch.object(append, "has_open_transaction", return_value=True)
+
+
+@mutant("deleting records forgets what their producers have sent")
+def delete_records_forgets_producers() -> Any:
+    def make(delete: Any) -> Any:
+        def deleted(unit: Any, partition: Partition, *rest: Any) -> Any:
+            result = delete(unit, partition, *rest)
+            for entry in producers.entries(unit, partition.partition_id):
+                producers.forget(unit, partition.partition_id, entry.producer_id)
+            return result
+
+        return deleted
+
+    return replaced(retention, "delete_records", make)
+
+
+@mutant("a batch that begins like a stored one counts as its repeat, whatever its length")
+def repeats_by_their_first_sequence() -> Any:
+    def make(judge: Any) -> Any:
+        def judged(entry: Any, incoming: Any, *rest: Any) -> Any:
+            if entry is not None and incoming.producer_epoch == entry.producer_epoch:
+                for batch in entry.batches:
+                    if producer_state.sequence_of(batch.base_serial) == incoming.base_sequence:
+                        return Duplicate(batch.base_offset, batch.last_offset)
+            return judge(entry, incoming, *rest)
+
+        return judged
+
+    return replaced(append, "judge", make)
+
+
+@mutant("aborted data supersedes in a compaction")
+def aborted_data_supersedes() -> Any:
+    newest = compaction._NEWEST.replace(" AND NOT aborted", "")
+    assert newest != compaction._NEWEST
+    return mock.patch.object(compaction, "_NEWEST", newest)
+
+
+# -- markers, the LSO and the index ------------------------------------------------------------------
+
+
+@mutant("one partition of a transaction gets no marker")
+def forget_one_marker() -> Any:
+    def make(write: Any) -> Any:
+        def written(unit: Any, partition: Any, *rest: Any, **options: Any) -> None:
+            if partition.topic != "data" or partition.partition != 2:
+                write(unit, partition, *rest, **options)
+
+        return written
+
+    return replaced(append, "append_marker", make)
+
+
+@mutant("an abort writes COMMIT markers")
+def abort_writes_commit_markers() -> Any:
+    def make(write: Any) -> Any:
+        return lambda *rest, committed, **options: write(*rest, committed=True, **options)
+
+    return replaced(append, "append_marker", make)
+
+
+@mutant("one partition of a committed transaction gets an ABORT marker")
+def torn_markers() -> Any:
+    def make(write: Any) -> Any:
+        def written(unit: Any, partition: Any, *rest: Any, committed: bool, **options: Any) -> None:
+            write(
+                unit, partition, *rest, committed=committed and partition.partition != 1, **options
+            )
+
+        return written
+
+    return replaced(append, "append_marker", make)
+
+
+@mutant("the last stable offset does not wait for open transactions")
+def advance_the_lso_early() -> Any:
+    def stability(self: Partition, first_unstable: int, log_end: int) -> tuple[int, int]:
+        return first_unstable, log_end
+
+    return mock.patch.object(Partition, "stability", stability)
+
+
+@mutant("a marker clears the other producers' open transactions from the LSO")
+def lso_forgets_other_transactions() -> Any:
+    return mock.patch.object(producers, "first_open_offset", return_value=-1)
+
+
+@mutant("the last stable offset stays behind when the log start passes it")
+def lso_below_the_log_start() -> Any:
+    def stability(self: Partition, first_unstable: int, log_end: int) -> tuple[int, int]:
+        return first_unstable, log_end if first_unstable < 0 else first_unstable
+
+    return mock.patch.object(Partition, "stability", stability)
+
+
+@mutant("a coordinator that has been replaced may still write markers")
+def markers_of_old_coordinators() -> Any:
+    def make(check: Any) -> Any:
+        def checked(*arguments: Any) -> None:
+            with contextlib.suppress(TransactionCoordinatorFencedError):
+                check(*arguments)
+
+        return checked
+
+    return both(replaced(append, "check_marker", make), replaced(coordinator, "check_marker", make))
+
+
+@mutant("the transaction index begins one record too late")
+def index_misses_the_first_record() -> Any:
+    def make(add: Any) -> Any:
+        def added(unit: Any, partition_id: int, entry: Any) -> None:
+            add(unit, partition_id, entry._replace(first_offset=entry.first_offset + 1))
+
+        return added
+
+    return replaced(transaction_index, "add", make)
+
+
+@mutant("the search of the transaction index stops one entry too early")
+def index_search_stops_early() -> Any:
+    def search(entries: Any, fetch_offset: int, upper_bound: int) -> Iterator[Any]:
+        for entry in entries:
+            if entry.last_stable_offset >= upper_bound:
+                return
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+                yield entry
+
+    return mock.patch.object(transaction_index, "search", search)
+
+
+@mutant("a read_committed fetch goes on to the log end")
+def fetch_ignores_the_lso() -> Any:
+    return mock.patch.object(
+        fetch, "upper_bound", lambda partition, *, read_committed: partition.log_end_offset
+    )
+
+
+@mutant("the consumer goes on filtering a producer after its ABORT marker")
+def consumer_filters_too_long() -> Any:
+    def visible(rows: Any, aborted: Any) -> list[Any]:
+        gone = {entry.producer_id for entry in aborted}
+        return [row for row in rows if row[6] not in gone]
+
+    return mock.patch.object(fetcher, "visible", visible)
+
+
+assert producer_state.judge is append.judge
