@@ -165,7 +165,7 @@ class OutOfOrderSequenceNumberError(ApiError, code=45):
 
 
 class DuplicateSequenceNumberError(ApiError, code=46):
-    """The batch lies before everything that is remembered of its producer."""
+    """The batch is stored already. A producer takes it for success; eosdb itself never answers it."""
 
 
 class InvalidProducerEpochError(ApiError, code=47):

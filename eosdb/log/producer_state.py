@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from eosdb.errors import (
-    DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
@@ -157,12 +156,10 @@ class StoredRange:
 class LookBehind:
     """The remembered batches do not settle it: look for rows with these serials, then `settle`.
 
-    `window_start` is where the remembered batches begin, `expected` the next serial; both None when
-    the producer is not known.
+    `expected` is the next serial; None when the producer is not known and may begin anywhere.
     """
 
     base_serial: int
-    window_start: int | None = None
     expected: int | None = None
 
 
@@ -218,7 +215,7 @@ def judge(
             return Accept(base)
     if base < 0:  # Before the first sequence there is: this can never have been stored.
         raise _out_of_order(entry, incoming, str(sequence_of(expected)))
-    return LookBehind(base, entry.batches[0].base_serial, expected)
+    return LookBehind(base, expected)
 
 
 def settle(
@@ -226,19 +223,12 @@ def settle(
 ) -> Accept | Duplicate:
     """The answer once the rows of the asked serials are known.
 
-    Raises DuplicateSequenceNumberError for a batch below everything that is remembered and no
-    longer among the rows, OutOfOrderSequenceNumberError where a serial would be stored a second
-    time.
+    Raises OutOfOrderSequenceNumberError for what is neither a stored batch nor the next one. That it
+    lies below everything remembered does not say that it was stored: a producer may begin at any
+    sequence (KIP-360), and clients take DUPLICATE_SEQUENCE_NUMBER for success.
     """
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
-    last_serial = question.base_serial + incoming.count - 1
-    if question.window_start is not None and last_serial < question.window_start:
-        raise DuplicateSequenceNumberError(
-            f"producer {producer_id}: sequence {incoming.base_sequence} with {incoming.count} records "
-            f"lies before the remembered batches (from {sequence_of(question.window_start)} on) and "
-            "is no stored batch; it was stored before, do not send it again"
-        )
     if stored.occupied:
         raise OutOfOrderSequenceNumberError(
             f"producer {producer_id}: some of the {incoming.count} sequences from "
@@ -248,7 +238,8 @@ def settle(
     if question.expected is not None and question.base_serial != question.expected:
         raise OutOfOrderSequenceNumberError(
             f"producer {producer_id}, epoch {incoming.producer_epoch}: got sequence "
-            f"{incoming.base_sequence}, expected {sequence_of(question.expected)}"
+            f"{incoming.base_sequence}, expected {sequence_of(question.expected)}, or a stored batch "
+            "once more"
         )
     return Accept(question.base_serial)
 

@@ -73,17 +73,34 @@ def test_sequences_wrap_while_the_rows_of_the_round_before_are_there(
     assert db.verify().ok
 
 
-def test_what_lies_below_everything_remembered_and_is_gone_is_a_duplicate(
+def test_what_lies_below_everything_remembered_and_is_gone_is_out_of_order(
     db: eosdb.Database, send: Send
 ) -> None:
     who = db.broker.init_producer_id()
     for i in range(8):
         send(b"v", who=who, sequence=i)
     db.broker.delete_records(TP, 8)
-    with pytest.raises(eosdb.DuplicateSequenceNumberError):
+    with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
         send(b"v", who=who, sequence=1)
     assert send(b"v", who=who, sequence=4).duplicate, "one of the five, though its row is gone"
     assert send(b"v", who=who, sequence=4).base_offset == 4
+
+
+@pytest.mark.parametrize("expired", [False, True], ids=["new", "expired in between"])
+def test_what_was_never_stored_is_never_called_a_duplicate(
+    db: eosdb.Database, clock: eosdb.ManualClock, send: Send, expired: bool
+) -> None:
+    """The second batch of a producer comes first, and is taken for its first one (KIP-360)."""
+    who = db.broker.init_producer_id()
+    if expired:
+        send(b"long ago", who=who, sequence=0)
+        db.broker.delete_records(TP, 1)
+        clock.advance(2 * db.config.producer_id_expiration_ms)
+        assert db.housekeeping()
+    send(b"5", b"6", who=who, sequence=5)
+    with pytest.raises(eosdb.OutOfOrderSequenceNumberError, match="expected 7"):
+        send(b"0", b"1", b"2", b"3", b"4", who=who, sequence=0)
+    assert [record.value for record in db.broker.fetch(TP, 0 + expired).records] == [b"5", b"6"]
 
 
 def test_a_new_producer_may_start_anywhere_but_after_a_marker_at_zero(

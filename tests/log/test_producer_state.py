@@ -10,7 +10,6 @@ from __future__ import annotations
 import pytest
 
 from eosdb.errors import (
-    DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
@@ -28,7 +27,6 @@ from eosdb.log.producer_state import (
 from tests.log.producer_batches import EPOCH, TOP, Row, answer, batch, decide, entry
 
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
-STORED_BEFORE = "DUPLICATE_SEQUENCE_NUMBER"
 STALE = "INVALID_PRODUCER_EPOCH"
 WRONG_STATE = "INVALID_TXN_STATE"
 
@@ -77,9 +75,9 @@ def test_a_known_producer_in_the_same_epoch(incoming: Incoming, expected: str) -
     [
         pytest.param(batch(18, 2), "stored at 118 to 119", id="remembered, newest"),
         pytest.param(batch(10, 2), "stored at 110 to 111", id="remembered, oldest"),
-        pytest.param(batch(8, 2), STORED_BEFORE, id="just below the remembered ones"),
-        pytest.param(batch(0, 2), STORED_BEFORE, id="the first"),
-        pytest.param(batch(0, 10), STORED_BEFORE, id="everything below as one"),
+        pytest.param(batch(8, 2), OUT_OF_ORDER, id="just below the remembered ones"),
+        pytest.param(batch(0, 2), OUT_OF_ORDER, id="the first"),
+        pytest.param(batch(0, 10), OUT_OF_ORDER, id="everything below as one"),
         pytest.param(batch(9, 2), OUT_OF_ORDER, id="into the window from below"),
         pytest.param(batch(20), "new at 20", id="the next"),
     ],
@@ -92,8 +90,22 @@ def test_when_the_rows_are_deleted_the_remembered_batches_still_answer(
 
 @pytest.mark.parametrize("count", [1, 3, 4], ids=["a part", "one and a half", "two as one"])
 def test_what_is_no_stored_batch_below_the_window_is_refused(count: int) -> None:
-    with pytest.raises((DuplicateSequenceNumberError, OutOfOrderSequenceNumberError)):
-        decide(KNOWN, batch(4, count), ROWS)
+    assert answer(KNOWN, batch(4, count), ROWS) == OUT_OF_ORDER
+
+
+STARTED_AT_5 = entry([Row(5, 2, 0)])
+"""All that the partition has ever seen of the producer: 5 and 6 (KIP-360 lets it begin anywhere)."""
+
+
+@pytest.mark.parametrize("count", [1, 4, 5])
+@pytest.mark.parametrize("rows", [[Row(5, 2, 0)], []], ids=["rows kept", "rows deleted"])
+def test_what_lies_below_the_first_batch_was_never_stored(count: int, rows: list[Row]) -> None:
+    assert answer(STARTED_AT_5, batch(0, count), rows) == OUT_OF_ORDER
+
+
+def test_nor_does_one_that_expired_and_came_back_higher_know_what_was_below() -> None:
+    back = entry([Row(40, 2, 200)])
+    assert answer(back, batch(20, 5), [*ROWS, Row(40, 2, 200)]) == OUT_OF_ORDER
 
 
 @pytest.mark.parametrize(
@@ -242,7 +254,7 @@ SECOND_ROUND = 2**31
         pytest.param(AFTER, batch(TOP - 3, 2), "stored at 40 to 41", id="from before, remembered"),
         pytest.param(AFTER, batch(0, 2), "stored at 44 to 45", id="from after, remembered"),
         pytest.param(AFTER, batch(TOP, 2), OUT_OF_ORDER, id="over two batches, across"),
-        pytest.param(LATER, batch(TOP - 1, 2), STORED_BEFORE, id="from before, not remembered"),
+        pytest.param(LATER, batch(TOP - 1, 2), OUT_OF_ORDER, id="from before, not remembered"),
         pytest.param(LATER, batch(TOP, 2), OUT_OF_ORDER, id="into the window from before"),
         pytest.param(
             LATER, batch(10), f"new at {SECOND_ROUND + 10}", id="the second round goes on"
@@ -365,10 +377,10 @@ def test_rows_are_asked_for_only_below_the_remembered_batches() -> None:
         (batch(21), OutOfOrderSequenceNumberError, "producer 7.*epoch 3.*21.*expected 20"),
         (batch(5, epoch=4), OutOfOrderSequenceNumberError, "epoch 4.*5.*expected 0"),
         (batch(0, epoch=2), InvalidProducerEpochError, "producer 7.*2.*3.*init_producer_id"),
-        (batch(0, 3), DuplicateSequenceNumberError, "sequence 0 with 3 records.*10.*do not"),
+        (batch(0, 3), OutOfOrderSequenceNumberError, "got sequence 0, expected 20, or a stored"),
         (batch(20), InvalidTxnStateError, "producer 7.*118"),
     ],
-    ids=["gap", "newer epoch", "stale", "stored before", "plain in a transaction"],
+    ids=["gap", "newer epoch", "stale", "below the window", "plain in a transaction"],
 )
 def test_errors_say_what_was_found_and_what_was_expected(
     incoming: Incoming, error: type[Exception], words: str

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from eosdb.errors import (
-    DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
 )
@@ -70,7 +69,7 @@ def test_consecutive_batches_are_all_accepted_and_all_known_again(
         if row in rows[-5:]:
             assert decide(known, again, []) == Duplicate(row.base_offset, row.last_offset)
         else:
-            with pytest.raises(DuplicateSequenceNumberError):
+            with pytest.raises(OutOfOrderSequenceNumberError):
                 decide(known, again, [])
         assert decide(None, again, rows) == Duplicate(row.base_offset, row.last_offset)
 
@@ -130,7 +129,7 @@ class Partition(RuleBasedStateMachine):
             original = Duplicate(row.base_offset, row.last_offset)
             assert decide(self.known, again, self.rows) == original
         else:
-            with pytest.raises(DuplicateSequenceNumberError):
+            with pytest.raises(OutOfOrderSequenceNumberError):
                 decide(self.known, again, self.rows)
 
     @rule(ahead=st.integers(1, 2**30 - 5), count=COUNTS)
@@ -147,7 +146,7 @@ class Partition(RuleBasedStateMachine):
         assume(row.epoch == self.epoch)
         serial = row.base_serial + data.draw(st.integers(0, row.count - 1))
         assume(not any((r.base_serial, r.count) == (serial, count) for r in self.history))
-        with pytest.raises((OutOfOrderSequenceNumberError, DuplicateSequenceNumberError)):
+        with pytest.raises(OutOfOrderSequenceNumberError):
             self.send(sequence_of(serial), count)
 
     @rule(sequence=st.sampled_from([0, 1, TOP]))
