@@ -25,7 +25,6 @@ from eosdb.errors import (
     TransactionCoordinatorFencedError,
     UnsupportedVersionError,
 )
-from eosdb.model import CLASSIC
 
 
 class RequestKind(Enum):
@@ -45,6 +44,10 @@ _ALWAYS_FATAL: Final = (
     TransactionalIdAuthorizationFailedError,
     UnsupportedVersionError,
 )
+_MAY_BE_GRANTED: Final = (
+    ClusterAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
 _FATAL_TO_COORDINATOR_REQUESTS: Final = (
     *_ALWAYS_FATAL,
     InvalidTxnStateError,
@@ -52,21 +55,32 @@ _FATAL_TO_COORDINATOR_REQUESTS: Final = (
 )
 
 
-def is_fatal(error: EosdbError, kind: RequestKind, version: int) -> bool:
+def is_fatal(error: EosdbError, kind: RequestKind, *, aborting: bool = False) -> bool:
     """Whether the producer cannot go on after this answer (Kafka: TransactionManager's handlers).
 
-    Under version 2 a transactional id that the coordinator no longer knows can be taken again, under
-    version 1 it is the end; and of an end that is refused nobody can say what became of it.
+    Who may not have the id, or an identity at all, may ask again once it is granted. A transactional
+    id that the coordinator no longer knows can be taken again. Of an end that is refused nobody can say
+    what became of it, and an abort that is to be aborted leads nowhere.
     """
     if kind is RequestKind.PRODUCE:
         return isinstance(error, _ALWAYS_FATAL)
     if isinstance(error, TransactionAbortableError):
-        return False
+        return aborting and kind is RequestKind.END
+    if kind is RequestKind.INIT:
+        return isinstance(error, ApiError) and not isinstance(error, _MAY_BE_GRANTED)
     if isinstance(error, InvalidProducerIdMappingError):
-        return version == CLASSIC or kind is RequestKind.INIT
-    if kind in (RequestKind.INIT, RequestKind.END):
+        return False
+    if kind is RequestKind.END:
         return isinstance(error, ApiError)
     return isinstance(error, _FATAL_TO_COORDINATOR_REQUESTS)
+
+
+def is_abortable(error: EosdbError, kind: RequestKind) -> bool:
+    """Whether an answer that is not fatal leaves nothing but an abort; any other refusal of an end
+    leaves the end to be repeated."""
+    if kind is RequestKind.END:
+        return isinstance(error, (TransactionAbortableError, InvalidProducerIdMappingError))
+    return True
 
 
 def as_coordinators(error: EosdbError) -> EosdbError:

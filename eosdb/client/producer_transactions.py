@@ -56,6 +56,8 @@ class ProducerTransactions:
         self._metrics = metrics
         self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
         """The answer to the commit, where that has gone along with the last records."""
+        self._renewal: CoordinatorCall[ProducerIdAndEpoch] | None = None
+        """The request for a new epoch that the end of the transaction has led to."""
 
     def init(self) -> None:
         manager = self._manager
@@ -64,7 +66,7 @@ class ProducerTransactions:
             and self._sender.coordinator.pending(RequestKind.INIT)
         ):
             manager.require("init_transactions", ClientState.UNINITIALIZED)
-            self._sender.initialize(lambda: None)
+            self._sender.initialize()
         pending = self._sender.coordinator.pending(RequestKind.INIT)
         assert pending is not None
         self._wait_for(pending, "init_transactions")
@@ -167,9 +169,10 @@ class ProducerTransactions:
         """Have the coordinator end the transaction, unless there is nothing to end."""
         manager, coordinator = self._manager, self._sender.coordinator
         name = "commit_transaction" if committed else "abort_transaction"
+        self._renewal = None
         pending = coordinator.pending(RequestKind.END)
         if pending is None:
-            if manager.has_begun and not isinstance(manager.error, InvalidProducerIdMappingError):
+            if manager.has_begun:
                 # Once: a commit that is repeated asks again.
                 answered, self._committed = self._committed, Exchange(RequestKind.END.value)
                 pending = coordinator.enqueue(
@@ -181,10 +184,16 @@ class ProducerTransactions:
             else:
                 self._ended(self._identity())
         if pending is not None:
-            self._wait_for(pending, name)
-        renewed = coordinator.pending(RequestKind.INIT)
-        if renewed is not None:
-            self._wait_for(renewed, name)
+            try:
+                self._wait_for(pending, name)
+            except InvalidProducerIdMappingError:
+                if committed:
+                    raise
+                self._ended(
+                    self._identity()
+                )  # Nothing is open under it, so there is nothing to abort.
+        if self._renewal is not None:
+            self._wait_for(self._renewal, name)
         self._metrics.count("txn-commit" if committed else "txn-abort")
 
     def _end_request(self, *, committed: bool) -> Request[ProducerIdAndEpoch]:
@@ -200,7 +209,7 @@ class ProducerTransactions:
             manager.ended(identity)
             return
         manager.initialized(identity)
-        self._sender.initialize(lambda: manager.ended(self._identity()))
+        self._renewal = self._sender.initialize()
 
     def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
         """Drive until the coordinator has answered, for max_block_ms."""

@@ -8,7 +8,6 @@ sequence and goes only when everything before it has been answered, so order is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
@@ -390,7 +389,7 @@ class Sender:
             if manager.state is ClientState.READY:
                 manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
             if self._asked is None:
-                self._asked = self.initialize(lambda: None)
+                self._asked = self.initialize()
                 self.coordinator.run(now_ms)
             if self._asked.done:
                 asked, self._asked = self._asked, None
@@ -398,17 +397,15 @@ class Sender:
                     self.drop_waiting(asked.error)
         return manager.identity
 
-    def initialize(self, and_then: Callable[[], None]) -> CoordinatorCall[ProducerIdAndEpoch]:
-        """Ask the broker for an identity. `and_then` may make another state of it than READY."""
+    def initialize(self) -> CoordinatorCall[ProducerIdAndEpoch]:
+        """Ask the broker for an identity."""
         manager, settings = self._manager, self._settings
         manager.transition(ClientState.INITIALIZING)
         expected = manager.identity if manager.needs_new_epoch else None
 
         def given(identity: ProducerIdAndEpoch) -> None:
-            manager.initialized(identity)
-            and_then()
             if manager.state is ClientState.INITIALIZING:
-                manager.transition(ClientState.READY)
+                manager.ended(identity)
 
         return self.coordinator.enqueue(
             RequestKind.INIT,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from eosdb.client.answers import RequestKind, is_fatal, may_be_repeated
+from eosdb.client.answers import RequestKind, is_abortable, is_fatal, may_be_repeated
 from eosdb.client.progress import PartitionProgress
 from eosdb.errors import EosdbError, IllegalStateError, InvalidProducerIdMappingError
 from eosdb.model import CLASSIC, ProducerIdAndEpoch, TopicPartition
@@ -135,7 +135,7 @@ class TransactionManager:
         self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
-        """The transaction is over; what to use next."""
+        """No transaction is open any more; what to use next."""
         self.initialized(identity)
         self.partitions.clear()
         self.groups.clear()
@@ -148,11 +148,13 @@ class TransactionManager:
         if self.state is ClientState.FATAL_ERROR:
             return
         initializing = kind is RequestKind.INIT and self.state is ClientState.INITIALIZING
-        if is_fatal(error, kind, self.version) and not (initializing and may_be_repeated(error)):
+        aborting = self.state is ClientState.ABORTING_TRANSACTION
+        fatal = is_fatal(error, kind, aborting=aborting)
+        if fatal and not (initializing and may_be_repeated(error)):
             self.state, self.error = ClientState.FATAL_ERROR, error
         elif initializing:
             self.state = ClientState.UNINITIALIZED
-        elif self.transactional_id is not None and kind is not RequestKind.END:
+        elif self.transactional_id is not None and is_abortable(error, kind):
             self.needs_new_epoch |= self.version == CLASSIC or isinstance(
                 error, InvalidProducerIdMappingError
             )

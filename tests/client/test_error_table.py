@@ -136,6 +136,12 @@ TO_ABORT = [
     ("txn_offset_commit", errors.TransactionAbortableError),
     ("add_partitions_to_txn", errors.TopicAuthorizationFailedError),
     ("add_offsets_to_txn", errors.GroupAuthorizationFailedError),
+    ("produce", errors.InvalidProducerIdMappingError),
+    ("txn_offset_commit", errors.InvalidProducerIdMappingError),
+    ("add_partitions_to_txn", errors.InvalidProducerIdMappingError),
+    ("add_offsets_to_txn", errors.InvalidProducerIdMappingError),
+    ("end_txn", errors.InvalidProducerIdMappingError),
+    ("end_txn", errors.TransactionAbortableError),
 ]
 FATALS = [
     ("produce", errors.ProducerFencedError),
@@ -206,15 +212,8 @@ def test_a_stale_epoch_at_the_coordinator_means_fenced(scene: Scene, version: in
     assert scene.producer.state == FATAL
 
 
-@pytest.mark.parametrize("version", [1])
-def test_under_version_1_an_id_that_nobody_knows_is_fatal(scene: Scene, version: int) -> None:
-    cause = errors.InvalidProducerIdMappingError("expired")
-    assert scene.meet("txn_offset_commit", cause) is cause
-    assert scene.producer.state == FATAL
-
-
-@pytest.mark.parametrize("version", [2])
-def test_under_version_2_an_id_that_has_expired_is_taken_again(
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_id_that_has_expired_is_taken_again(
     scene: Scene, version: int, clock: ManualClock
 ) -> None:
     """Really expired: the producer rested for longer than transactional.id.expiration.ms."""
@@ -226,6 +225,67 @@ def test_under_version_2_an_id_that_has_expired_is_taken_again(
         scene.producer.commit_transaction()
     assert scene.producer.state == ABORTABLE
     scene.check_the_producer_goes_on()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_id_that_expired_before_its_transaction_was_aborted_is_taken_again(
+    scene: Scene, version: int, clock: ManualClock
+) -> None:
+    """It timed out, and nobody came for longer than transactional.id.expiration.ms."""
+    scene.producer.send("t", "v")
+    scene.producer.flush()
+    for _ in range(2):
+        clock.advance(8 * 86_400_000)
+        assert scene.db.housekeeping()
+    scene.check_the_producer_goes_on()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_that_is_to_be_aborted_leads_nowhere(scene: Scene, version: int) -> None:
+    scene.producer.send("t", "v")
+    scene.producer.flush()
+    cause = errors.TransactionAbortableError("no")
+    scene.network.planned = [("end_txn", cause)]
+    with pytest.raises(errors.TransactionAbortableError):
+        scene.producer.abort_transaction()
+    assert scene.producer.state == FATAL
+    scene.check_nothing_helps(cause)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "error",
+    [errors.TransactionalIdAuthorizationFailedError, errors.ClusterAuthorizationFailedError],
+)
+def test_who_may_not_have_the_id_may_ask_again(
+    db_path: Path, clock: ManualClock, version: int, error: type[EosdbError]
+) -> None:
+    scene = Scene(db_path, clock, version)
+    scene.network.planned = [("init_producer_id", error("not yet"))]
+    with pytest.raises(error):
+        scene.producer.init_transactions()
+    assert scene.producer.state == "UNINITIALIZED"
+    scene.begin()
+    assert scene.meet("nothing", error("never")) is None
+    assert committed_values(scene.db, TP) == [b"v"]
+    scene.db.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_rights_that_were_lost_while_the_epoch_is_renewed_may_come_back(
+    scene: Scene, version: int
+) -> None:
+    """The abort is done, and what it needs for the next transaction is asked for again."""
+    assert scene.meet("txn_offset_commit", errors.InvalidProducerIdMappingError("expired"))
+    denied = errors.TransactionalIdAuthorizationFailedError("not now")
+    scene.network.planned = [("init_producer_id", denied)]
+    with pytest.raises(errors.TransactionalIdAuthorizationFailedError):
+        scene.producer.abort_transaction()
+    assert scene.producer.state == "UNINITIALIZED"
+    scene.producer.init_transactions()
+    with scene.producer.transaction():
+        scene.producer.send("t", "again")
+    assert committed_values(scene.db, TP) == [b"again"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
