@@ -144,9 +144,10 @@ class Producer:
             self._transactions.commit()
 
     def abort_transaction(self) -> None:
-        """Take the transaction back; records that were not sent yet fail.
+        """Take the transaction back; records that were not sent yet fail, others are waited for.
 
-        Raises IllegalStateError without a transaction, and the error of a fatal state.
+        Raises IllegalStateError without a transaction, RequestTimedOutError after max_block_ms (call
+        again), and the error of a fatal state.
         """
         with self._timed("txn-abort"):
             self._transactions.abort()

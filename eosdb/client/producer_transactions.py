@@ -147,12 +147,18 @@ class ProducerTransactions:
             )
         if manager.state is not ClientState.ABORTING_TRANSACTION:
             manager.transition(ClientState.ABORTING_TRANSACTION)
-        self._sender.drop_waiting(
+        self._sender.drop_unsent(
             TransactionAbortableError("the transaction was aborted before the record was sent")
         )
+        limit = self._settings.max_block_ms
         self._driver.until(
-            lambda: not self._sender.has_unanswered(), None, lambda: timed_out("abort", None)
+            lambda: not self._sender.has_unanswered(),
+            limit,
+            lambda: timed_out("abort_transaction", limit),
         )
+        if manager.is_fatal_state:
+            assert manager.error is not None
+            raise manager.error
         self._end(committed=False)
 
     def close(self) -> None:

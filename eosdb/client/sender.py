@@ -21,7 +21,6 @@ from eosdb.errors import (
     EosdbError,
     NetworkExceptionError,
     RequestTimedOutError,
-    TransactionAbortableError,
 )
 from eosdb.metrics import Metrics
 from eosdb.model import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
@@ -124,7 +123,15 @@ class Sender:
 
     def drop_waiting(self, why: EosdbError) -> None:
         """Give up the batches that are not on their way, and tell whoever waits for them."""
-        for batch in list(self._accumulator.waiting()):
+        self._drop(list(self._accumulator.waiting()), why)
+
+    def drop_unsent(self, why: EosdbError) -> None:
+        """Give up the batches that have no sequence yet. The others may be stored, and go on until that is
+        known (Kafka: RecordAccumulator.abortUndrainedBatches)."""
+        self._drop([b for b in self._accumulator.waiting() if b.identity is None], why)
+
+    def _drop(self, batches: list[ProducerBatch], why: EosdbError) -> None:
+        for batch in batches:
             self._settling.give_up(batch, why)
         if not self._is_running:
             self._settling.call_back()
@@ -194,13 +201,13 @@ class Sender:
         if not self._accumulator:
             return []
         manager = self._manager
-        if manager.is_in_error:
+        if manager.is_fatal_state:
             assert manager.error is not None
             self.drop_waiting(manager.error)
             return []
-        if manager.state is ClientState.ABORTING_TRANSACTION:
-            self.drop_waiting(TransactionAbortableError("the transaction was aborted"))
-            return []
+        if manager.state is ClientState.ABORTABLE_ERROR:
+            assert manager.error is not None
+            self.drop_unsent(manager.error)
         queues = self._accumulator.queues()
         if not queues:
             return []

@@ -13,6 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, ProduceResult, TopicPartition, errors
+from eosdb.client.accumulator import ProduceFuture
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import EosdbError
 from tests.readers import committed_values
@@ -72,6 +73,9 @@ class Scene:
     def check_the_producer_goes_on(self) -> None:
         """After an abort the next transaction is as good as any."""
         self.producer.abort_transaction()
+        self.check_the_producer_goes_on_from_ready()
+
+    def check_the_producer_goes_on_from_ready(self) -> None:
         assert self.producer.state == READY
         with self.producer.transaction():
             self.producer.send("t", "again")
@@ -300,6 +304,66 @@ def test_a_commit_that_the_disk_refused_may_be_repeated(
         scene.producer.abort_transaction()
     scene.producer.commit_transaction()
     assert committed_values(scene.db, TP) == [b"v"]
+
+
+def leave_one_to_be_repeated(scene: Scene) -> tuple[ProduceFuture, ProduceFuture]:
+    """A record whose batch waits to be sent again, and one behind it that was never sent."""
+    scene.network.planned = [("produce", errors.NotEnoughReplicasError("this time"))]
+    first = scene.producer.send("t", "v")
+    with pytest.raises(errors.RequestTimedOutError):
+        scene.producer.flush(timeout_ms=50)
+    return first, scene.producer.send("t", "w")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_waits_to_be_repeated_is_sent_in_a_transaction_that_must_be_aborted(
+    scene: Scene, version: int
+) -> None:
+    first, second = leave_one_to_be_repeated(scene)
+    cause = errors.GroupAuthorizationFailedError("no")
+    scene.network.planned = [("txn_offset_commit", cause)]
+    with pytest.raises(errors.GroupAuthorizationFailedError):
+        scene.producer.send_offsets_to_transaction({TP: OffsetAndMetadata(1)}, "g")
+    assert scene.producer.state == ABORTABLE
+    assert first.result().offset == 0
+    assert second.exception() is cause, "it was never sent"
+    assert committed_values(scene.db, TP) == []
+    scene.check_the_producer_goes_on()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_waits_for_what_is_to_be_repeated(scene: Scene, version: int) -> None:
+    """Kafka: TransactionManagerTest.testAbortResendsProduceRequestIfRetried."""
+    first, second = leave_one_to_be_repeated(scene)
+    scene.producer.abort_transaction()
+    assert first.result().offset == 0
+    assert isinstance(second.exception(), errors.TransactionAbortableError)
+    scene.check_the_producer_goes_on_from_ready()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_that_nobody_answers_may_be_called_again(scene: Scene, version: int) -> None:
+    first, _ = leave_one_to_be_repeated(scene)
+    lost = errors.NetworkExceptionError("lost")
+    scene.network.planned = [("produce", lost)] * 60
+    with pytest.raises(errors.RequestTimedOutError, match="abort_transaction"):
+        scene.producer.abort_transaction()
+    assert scene.producer.state == "ABORTING_TRANSACTION"
+    scene.network.planned = []
+    scene.producer.abort_transaction()
+    assert first.result().offset == 0
+    scene.check_the_producer_goes_on_from_ready()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_who_is_fenced_while_it_aborts_is_told(scene: Scene, version: int) -> None:
+    first, _ = leave_one_to_be_repeated(scene)
+    cause = errors.ProducerFencedError("somebody else")
+    scene.network.planned = [("produce", cause)]
+    with pytest.raises(errors.ProducerFencedError):
+        scene.producer.abort_transaction()
+    assert scene.producer.state == FATAL
+    assert first.exception() is cause
 
 
 @pytest.mark.parametrize("version", [1, 2])
