@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Unpack
 
 from eosdb.client.accumulator import OnDelivery, ProduceFuture, ProducerBatch, RecordAccumulator
+from eosdb.client.answers import RequestKind
 from eosdb.client.config import ProducerConfig, ProducerSettings
 from eosdb.client.driver import Driver, timed_out
 from eosdb.client.partition_choice import PartitionChooser
@@ -44,6 +45,7 @@ from eosdb.model import (
     TopicPartition,
     TransactionToken,
 )
+from eosdb.validation import check_headers
 
 _BUFFER_BYTES: Final = 1_048_576
 """How much gathers in memory before it is sent on its own."""
@@ -190,39 +192,49 @@ class Producer:
         """Send one record; `str` is UTF-8 encoded, other types need a serializer.
 
         Returns a future of its RecordMetadata. Raises TypeError for what cannot be serialized,
-        IllegalStateError, UnknownTopicOrPartitionError and MessageTooLargeError at once; what the
-        broker refuses later is the future's error.
+        IllegalStateError, InvalidRecordError, UnknownTopicOrPartitionError, MessageTooLargeError and
+        RequestTimedOutError (the buffer stays full) at once; what the broker refuses later is the
+        future's error. A transaction whose record was refused at once must be aborted, unless the
+        record could not be serialized.
         """
         settings = self._settings
-        key_bytes = None if key is None else serialized("key", key, settings.key_serializer)
-        value_bytes = serialized("value", value, settings.value_serializer)
-        size = 0 if value_bytes is None else len(value_bytes)
-        if key_bytes is not None:
-            size += len(key_bytes)
-        if headers:
-            size += sum(len(name) + len(data or b"") for name, data in headers)
-        if size > settings.max_request_size:
-            raise MessageTooLargeError(
-                f"the record has {size} bytes, max_request_size is {settings.max_request_size}"
-            )
+        try:
+            key_bytes = None if key is None else serialized("key", key, settings.key_serializer)
+            value_bytes = serialized("value", value, settings.value_serializer)
+            size = 0 if value_bytes is None else len(value_bytes)
+            if key_bytes is not None:
+                size += len(key_bytes)
+            if headers:
+                headers = check_headers(headers)
+                size += sum(len(name) + len(data or b"") for name, data in headers)
+            with self._lock:
+                if self._closed or not self._manager.may_send:
+                    self._refuse_to_send()
+                accumulator = self._accumulator
+                if size > settings.max_request_size or accumulator.buffered_bytes >= _BUFFER_BYTES:
+                    self._make_room(size)
+                if timestamp is None:
+                    timestamp = self._clock.time_ms()
+                batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._drive)
+                future = batch.append(key_bytes, value_bytes, headers, timestamp, size)
+                accumulator.buffered_bytes += size
+                if on_delivery is not None:
+                    batch.callbacks.append((future, on_delivery))
+                if settings.linger_ms:
+                    self._linger(self._clock.monotonic_ms())
+                elif settings.transactional_id is None:
+                    self._driver.step()
+                return future
+        except EosdbError as error:
+            self._lost_a_record(error)
+            raise
+
+    def _lost_a_record(self, error: EosdbError) -> None:
+        """A transaction that lacks a record must not be committed, even if whoever sent it goes on (Kafka:
+        doSend, maybeTransitionToErrorState)."""
         with self._lock:
-            if self._closed or not self._manager.may_send:
-                self._refuse_to_send()
-            if timestamp is None:
-                timestamp = self._clock.time_ms()
-            batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._drive)
-            future = batch.append(key_bytes, value_bytes, headers, timestamp, size)
-            accumulator = self._accumulator
-            accumulator.buffered_bytes += size
-            if on_delivery is not None:
-                batch.callbacks.append((future, on_delivery))
-            if accumulator.buffered_bytes >= _BUFFER_BYTES:
-                self._make_room()
-            elif settings.linger_ms:
-                self._linger(self._clock.monotonic_ms())
-            elif settings.transactional_id is None:
-                self._driver.step()
-            return future
+            if self._manager.may_send and not isinstance(error, (ConfigError, IllegalStateError)):
+                self._manager.failed(error, RequestKind.PRODUCE)
 
     def _refuse_to_send(self) -> None:
         self._check_open()
@@ -249,8 +261,12 @@ class Producer:
         with self._timed("flush"):
             self._driver.flush(timeout_ms)
 
-    def _make_room(self) -> None:
+    def _make_room(self, size: int) -> None:
         """Send until less is buffered than may be, as Kafka's `send` blocks on buffer.memory."""
+        if size > self._settings.max_request_size:
+            raise MessageTooLargeError(
+                f"the record has {size} bytes, max_request_size is {self._settings.max_request_size}"
+            )
         self._driver.flush_until(
             lambda: self._sender.is_running or self._accumulator.buffered_bytes < _BUFFER_BYTES,
             self._settings.max_block_ms,

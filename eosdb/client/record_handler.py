@@ -131,7 +131,7 @@ class RecordHandler:
 
     def _try(self, origin: ConsumerRecord) -> Exception | None:
         """Run the handler, then send its results. Returns why that failed."""
-        transaction, start, sent = self._transaction, self._metrics.now_ns(), False
+        transaction, start = self._transaction, self._metrics.now_ns()
         try:
             results = self._results(origin)
         except Exception as error:
@@ -139,15 +139,14 @@ class RecordHandler:
         assert not transaction.is_broken
         # Interrupted between two results, the transaction must not be committed.
         transaction.is_broken = bool(results)
-        try:
-            for result in results:
+        for result in results:
+            was_refused = transaction.is_refused
+            try:
                 transaction.send(result)
-                sent = True
-        except FAULTS_OF_RESULTS as error:
-            if transaction.is_refused:
-                raise  # What was sent earlier was refused, and by whom it was sent is not known.
-            transaction.is_broken = sent
-            return error
+            except FAULTS_OF_RESULTS as error:
+                if was_refused:
+                    raise  # What was sent earlier was refused, and by whom it was sent is not known.
+                return error
         transaction.is_broken = False
         latency_ms = (self._metrics.now_ns() - start) / 1_000_000
         self._metrics.record({"process": 1}, {"process-latency": latency_ms})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from eosdb.client.config import Serializer
+from eosdb.errors import InvalidRecordError
+from eosdb.validation import check_text
 
 
 def serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:
     """Bytes of a key or value: `str` is UTF-8 encoded, everything else needs the serializer.
 
-    Raises TypeError.
+    Raises TypeError, and InvalidRecordError for text that has no UTF-8 form.
     """
     if given is None:
         return None
@@ -18,7 +20,10 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
     elif type(given) is bytes:
         return given
     elif isinstance(given, str):
-        data = given.encode()
+        try:
+            data = given.encode()
+        except UnicodeEncodeError:
+            check_text(what, given, InvalidRecordError)
     if type(data) is not bytes:
         raise TypeError(
             f"{what}: got {type(given).__name__}, expected bytes, str or None; give the producer a "

@@ -227,6 +227,33 @@ def test_results_that_cannot_be_sent_are_failures_of_their_record_alone(
     assert values(db, "dlq") == [b"bad"]
 
 
+@pytest.mark.parametrize(
+    "results",
+    [
+        [ProducerRecord(topic="nowhere", value=b"x")],
+        [b"sent first", ProducerRecord(topic="nowhere", value=b"x")],
+    ],
+    ids=["the first", "the second"],
+)
+def test_a_result_that_send_refuses_is_known_by_its_record(
+    db: eosdb.Database, run: Run, results: list[bytes | ProducerRecord]
+) -> None:
+    """Nobody has to look for it: it is tried as often as any record that fails, and no oftener."""
+    tried = []
+
+    def handle(record: ConsumerRecord) -> list[bytes | ProducerRecord]:
+        if record.value != b"bad":
+            return [upper(record)]
+        tried.append(record.offset)
+        return results
+
+    feed(db, b"a", b"bad", b"c")
+    run(handle, dead_letter_topic="dlq", max_attempts=2)
+    assert tried == [1, 1]
+    assert values(db) == [b"A", b"C"]
+    assert values(db, "dlq") == [b"bad"]
+
+
 def test_retries_wait_for_their_time_in_topics_of_their_own(
     db: eosdb.Database, clock: ManualClock, run: Run
 ) -> None:
