@@ -296,8 +296,8 @@ class Database:
 
         Definite, from any process and after any crash, as soon as the transaction is decided. An
         `open` one whose producer is gone is aborted by its time-out, or when its transactional id is
-        taken again. Under version 1 a token names its producer's newest transaction, under version 2
-        the one that it was given for. Raises InvalidRequestError for what is no token.
+        taken again. `never started` is one of which the coordinator never heard. Raises
+        InvalidRequestError for what is no token.
         """
         with self._store.read() as connection:
             return outcome.read(connection, token)

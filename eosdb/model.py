@@ -308,6 +308,9 @@ class TransactionToken:
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    number: int = 0
+    """How many transactions were there before it under this epoch. Version 1; under version 2 each has
+    an epoch of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,10 +105,11 @@ class Producer:
             self._transactions.init()
 
     def begin_transaction(self) -> TransactionToken:
-        """Begin a transaction; local, nothing is sent. Raises IllegalStateError.
+        """Begin a transaction. The token names it, and no other, to `db.outcome`.
 
-        The token names this transaction to `db.outcome`; under version 2 no other has the same, except
-        one that ended before without having sent anything.
+        Local, unless the one before was empty: the coordinator never heard of that, so a new epoch is
+        asked for first. Raises IllegalStateError, and then also RequestTimedOutError after max_block_ms
+        (call again) and the coordinator's errors.
         """
         with self._timed("txn-begin"):
             return self._transactions.begin()
@@ -215,6 +216,7 @@ class Producer:
                     self._make_room(size)
                 if timestamp is None:
                     timestamp = self._clock.time_ms()
+                self._manager.may_have_begun = True
                 batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._drive)
                 future = batch.append(key_bytes, value_bytes, headers, timestamp, size)
                 accumulator.buffered_bytes += size

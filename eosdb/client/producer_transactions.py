@@ -60,23 +60,26 @@ class ProducerTransactions:
         """The request for a new epoch that the end of the transaction has led to."""
 
     def init(self) -> None:
-        manager = self._manager
-        if not (
-            manager.state is ClientState.INITIALIZING
-            and self._sender.coordinator.pending(RequestKind.INIT)
-        ):
-            manager.require("init_transactions", ClientState.UNINITIALIZED)
-            self._sender.initialize()
+        self._initialize("init_transactions")
+
+    def _initialize(self, name: str) -> None:
+        """Take the id, or go on waiting for it."""
+        self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
         pending = self._sender.coordinator.pending(RequestKind.INIT)
-        assert pending is not None
-        self._wait_for(pending, "init_transactions")
+        self._wait_for(pending or self._sender.initialize(), name)
 
     def begin(self) -> TransactionToken:
-        self._manager.require("begin_transaction", ClientState.READY)
-        self._manager.begun(self._transport.transaction_version)
+        manager = self._manager
+        if manager.needs_new_epoch:
+            if manager.state is ClientState.READY:
+                manager.transition(ClientState.UNINITIALIZED)
+            if manager.state in (ClientState.UNINITIALIZED, ClientState.INITIALIZING):
+                self._initialize("begin_transaction")
+        manager.require("begin_transaction", ClientState.READY)
+        manager.begun(self._transport.transaction_version)
         self._committed = Exchange(RequestKind.END.value)
-        assert self._manager.transactional_id is not None
-        return TransactionToken(self._manager.transactional_id, *self._identity())
+        assert manager.transactional_id is not None
+        return TransactionToken(manager.transactional_id, *self._identity(), manager.number)
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -94,7 +97,7 @@ class ProducerTransactions:
                 lambda _: manager.groups.add(group.group_id),
             )
             self._wait_for(added, "send_offsets_to_transaction")
-        manager.may_have_begun |= version > CLASSIC
+        manager.may_have_begun = True
 
         def request(broker: BrokerRequests) -> None:
             broker.txn_offset_commit(
@@ -147,8 +150,9 @@ class ProducerTransactions:
             )
         if manager.state is not ClientState.ABORTING_TRANSACTION:
             manager.transition(ClientState.ABORTING_TRANSACTION)
-        self._sender.drop_unsent(
-            TransactionAbortableError("the transaction was aborted before the record was sent")
+        self._sender.drop_waiting(
+            TransactionAbortableError("the transaction was aborted before the record was sent"),
+            unsent_only=True,
         )
         limit = self._settings.max_block_ms
         self._driver.until(

@@ -121,18 +121,15 @@ class Sender:
             not attempt.batch.done for request in self._on_the_way for attempt in request.attempts
         )
 
-    def drop_waiting(self, why: EosdbError) -> None:
-        """Give up the batches that are not on their way, and tell whoever waits for them."""
-        self._drop(list(self._accumulator.waiting()), why)
+    def drop_waiting(self, why: EosdbError, *, unsent_only: bool = False) -> None:
+        """Give up the batches that are not on their way, and tell whoever waits for them.
 
-    def drop_unsent(self, why: EosdbError) -> None:
-        """Give up the batches that have no sequence yet. The others may be stored, and go on until that is
-        known (Kafka: RecordAccumulator.abortUndrainedBatches)."""
-        self._drop([b for b in self._accumulator.waiting() if b.identity is None], why)
-
-    def _drop(self, batches: list[ProducerBatch], why: EosdbError) -> None:
-        for batch in batches:
-            self._settling.give_up(batch, why)
+        What has a sequence may be stored; `unsent_only` lets it go on until that is known (Kafka:
+        RecordAccumulator.abortUndrainedBatches).
+        """
+        for batch in list(self._accumulator.waiting()):
+            if not (unsent_only and batch.identity):
+                self._settling.give_up(batch, why)
         if not self._is_running:
             self._settling.call_back()
 
@@ -207,7 +204,7 @@ class Sender:
             return []
         if manager.state is ClientState.ABORTABLE_ERROR:
             assert manager.error is not None
-            self.drop_unsent(manager.error)
+            self.drop_waiting(manager.error, unsent_only=True)
         queues = self._accumulator.queues()
         if not queues:
             return []
@@ -250,8 +247,6 @@ class Sender:
     def _send(self, requests: list[list[SentBatch]], now_ms: int) -> None:
         """Submit requests, together where the transport can do that; take the answers that are there."""
         is_transactional = self._manager.transactional_id is not None
-        if is_transactional:
-            self._manager.may_have_begun = True
         start_ns = self._metrics.now_ns()
         closures = [self._request(attempts) for attempts in requests]
         try:
@@ -302,7 +297,6 @@ class Sender:
         *,
         sync: bool,
     ) -> None:
-        self._manager.may_have_begun = True
         start_ns = self._metrics.now_ns()
         closures = [self._request(attempts) for attempts in requests]
         exchanges: list[Exchange[ProduceAnswer]] = []

@@ -72,9 +72,11 @@ class TransactionManager:
         """Partitions the coordinator has added to the transaction (version 1)."""
         self.groups: set[str] = set()
         self.may_have_begun = False
-        """Something was sent that begins the transaction, whether or not it arrived (version 2)."""
+        """Something was taken that begins the transaction under version 2, whether or not it arrives."""
+        self.number = 0
+        """How many transactions have ended under this identity (version 1)."""
         self.needs_new_epoch = False
-        """After the abort the producer must take its id anew."""
+        """Before the next transaction the producer must take its id anew."""
         self._progress: dict[TopicPartition, PartitionProgress] = {}
 
     def transition(self, state: ClientState) -> None:
@@ -121,7 +123,9 @@ class TransactionManager:
     @property
     def has_begun(self) -> bool:
         """Whether there is, or may be, something to end at the coordinator."""
-        return bool(self.partitions or self.groups or self.may_have_begun)
+        return bool(
+            self.partitions or self.groups or (self.may_have_begun and self.version > CLASSIC)
+        )
 
     def initialized(self, identity: ProducerIdAndEpoch) -> None:
         """What the coordinator has given; sequences begin anew with a new identity."""
@@ -135,11 +139,18 @@ class TransactionManager:
         self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
-        """No transaction is open any more; what to use next."""
+        """No transaction is open any more; what to use next.
+
+        A transaction that the coordinator never heard of has used up its identity nevertheless: its
+        token names it, and the next one must have another.
+        """
+        unchanged = identity == self.identity
+        self.number = self.number + 1 if unchanged else 0
+        self.needs_new_epoch = unchanged and not self.has_begun
         self.initialized(identity)
         self.partitions.clear()
         self.groups.clear()
-        self.may_have_begun = self.needs_new_epoch = False
+        self.may_have_begun = False
         self.error = None
         self.transition(ClientState.READY)
 

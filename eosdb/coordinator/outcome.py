@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from eosdb.errors import InvalidRequestError
-from eosdb.model import TransactionState, TransactionToken
+from eosdb.model import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
 
 NEVER_STARTED: Final = "never started"
 OPEN: Final = "open"
@@ -46,8 +46,10 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
         return NEVER_STARTED
 
     def walked(position: int, rows: int) -> str | None:
-        found = connection.execute(_NEWEST_FIRST, (token.transactional_id, position, rows))
-        return told_by((detail for (detail,) in found), token)
+        found = connection.execute(
+            _NEWEST_FIRST, (token.transactional_id, position, rows)
+        ).fetchall()
+        return told_by((detail for (detail,) in found), token, complete=not 0 < rows <= len(found))
 
     return (
         walked(newest[0], _ROWS_AT_ONCE)
@@ -73,21 +75,39 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
     return newest if after is None else int(after[0])
 
 
-def told_by(newest_first: Iterable[str], token: TransactionToken) -> str | None:
-    """The outcome that these transitions of the transactional id tell; None: they do not tell.
+def told_by(newest_first: Iterable[str], token: TransactionToken, *, complete: bool) -> str | None:
+    """The outcome that these transitions of the transactional id tell; None: older ones have to be seen,
+    of which there are none if they are `complete`.
 
-    A transaction has begun when its producer id and epoch became Ongoing, and was decided by the first
-    Prepare… after that. Epochs of a producer id only rise, so an older one ends the search.
+    Under version 2 a decision names the pair that it takes away. Else a transaction has begun when its
+    pair became Ongoing, and was decided by the first Prepare… after that; of several the token's number
+    says which. A producer id that has been replaced never returns, and its epochs only rise.
     """
-    decision = OPEN
+    decision, outcomes, is_known = OPEN, list[str](), False
     for detail in newest_first:
         event = json.loads(detail)
-        state, epoch = event["to_state"], event["producer_epoch"]
+        epoch = event["producer_epoch"]
+        if event["producer_id"] != token.producer_id:
+            if is_known:
+                break
+            continue
+        if epoch < token.producer_epoch:
+            break
+        is_known = True
+        state = event["to_state"]
         if state in _DECISIONS:
             decision = _DECISIONS[state]
-        elif event["producer_id"] == token.producer_id:
-            if state == TransactionState.ONGOING.label and epoch == token.producer_epoch:
+            is_own_epoch = event.get("transaction_version") == EPOCH_PER_TRANSACTION
+            if is_own_epoch and event["last_producer_epoch"] == token.producer_epoch:
                 return decision
-            if epoch < token.producer_epoch:
-                return NEVER_STARTED
-    return None
+        elif epoch == token.producer_epoch and _begins(event):
+            outcomes.append(decision)
+    else:
+        if not complete:
+            return None
+    return outcomes[-1 - token.number] if token.number < len(outcomes) else NEVER_STARTED
+
+
+def _begins(event: Mapping[str, object]) -> bool:
+    ongoing = TransactionState.ONGOING.label
+    return event["to_state"] == ongoing != event["from_state"]

@@ -221,6 +221,8 @@ def test_an_id_that_has_expired_is_taken_again(
     scene: Scene, version: int, clock: ManualClock
 ) -> None:
     """Really expired: the producer rested for longer than transactional.id.expiration.ms."""
+    scene.producer.send("t", "before")
+    scene.producer.flush()
     scene.producer.abort_transaction()
     clock.advance(8 * 86_400_000)
     scene.producer.begin_transaction()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import eosdb
-from eosdb import ManualClock, TransactionToken
+from eosdb import ManualClock, TopicPartition, TransactionToken
+from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
 
 @pytest.fixture
@@ -53,11 +55,94 @@ def test_a_fenced_transaction_was_aborted(db: eosdb.Database, producer: eosdb.Pr
 
 
 def test_an_empty_transaction_never_started(db: eosdb.Database, producer: eosdb.Producer) -> None:
-    """And since nobody but its producer ever heard of it, the next one takes over its token."""
+    """Nobody but its producer ever heard of it, and yet its token is its own."""
+    tokens = []
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        tokens.append(producer.begin_transaction())
+        end()
+    with producer.transaction() as last:
+        producer.send("t", "v")
+    assert len({*tokens, last}) == 3
+    assert [db.outcome(token) for token in tokens] == ["never started"] * 2
+    assert db.outcome(last) == "committed"
+
+
+def send_nothing(producer: eosdb.Producer) -> None:
+    """Nothing is given to the producer."""
+
+
+def send_and_keep(producer: eosdb.Producer) -> None:
+    """What is given stays in the producer."""
+    producer.send("t", "lost")
+
+
+def send_too_much(producer: eosdb.Producer) -> None:
+    with pytest.raises(eosdb.MessageTooLargeError):
+        producer.send("t", b"v" * 2_000_000)
+
+
+def send_out(producer: eosdb.Producer) -> None:
+    producer.send("t", "lost")
+    producer.flush()
+
+
+DOINGS = [send_nothing, send_and_keep, send_too_much, send_out]
+
+
+@pytest.mark.parametrize("doing", DOINGS)
+@pytest.mark.parametrize("next_committed", [True, False], ids=["then a commit", "then an abort"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_aborted_transaction_is_never_told_the_fate_of_the_next(
+    db_path: Path,
+    clock: ManualClock,
+    version: int,
+    next_committed: bool,
+    doing: Callable[[eosdb.Producer], None],
+) -> None:
+    config = eosdb.BrokerConfig(transaction_version=version)
+    with eosdb.connect(db_path, clock=clock, config=config) as db:
+        db.admin.create_topic("t")
+        producer = db.producer(transactional_id="a")
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("t", "before")
+        token = producer.begin_transaction()
+        doing(producer)
+        producer.abort_transaction()
+        told = db.outcome(token)
+        assert told == ("aborted" if has_reached_the_broker(doing, version) else "never started")
+        following = producer.begin_transaction()
+        assert following != token
+        producer.send("t", "after")
+        producer.flush()
+        assert (db.outcome(token), db.outcome(following)) == (told, "open")
+        if next_committed:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+        outcome = "committed" if next_committed else "aborted"
+        assert (db.outcome(token), db.outcome(following)) == (told, outcome)
+        assert db.verify().ok
+
+
+def has_reached_the_broker(doing: Callable[[eosdb.Producer], None], version: int) -> bool:
+    """As with Kafka's producer, version 2 tells the coordinator of every abort of what `send` has taken."""
+    return doing is send_out or (doing is send_and_keep and version > 1)
+
+
+def test_an_abort_of_what_was_never_sent_takes_the_epoch_away_as_in_kafka(
+    db: eosdb.Database, producer: eosdb.Producer
+) -> None:
+    """Kafka 4.1.1: EndTxn(abort) in the state Empty answers the next epoch; its sequences begin at 0."""
     token = producer.begin_transaction()
-    producer.commit_transaction()
-    assert db.outcome(token) == "never started"
-    assert producer.begin_transaction() == token
+    producer.send("t", "lost")
+    producer.abort_transaction()
+    with producer.transaction() as following:
+        producer.send("t", "kept")
+    assert following.producer_epoch == token.producer_epoch + 1
+    (record, marker) = db.broker.fetch(TopicPartition("t", 0), 0).records
+    assert (record.producer_epoch, record.sequence) == (following.producer_epoch, 0)
+    assert (marker.producer_epoch, marker.control) == (following.producer_epoch + 1, "COMMIT")
 
 
 @pytest.mark.parametrize(
@@ -150,18 +235,74 @@ def test_what_is_no_token_is_refused(db: eosdb.Database) -> None:
         db.outcome("a")  # type: ignore[arg-type]
 
 
-def test_under_version_1_a_token_names_the_newest_transaction(
-    db_path: Path, clock: ManualClock
+def test_under_version_1_transactions_of_one_epoch_have_numbers(
+    db_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Version 1 leaves the epoch as it is, as in Kafka; an empty one in between asks for another."""
+    from eosdb.coordinator import outcome
+
     config = eosdb.BrokerConfig(transaction_version=1)
     with eosdb.connect(db_path, clock=clock, config=config) as db:
-        db.admin.create_topic("t")
-        producer = db.producer(transactional_id="a")
-        producer.init_transactions()
-        with producer.transaction() as first:
-            producer.send("t", "v")
-        second = producer.begin_transaction()
-        assert first == second
-        producer.send("t", "w")
+        db.admin.create_topic("t", partitions=2)
+        tokens: list[tuple[TransactionToken, str]] = []
+        for _ in range(2):
+            producer = db.producer(transactional_id="a")
+            producer.init_transactions()
+            for number in range(6):
+                token = producer.begin_transaction()
+                tokens.append((token, ("committed", "aborted", "never started")[number % 3]))
+                for partition in (0, 1) if number % 3 < 2 else ():
+                    producer.send("t", "v", partition=partition)
+                    producer.flush()
+                if number % 3:
+                    producer.abort_transaction()
+                else:
+                    producer.commit_transaction()
+        assert [(t.producer_epoch, t.number) for t, _ in tokens[:6]] == [
+            (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2),
+        ]  # fmt: skip
+        last = producer.begin_transaction()
+        producer.send("t", "v")
         producer.flush()
-        assert db.outcome(first) == "open"
+        tokens.append((last, "open"))
+        for rows in (1, 2, 7, 300):
+            monkeypatch.setattr(outcome, "_ROWS_AT_ONCE", rows)
+            assert [db.outcome(token) for token, _ in tokens] == [told for _, told in tokens]
+
+
+def test_a_begin_that_needs_another_epoch_and_gets_no_answer_may_be_called_again(
+    db: eosdb.Database,
+) -> None:
+    db.admin.create_topic("t")
+    network = Silent(db.broker)
+    producer = db.producer(transactional_id="a", transport=network, max_block_ms=500)
+    producer.init_transactions()
+    empty = producer.begin_transaction()
+    producer.commit_transaction()
+    for error, state in (
+        (eosdb.NetworkExceptionError("lost"), "INITIALIZING"),
+        (eosdb.DatabaseFullError("no room"), "UNINITIALIZED"),
+    ):
+        network.error = error
+        with pytest.raises(eosdb.EosdbError):
+            producer.begin_transaction()
+        assert producer.state == state
+    network.error = None
+    token = producer.begin_transaction()
+    assert token != empty
+    producer.send("t", "v")
+    producer.commit_transaction()
+    assert (db.outcome(empty), db.outcome(token)) == ("never started", "committed")
+
+
+class Silent(DirectTransport):
+    """Answers `init_producer_id` with an error while there is one."""
+
+    error: eosdb.EosdbError | None = None
+
+    def submit(self, name: str, request: Request[T]) -> Exchange[T]:
+        if name != "init_producer_id" or self.error is None:
+            return super().submit(name, request)
+        exchange = Exchange[T](name)
+        exchange.fail(self.error)
+        return exchange

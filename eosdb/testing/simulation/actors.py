@@ -78,7 +78,9 @@ def transactional_writer(world: World, me: Me) -> None:
     number = 0
     while True:
         number += 1
-        record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
+        record = _begin(world, me, producer, number)
+        if record is None:
+            return
         try:
             for i in range(me.rng.choice((1, 2, 4, 16))):
                 key, tp = None, world.data_partition(me.rng)
@@ -138,7 +140,9 @@ def worker(world: World, me: Me) -> None:
             world.clock.sleep_ms(100)
             continue
         number += 1
-        record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
+        record = _begin(world, me, producer, number)
+        if record is None:
+            return
         try:
             for consumed in records:
                 _send_result(producer, record, consumed, OUTPUT)
@@ -176,7 +180,9 @@ def member(world: World, me: Me) -> None:
             world.clock.sleep_ms(100)
             continue
         number += 1
-        record = world.ledger.begin(f"{me.full_name}|{number}", producer.begin_transaction())
+        record = _begin(world, me, producer, number)
+        if record is None:
+            return
         try:
             metadata = consumer.group_metadata()
             for _ in range(
@@ -251,6 +257,19 @@ def _initialized(world: World, me: Me, transactional_id: str | None = None) -> P
                 return None
         else:
             return producer
+    return None
+
+
+def _begin(world: World, me: Me, producer: Producer, number: int) -> TransactionRecord | None:
+    """A transaction; None when the last one was empty, and another epoch could not be had."""
+    for _ in range(3):
+        try:
+            token = producer.begin_transaction()
+        except EosdbError:
+            if producer.state == "FATAL_ERROR":
+                return None
+        else:
+            return world.ledger.begin(f"{me.full_name}|{number}", token)
     return None
 
 

@@ -128,14 +128,10 @@ class _Life:
             raise Violation(f"verify: {report.problems[0]}")
 
     def _ask_for_outcomes(self) -> None:
-        """What became of every transaction, also of those whose producer never learned it.
-
-        A transaction that sent nothing leaves its token to the next one, so the last one counts.
-        """
+        """What became of every transaction, also of those whose producer never learned it."""
         world = self._world
-        last = {record.token: record for record in world.ledger.transactions.values()}
-        for token, record in last.items():
-            outcome = world.nodes[0].outcome(token)
+        for record in world.ledger.transactions.values():
+            outcome = world.nodes[0].outcome(record.token)
             world.say(f"{record.key} is {outcome}")
             same = outcome == record.answer or (outcome, record.answer) == (NEVER, "aborted")
             if record.answer and not same:
