@@ -121,8 +121,9 @@ class Producer:
     ) -> None:
         """Commit a group's offsets with the transaction (KIP-447 with the group's metadata).
 
-        Raises IllegalStateError outside a transaction, and the coordinator's errors, after which the
-        transaction must be aborted or the producer closed.
+        Raises InvalidRequestError for what cannot be a member's metadata and IllegalStateError outside
+        a transaction, which leave it as it is, and the coordinator's errors, after which the transaction
+        must be aborted or the producer closed.
         """
         group = (
             ConsumerGroupMetadata(group_metadata)
@@ -132,6 +133,11 @@ class Producer:
         if not isinstance(group, ConsumerGroupMetadata):
             raise InvalidRequestError(
                 f"group_metadata: got {group_metadata!r}, expected consumer.group_metadata()"
+            )
+        if group.generation_id > 0 and not group.member_id:
+            raise InvalidRequestError(
+                f"group_metadata: got generation {group.generation_id} without a member id, expected "
+                "consumer.group_metadata(), or the group's id alone for offsets that no member checks"
             )
         with self._timed("txn-send-offsets"):
             self._transactions.send_offsets(offsets, group)

@@ -203,6 +203,32 @@ def test_an_empty_transaction_sends_nothing(db: eosdb.Database) -> None:
     assert db.broker.describe_transactions(["a"])["a"].state == "Empty"
 
 
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_generation_without_a_member_is_refused_before_anything_is_asked(
+    db: eosdb.Database, generation: int
+) -> None:
+    """Kafka: KafkaProducer.throwIfInvalidGroupMetadata."""
+    producer = transactional(db)
+    producer.begin_transaction()
+    producer.send("t", "v")
+    stranger = eosdb.ConsumerGroupMetadata("g", generation, "")
+    with pytest.raises(
+        eosdb.InvalidRequestError, match=f"generation {generation} without a member"
+    ):
+        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, stranger)
+    assert producer.state == "IN_TRANSACTION", "nothing has happened"
+    producer.commit_transaction()
+
+
+def test_generation_0_is_the_coordinators_to_refuse(db: eosdb.Database) -> None:
+    producer = transactional(db)
+    producer.begin_transaction()
+    nobody = eosdb.ConsumerGroupMetadata("g", 0, "")
+    with pytest.raises(eosdb.IllegalGenerationError):
+        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(7)}, nobody)
+    assert producer.state == "ABORTABLE_ERROR"
+
+
 def test_offsets_commit_with_the_transaction(db: eosdb.Database) -> None:
     producer = transactional(db)
     with producer.transaction():
