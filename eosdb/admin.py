@@ -118,14 +118,24 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
         )
 
     def list_views(self) -> list[JsonView]:
-        """The typed views that `create_view` has made."""
+        """The typed views that `create_view` has made, of topics that the principal may describe."""
         with self._store.read() as connection:
-            return json_views.describe(connection)
+            return [
+                view
+                for view in json_views.describe(connection)
+                if self._authorizer.allows(connection, "describe", "topic", view.topic)
+            ]
 
     def drop_view(self, name: str) -> None:
         """Raises InvalidRequestError when there is no such typed view."""
         check_text("name", name)
-        self._coordinator.write(lambda unit: json_views.drop(unit, name, self._clock.time_ms()))
+
+        def drop(unit: Unit) -> None:
+            stored_name, topic = json_views.find(unit, name)
+            self._authorizer.check(unit, "alter_configs", "topic", topic)
+            json_views.drop(unit, stored_name, self._clock.time_ms())
+
+        self._coordinator.write(drop)
 
     def create_acls(self, acls: Iterable[Acl]) -> None:
         """Add access control rows; from the first on, what no row allows is refused.

@@ -362,7 +362,8 @@ class Broker(LogBroker, GroupBroker):
     def describe_transactions(
         self, transactional_ids: Collection[str]
     ) -> dict[str, TransactionDescription]:
-        """Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
+        """What the coordinator knows, without partitions of topics that the principal may not describe.
+        Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
         check_collection("transactional_ids", transactional_ids)
         with self._store.read() as connection:
             return listing.describe(connection, transactional_ids, self._authorizer)

@@ -82,7 +82,8 @@ def connect(
     """Open an eosdb file, making it or bringing it to the newest schema first.
 
     `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off"
-    (tests only). `":memory:"` is a file of its own that goes when the database is closed. Raises
+    (tests only). `":memory:"` is a file of its own that goes when the database is closed.
+    `principal` is who asks, where there are ACLs; it is taken at its word. Raises
     DatabaseNotFoundError, NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError,
     SchemaTooNewError, ReadOnlyDatabaseError, DatabaseLockedError, DatabaseFullError and
     ConfigError.

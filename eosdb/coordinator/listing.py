@@ -17,7 +17,8 @@ from eosdb.validation import check_transactional_id
 def describe(
     connection: sqlite3.Connection, transactional_ids: Iterable[str], authorizer: Authorizer
 ) -> dict[str, TransactionDescription]:
-    """Raises TransactionalIdNotFoundError for the first unknown id."""
+    """Partitions of topics that the principal may not describe are left out. Raises
+    TransactionalIdNotFoundError for the first unknown id."""
     described: dict[str, TransactionDescription] = {}
     for transactional_id in transactional_ids:
         check_transactional_id(transactional_id)
@@ -33,7 +34,12 @@ def describe(
             found.producer_epoch,
             found.timeout_ms,
             found.start_time_ms,
-            frozenset(tp for tp in found.partitions if tp.topic != GROUP_METADATA_TOPIC),
+            frozenset(
+                tp
+                for tp in found.partitions
+                if tp.topic != GROUP_METADATA_TOPIC
+                and authorizer.allows(connection, "describe", "topic", tp.topic)
+            ),
         )
     return described
 

@@ -71,14 +71,18 @@ def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], n
     unit.record(ViewCreated(timestamp=now_ms, topic=topic, name=name, view_columns=columns))
 
 
-def drop(unit: Unit, name: str, now_ms: int) -> None:
-    """Raises InvalidRequestError when there is no such typed view."""
+def find(unit: Unit, name: str) -> tuple[str, str]:
+    """The view's name as it was given, and its topic. Raises InvalidRequestError when there is none."""
     row = unit.execute(
-        "SELECT name FROM eosdb_json_views WHERE lower(name) = lower(?)", (name,)
+        "SELECT name, topic FROM eosdb_json_views WHERE lower(name) = lower(?)", (name,)
     ).fetchone()
     if row is None:
         raise InvalidRequestError(f"there is no typed view {name!r}; see `eosdb views list`")
-    unit.record(ViewDropped(timestamp=now_ms, name=row[0]))
+    return row[0], row[1]
+
+
+def drop(unit: Unit, name: str, now_ms: int) -> None:
+    unit.record(ViewDropped(timestamp=now_ms, name=name))
 
 
 def describe(connection: sqlite3.Connection) -> list[JsonView]:

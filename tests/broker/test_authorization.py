@@ -138,6 +138,37 @@ def test_what_implies_describing(admin: eosdb.Database, alice: eosdb.Database) -
     assert alice.broker.offsets(TP).log_end_offset == 0
 
 
+def test_a_described_transaction_shows_only_topics_that_may_be_described(
+    admin: eosdb.Database, alice: eosdb.Database
+) -> None:
+    """Kafka: TransactionCoordinator.handleDescribeTransactions, and KafkaApis leaves out what is hidden."""
+    for name in ("seen", "written"):
+        admin.admin.create_topic(name)
+    who = admin.broker.init_producer_id("x")
+    everything = {TopicPartition(name, 0) for name in ("t", "seen", "written")}
+    admin.broker.add_partitions_to_txn("x", *who, everything)
+    allow(admin, "describe", "transactional_id", "x")
+    allow(admin, "describe", "topic", "seen")
+    allow(admin, "write", "topic", "written")
+    assert admin.broker.describe_transactions(["x"])["x"].partitions == everything
+    assert alice.broker.describe_transactions(["x"])["x"].partitions == {
+        TopicPartition("seen", 0),
+        TopicPartition("written", 0),
+    }
+
+
+def test_a_typed_view_belongs_to_its_topic(admin: eosdb.Database, alice: eosdb.Database) -> None:
+    admin.admin.create_view("typed", "t", {"a": "TEXT"})
+    assert alice.admin.list_views() == []
+    with pytest.raises(eosdb.TopicAuthorizationFailedError):
+        alice.admin.drop_view("typed")
+    allow(admin, "alter_configs", "topic", "t")
+    allow(admin, "describe", "topic", "t")
+    assert [view.name for view in alice.admin.list_views()] == ["typed"]
+    alice.admin.drop_view("TYPED")
+    assert admin.admin.list_views() == []
+
+
 def test_rows_are_kept_once_listed_and_removed(admin: eosdb.Database) -> None:
     acl = Acl(ALICE, "Read", "Topic", "t")
     admin.admin.create_acls([acl, acl])
