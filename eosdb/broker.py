@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from eosdb.clock import Clock
-from eosdb.config import INT32_MAX, BrokerConfig
+from eosdb.config import INT32_MAX, INT64_MAX, BrokerConfig
 from eosdb.coordinator import group_offsets, listing
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
@@ -54,6 +54,7 @@ from eosdb.validation import (
     check_int,
     check_producer,
     check_text,
+    check_texts,
     check_topic_partitions,
     check_transaction_version,
     check_transactional_id,
@@ -376,6 +377,9 @@ class Broker(LogBroker, GroupBroker):
     ) -> list[TransactionListing]:
         """Transactions that meet every filter; `duration_ms` counts from the last start
         (KIP-664)."""
+        check_texts("states", states)
+        for producer_id in check_collection("producer_ids", producer_ids):
+            check_int("producer_ids", producer_id, -INT64_MAX)
         check_int("duration_ms", duration_ms, -1)
         started_before = None if duration_ms < 0 else self._clock.time_ms() - duration_ms
         filters = (states, producer_ids, started_before)

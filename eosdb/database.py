@@ -50,6 +50,7 @@ from eosdb.store import backup, facts
 from eosdb.store.migrate import open_file
 from eosdb.store.store import Store
 from eosdb.user_transaction import Publisher, UserTransaction
+from eosdb.validation import check_path, check_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -94,17 +95,14 @@ def connect(
         )
     if config is not None and not isinstance(config, BrokerConfig):
         raise ConfigError(f"config: got {config!r}, expected a BrokerConfig")
-    name = os.fspath(path)
-    if not isinstance(name, str) or "\0" in name or not name:
-        raise ConfigError(f"path: got {path!r}, expected the path of a file as text")
     return Database(
-        name,
+        check_path("path", path),
         clock or SystemClock(),
         durability,
         read_only,
         create,
         migrate,
-        principal,
+        check_text("principal", principal, ConfigError),
         config or BrokerConfig(),
     )
 
@@ -311,7 +309,7 @@ class Database:
 
         Raises IllegalStateError when `target` exists.
         """
-        maintenance.copy(self._store, os.fspath(target), on_progress)
+        maintenance.copy(self._store, check_path("target", target), on_progress)
 
     def publish(self, target: str | os.PathLike[str]) -> None:
         """A copy for readers on other hosts, at `target`, in place of the one before (see the page about
@@ -321,11 +319,13 @@ class Database:
         safe, while the live file must only be opened on its own host. Raises StorageError.
         """
         self._store.check_open()
-        backup.publish(self._store, os.fspath(target))
+        # SQLite makes this copy, and takes its name as UTF-8.
+        backup.publish(self._store, check_text("target", check_path("target", target), ConfigError))
 
     def columns(self, view: str) -> dict[str, str]:
         """The columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or BLOB; ""
         for one that is computed by a view of the user's. Empty when there is none of the name."""
+        check_text("view", view)
         with self._store.read() as connection:
             return facts.columns(connection, view)
 
@@ -345,7 +345,7 @@ class Database:
         given, and IllegalStateError when `target` exists.
         """
         return maintenance.restore_to(
-            self._store, self.clock, os.fspath(target), position, timestamp, on_progress
+            self._store, self.clock, check_path("target", target), position, timestamp, on_progress
         )
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
@@ -355,6 +355,7 @@ class Database:
         Raises InvalidRequestError for a statement that SQLite refuses, every writing one among
         them.
         """
+        check_text("sql", sql)
         columns, rows = facts.query(self._store, sql, parameters)
         return QueryResult(columns, rows)
 

@@ -19,7 +19,13 @@ from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
 from eosdb.store import journal
 from eosdb.store.unit import Unit
-from eosdb.validation import check_int, check_text, check_topic_partition, check_transactional_id
+from eosdb.validation import (
+    check_int,
+    check_text,
+    check_texts,
+    check_topic_partition,
+    check_transactional_id,
+)
 
 _FENCE_TRIES: Final = 10
 _NEW_TIMEOUT_MS: Final = 60_000
@@ -129,6 +135,10 @@ class TransactionAdmin(RequestHandler):
         """The events behind a position that meet every filter, oldest first, read as they are asked
         for."""
         check_int("after", after, 0)
+        check_texts("kinds", kinds)
+        for name, value in (("topic", topic), ("transactional_id", transactional_id)):
+            if value is not None:
+                check_text(name, value)
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "describe", "cluster", CLUSTER)

@@ -88,7 +88,7 @@ class UserTransaction:
         record = Record(
             serialized("key", key, None),
             serialized("value", value, None),
-            tuple(headers),
+            tuple(headers) if isinstance(headers, Iterable) else headers,
             timestamp,
         )
         with self._open().ours() as unit:

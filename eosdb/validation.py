@@ -7,6 +7,7 @@ cannot hold.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -14,6 +15,8 @@ from typing import Final
 from eosdb.config import INT32_MAX, INT64_MAX
 from eosdb.errors import (
     ApiError,
+    ConfigError,
+    EosdbError,
     InvalidGroupIdError,
     InvalidRecordError,
     InvalidRequestError,
@@ -96,7 +99,7 @@ def check_bytes(name: str, value: object) -> bytes:
     raise InvalidRequestError(f"{name}: got {_shown(value)}, expected bytes")
 
 
-def check_text(name: str, value: object, error: type[ApiError] = InvalidRequestError) -> str:
+def check_text(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
     """Text that has a UTF-8 form, else `error`."""
     if isinstance(value, str):
         try:
@@ -105,6 +108,23 @@ def check_text(name: str, value: object, error: type[ApiError] = InvalidRequestE
         except UnicodeEncodeError:
             pass
     raise error(f"{name}: got {_shown(value)}, expected text that can be encoded as UTF-8")
+
+
+def check_texts(name: str, values: object) -> list[str]:
+    """Raises InvalidRequestError."""
+    return [check_text(name, value) for value in check_collection(name, values)]
+
+
+def check_path(name: str, path: object) -> str:
+    """The path of a file in a form that the file system has. Raises ConfigError."""
+    given = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if isinstance(given, str) and given and "\0" not in given:
+        try:
+            os.fsencode(given)
+            return given
+        except UnicodeEncodeError:
+            pass
+    raise ConfigError(f"{name}: got {_shown(path)}, expected the path of a file as text")
 
 
 def check_group_id(group_id: object) -> str:

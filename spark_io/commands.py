@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from eosdb.errors import ConfigError
+from eosdb.validation import check_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -207,6 +208,7 @@ def stream(
 @contextlib.contextmanager
 def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
     """A session for one job; what Spark finds wrong becomes one line."""
+    _check_text("argument", tuple(click.get_current_context().params.values()))
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -224,6 +226,17 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
     finally:
         if session is not None and running is None:
             session.stop()
+
+
+def _check_text(name: str, given: object) -> None:
+    """Spark hears arguments over a connection that breaks on what is no UTF-8. Raises ConfigError."""
+    if isinstance(given, str):
+        check_text(name, given, ConfigError)
+    elif isinstance(given, dict | tuple):
+        for value in given:
+            _check_text(name, value)
+    if isinstance(given, dict):
+        _check_text(name, tuple(given.values()))
 
 
 def _start(master: str, confs: dict[str, str]) -> SparkSession:
@@ -249,7 +262,7 @@ def _path(session: Session, files: str | None) -> str:
     path = files or session.path
     if path is None:
         raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
-    return path
+    return check_text("path", path, ConfigError)
 
 
 def _given(options: dict[str, str], subscribe: str | None) -> dict[str, object]:

@@ -11,8 +11,9 @@ from eosdb.client.config import ProducerSettings
 from eosdb.client.partitioner import partitioner_of
 from eosdb.client.transport import Transport, call
 from eosdb.clock import Clock
-from eosdb.errors import ConfigError, UnknownTopicOrPartitionError
+from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOrPartitionError
 from eosdb.model import TopicPartition
+from eosdb.validation import check_text
 
 _NONE: Final = -1
 
@@ -47,19 +48,20 @@ class PartitionChooser:
         self._topics: dict[str, _Topic] = {}
 
     def partition_count(self, topic: str) -> int:
-        """Asked for once. Raises UnknownTopicOrPartitionError."""
-        return len(self._topic(topic).places)
+        """Asked for once. Raises UnknownTopicOrPartitionError and InvalidTopicExceptionError."""
+        return len(self._topic(check_text("topic", topic, InvalidTopicExceptionError)).places)
 
     def batch_for(
         self, topic: str, partition: int | None, key: bytes | None, size: int, drive: Drive
     ) -> ProducerBatch:
         """The batch that takes a record of so many bytes.
 
-        Raises UnknownTopicOrPartitionError, and ConfigError when a partitioner errs.
+        Raises UnknownTopicOrPartitionError and InvalidTopicExceptionError, and ConfigError when a
+        partitioner errs.
         """
-        known = self._topics.get(topic)
+        known = self._topics.get(topic) if isinstance(topic, str) else None
         if known is None:
-            known = self._topic(topic)
+            known = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
         if partition is not None:
             if not (isinstance(partition, int) and 0 <= partition < len(known.places)):
                 known = self._with_partition(topic, partition)

@@ -20,6 +20,7 @@ from eosdb.errors import (
     HandlerFailedError,
     InvalidRecordError,
     InvalidTimestampError,
+    InvalidTopicExceptionError,
     MessageTooLargeError,
     UnknownTopicOrPartitionError,
 )
@@ -34,6 +35,7 @@ several of those, or nothing."""
 FAULTS_OF_RESULTS: Final = (
     InvalidRecordError,
     InvalidTimestampError,
+    InvalidTopicExceptionError,
     MessageTooLargeError,
     UnknownTopicOrPartitionError,
 )

@@ -9,6 +9,7 @@ from typing import Final
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
+from eosdb.validation import check_identity, check_int
 
 NEVER_STARTED: Final = "never started"
 OPEN: Final = "open"
@@ -41,6 +42,8 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
         raise InvalidRequestError(
             f"token: got {token!r}, expected what begin_transaction() returned"
         )
+    check_identity(token.transactional_id, token.producer_id, token.producer_epoch)
+    check_int("number", token.number, 0)
     newest = connection.execute(_NEWEST, (token.transactional_id,)).fetchone()
     if newest is None:
         return NEVER_STARTED

@@ -44,7 +44,7 @@ def rows(
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown or not columns:
         raise InvalidRequestError(
-            f"columns: got {', '.join(unknown) or 'none'}, expected some of {', '.join(COLUMNS)}"
+            f"columns: got {', '.join(map(repr, unknown)) or 'none'}, expected some of {', '.join(COLUMNS)}"
         )
     bound = partition.last_stable_offset if read_committed else partition.log_end_offset
     if end > bound:

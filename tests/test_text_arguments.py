@@ -1,0 +1,315 @@
+"""Text that has no UTF-8 form, and what is no text, at every public entry.
+
+Goal: nothing raises UnicodeEncodeError, or a TypeError from somewhere inside: the answer is one of eosdb's
+errors, and it can be printed. Method: every parameter of every public method that takes text, found by
+its annotation, is given a lone surrogate (what `json.loads('"\\\\ud800"')` makes, and what a shell makes of
+bytes that are no UTF-8); the others are given what is right.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import (
+    Acl,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Record,
+    RecordBatch,
+    TopicPartition,
+    TransactionToken,
+)
+from eosdb.admin import Admin
+from eosdb.client.config import ConsumerConfig, ProducerConfig
+from eosdb.client.dead_letters import DeadLetters
+
+LONE = "a\ud800"
+TP = TopicPartition("t", 0)
+BAD_TP = TopicPartition(LONE, 0)
+OFFSETS = {TP: OffsetAndMetadata(1)}
+HEADERS: list[Any] = [
+    [(LONE, b"")],
+    [(1, b"")],
+    [(b"h", b"")],
+    [("h", "text")],
+    [("h",)],
+    {"h": b""},
+    "h",
+    5,
+]
+BATCHES: list[Any] = [RecordBatch([Record(headers=headers)]) for headers in HEADERS] + [
+    RecordBatch([Record(key=LONE)]),
+    RecordBatch([Record(value=LONE)]),
+]  # type: ignore[arg-type]
+
+TEXT: list[Any] = [LONE, 5, ["t"], b"t"]
+PARTITIONS: list[Any] = [[BAD_TP]]
+OFFSETS_OF_BAD: list[Any] = [
+    {BAD_TP: OffsetAndMetadata(1)},
+    {TP: OffsetAndMetadata(1, metadata=LONE)},
+    {TP: OffsetAndMetadata(1, metadata=5)},  # type: ignore[arg-type]
+]
+GROUPS: list[Any] = [
+    LONE,
+    ConsumerGroupMetadata(LONE),
+    ConsumerGroupMetadata("g", 1, LONE),
+    ConsumerGroupMetadata("g", 1, "m", LONE),
+]
+BAD: dict[str, list[Any]] = {
+    "str": TEXT,
+    "str | None": TEXT,
+    "str | os.PathLike[str]": [LONE, 5],
+    "int | str": [LONE],
+    "Collection[str]": [[LONE], [5]],
+    "Sequence[str]": [[LONE], LONE, [5]],
+    "tuple[str, ...]": [(LONE,)],
+    "str | Collection[str]": [LONE, [LONE], [5]],
+    "str | Iterable[str] | re.Pattern[str]": [LONE, [LONE], [5]],
+    "Sequence[tuple[str, bytes]]": [[(LONE, b"")]],
+    "TopicPartition": [BAD_TP],
+    "TopicPartition | None": [BAD_TP],
+    "Iterable[TopicPartition]": PARTITIONS,
+    "Iterable[TopicPartition] | None": PARTITIONS,
+    "Mapping[TopicPartition, int]": [{BAD_TP: 1}],
+    "Mapping[TopicPartition, OffsetAndMetadata]": OFFSETS_OF_BAD,
+    "Mapping[TopicPartition, OffsetAndMetadata] | None": OFFSETS_OF_BAD,
+    "Mapping[TopicPartition, RecordBatch]": [
+        {BAD_TP: RecordBatch([Record()])},
+        *({TP: batch} for batch in BATCHES),
+    ],
+    "Batches": [{BAD_TP: [Record()]}, *({TP: batch.records} for batch in BATCHES)],
+    "RecordBatch": BATCHES,
+    "Mapping[str, bytes] | None": [{LONE: b""}],
+    "Mapping[str, object] | None": [{LONE: "1"}, {"cleanup.policy": LONE}],
+    "Mapping[str, object | None]": [{LONE: "1"}, {"retention.ms": LONE}],
+    "Mapping[str, str]": [{LONE: "TEXT"}, {"a": LONE}],
+    "Iterable[Acl]": [
+        [Acl(f"User:{LONE}", "read", "topic", "t")],
+        [Acl("User:a", LONE, "topic", "t")],
+        [Acl("User:a", "read", "topic", LONE)],
+    ],
+    "Sequence[object]": [[LONE]],
+    "Sequence[int]": [[LONE], LONE],
+    "object": [LONE],
+    "Sequence[Header]": HEADERS,
+    "Iterable[Header]": HEADERS,
+    "ConsumerGroupMetadata | str": GROUPS,
+    "str | ConsumerGroupMetadata": GROUPS,
+    "TransactionToken": [TransactionToken(LONE, 0, 0), TransactionToken(5, 0, 0)],  # type: ignore[arg-type]
+}
+"""By annotation: what is no good there."""
+TAKES_NO_TEXT = {
+    "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
+    "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None", "Handler",
+    "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
+    "Unpack[ProcessorConfig]",
+}  # fmt: skip
+"""What is left alone; settings have a test of their own."""
+GOOD: dict[str, Any] = {
+    "transactional_id": "q", "group_id": "g", "group": "g", "group_metadata": "g", "member_id": "",
+    "producer_id": 0, "producer_epoch": 0, "topic": "t", "name": "t", "topic_partition": TP,
+    "partition": TP, "partitions": [TP], "topic_partitions": [TP], "offsets": OFFSETS, "offset": 0,
+    "timestamp": -1, "batch": RecordBatch([Record(value=b"v")]), "generation_id": 1, "key": "k",
+    "committed": True, "coordinator_epoch": 0, "before_offset": 0, "isolation_level": "read_committed",
+    "transactional_ids": ["q"], "member_ids": "m", "batches": {TP: [Record(value=b"v")]}, "acls": [],
+    "total": 2, "columns": {"a": "TEXT"}, "start_offset": 0, "start": 0, "end": 1, "sink_id": "s",
+    "batch_id": 1, "target": "copy.db", "view": "records", "token": TransactionToken("q", 0, 0),
+    "sql": "SELECT ?", "topics": "t", "handler": lambda record: None, "timestamps": {TP: 0},
+    "config": {}, "protocols": [("range", b"")], "sink": None, "to_earliest": True,
+}  # fmt: skip
+"""By name: what is right for a parameter that must be given."""
+NOT_FOR_USERS = {"Admin.ensure_topic"}
+
+
+def owners(db: eosdb.Database) -> dict[str, Callable[[], Any]]:
+    def producer() -> eosdb.Producer:
+        made = db.producer(transactional_id="p")
+        made.init_transactions()
+        made.begin_transaction()
+        return made
+
+    def consumer() -> eosdb.Consumer:
+        made = db.consumer(group_id="c")
+        made.assign([TP])
+        return made
+
+    return {
+        "Broker": lambda: db.broker,
+        "Admin": lambda: db.admin,
+        "Database": lambda: db,
+        "Producer": producer,
+        "Consumer": consumer,
+        "DeadLetters": lambda: db.dead_letters("t"),
+    }
+
+
+CLASSES = [
+    eosdb.Broker,
+    Admin,
+    eosdb.Database,
+    eosdb.Producer,
+    eosdb.Consumer,
+    DeadLetters,
+    eosdb.UserTransaction,
+]
+
+
+def parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
+    for cls in CLASSES:
+        for name, method in inspect.getmembers(cls, callable):
+            if name.startswith("_") or f"{cls.__name__}.{name}" in NOT_FOR_USERS:
+                continue
+            for parameter in list(inspect.signature(method).parameters.values())[1:]:
+                yield cls.__name__, name, parameter
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(
+            owner, method, parameter.name, bad, id=f"{owner}.{method} {parameter.name} {n}"
+        )
+        for owner, method, parameter in parameters()
+        for n, bad in enumerate(BAD.get(str(parameter.annotation), []))
+    ]
+
+
+def test_every_kind_of_parameter_is_known() -> None:
+    unknown = {
+        f"{owner}.{method}({p.name}: {p.annotation})"
+        for owner, method, p in parameters()
+        if str(p.annotation) not in BAD.keys() | TAKES_NO_TEXT
+    }
+    assert not unknown, "say what is no good there, or that it takes no text"
+
+
+@pytest.fixture
+def shop(db: eosdb.Database) -> eosdb.Database:
+    db.admin.create_topic("t")
+    db.broker.init_producer_id("q")
+    return db
+
+
+def answered(call: Callable[[], Any]) -> None:
+    """It may answer; what it raises is eosdb's, and can be printed."""
+    try:
+        result = call()
+        if isinstance(result, eosdb.Database | eosdb.Consumer | eosdb.Producer):
+            result.close()
+        elif isinstance(result, Iterator):
+            list(result)
+        elif isinstance(result, dict):
+            errors = [getattr(value, "error", None) for value in result.values()]
+            if any(errors):
+                raise next(filter(None, errors))
+        elif hasattr(result, "result"):
+            result.result()
+    except eosdb.EosdbError as error:
+        str(error).encode()
+
+
+@pytest.mark.parametrize(("owner", "method", "name", "bad"), cases())
+def test_what_cannot_be_stored_as_text_is_answered_by_name(
+    shop: eosdb.Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str,
+    method: str,
+    name: str,
+    bad: Any,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cls = next(cls for cls in CLASSES if cls.__name__ == owner)
+    signature = inspect.signature(getattr(cls, method))
+    given = {
+        parameter.name: GOOD[parameter.name]
+        for parameter in list(signature.parameters.values())[1:]
+        if parameter.default is parameter.empty
+        and parameter.kind is not parameter.VAR_KEYWORD
+        and not (method == "query" and parameter.name == "parameters")
+    }
+    if method == "produce":
+        given["batches"] = {TP: GOOD["batch"]}
+    given[name] = bad
+
+    def call() -> Any:
+        if owner == "UserTransaction":
+            with shop.begin() as transaction:
+                return getattr(transaction, method)(**given)
+        return getattr(owners(shop)[owner](), method)(**given)
+
+    answered(call)
+    assert shop.verify().ok
+
+
+def text_settings(config: type) -> list[str]:
+    return sorted(n for n, kind in config.__annotations__.items() if "str" in str(kind))
+
+
+@pytest.mark.parametrize("name", text_settings(ProducerConfig))
+def test_settings_of_producers(shop: eosdb.Database, name: str) -> None:
+    def run() -> Any:
+        producer = shop.producer(**{name: LONE})  # type: ignore[arg-type]
+        if name == "transactional_id":
+            producer.init_transactions()
+            producer.begin_transaction()
+        return producer.send("t", "v", "k").result()
+
+    answered(run)
+
+
+@pytest.mark.parametrize("name", ["group_id", *text_settings(ConsumerConfig)])
+def test_settings_of_consumers(shop: eosdb.Database, name: str) -> None:
+    def run() -> Any:
+        consumer = shop.consumer(**{"group_id": "g", name: LONE})  # type: ignore[arg-type]
+        consumer.subscribe("t")
+        consumer.poll()
+        consumer.commit()
+        return consumer
+
+    answered(run)
+
+
+@pytest.mark.parametrize(
+    "name", ["topics", "sink", "group_id", "transactional_id", "dead_letter_topic"]
+)
+def test_settings_of_processors(shop: eosdb.Database, name: str) -> None:
+    shop.broker.append(TP, RecordBatch([Record(value=b"v")]))
+    shop.admin.create_topic("out")
+    config: Any = {"consumer": {"auto_offset_reset": "earliest"}, "max_attempts": 1}
+    given = {"topics": "t", "sink": "out", "group_id": "g", "transactional_id": "x"} | config
+    answered(
+        lambda: eosdb.process(
+            shop, handler=lambda r: b"v", until_idle_ms=10, **given | {name: LONE}
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [({"path": LONE}, "path"), ({"path": 5}, "path"), ({"principal": LONE}, "principal")],
+)
+def test_a_database_is_opened_by_text(tmp_path: Path, given: dict[str, Any], named: str) -> None:
+    with pytest.raises(eosdb.ConfigError, match=named):
+        eosdb.connect(**{"path": tmp_path / "a.db"} | given)
+
+
+def test_a_file_whose_name_is_no_text_is_a_file_like_any(
+    tmp_path: Path, clock: eosdb.ManualClock
+) -> None:
+    """What the shell makes of bytes that are no UTF-8; only what SQLite is to name must be text."""
+    name = os.path.join(tmp_path, "a\udcff")
+    with eosdb.connect(name, clock=clock) as db:
+        db.admin.create_topic("t")
+        db.broker.append(TP, RecordBatch([Record(value=b"v")]))
+        db.backup(name + "copy")
+        with pytest.raises(eosdb.ConfigError, match="UTF-8"):
+            db.publish(name + "published")
+    with eosdb.connect(name + "copy", clock=clock, read_only=True) as copy:
+        assert copy.broker.offsets(TP).log_end_offset == 1
