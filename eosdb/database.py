@@ -319,8 +319,7 @@ class Database:
         safe, while the live file must only be opened on its own host. Raises StorageError.
         """
         self._store.check_open()
-        # SQLite makes this copy, and takes its name as UTF-8.
-        backup.publish(self._store, check_text("target", check_path("target", target), ConfigError))
+        backup.publish(self._store, check_path("target", target))
 
     def columns(self, view: str) -> dict[str, str]:
         """The columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or BLOB; ""

@@ -9,20 +9,23 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from eosdb.errors import IllegalStateError, StorageError
+from eosdb.errors import ConfigError, IllegalStateError, StorageError
 from eosdb.progress import Progress, silent
 from eosdb.store.connection import connect
 from eosdb.store.failures import translated
 from eosdb.store.new_file import sync_folder
 from eosdb.store.store import Store
+from eosdb.validation import check_text
 
 
 def publish(store: Store, target: str) -> None:
     """Copy the file as it is to `target`, in place of what is there: a file of its own that needs neither
     WAL nor shared memory, so that other hosts can read it. Whoever reads the one before goes on with that.
 
-    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError.
+    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError, and ConfigError
+    for a name that is no UTF-8, for SQLite is to make the file.
     """
+    check_text("target", target, ConfigError)
     unfinished = f"{target}.unfinished-{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):
