@@ -39,10 +39,28 @@ class RecordColumns(Sequence[Record]):
         payload[1::2] = values
         return cls(payload, list(timestamps), list(headers) if any(headers) else [])
 
-    def add_headers(self, headers: Sequence[Header]) -> None:
-        """Give the newest record headers; those before it that brought none get an empty tuple."""
-        self.headers.extend([()] * (len(self.timestamps) - 1 - len(self.headers)))
-        self.headers.append(headers)
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        timestamp: int | None,
+    ) -> None:
+        """One more record. All of it or nothing, also when a signal raises: what counts the records comes
+        last, and there is no call from the first change on (decisions/0018)."""
+        payload, timestamps = self.payload, self.timestamps
+        if headers or self.headers:
+            self._lay(headers, len(timestamps))
+        payload += (key, value)
+        timestamps += (timestamp,)
+
+    def _lay(self, headers: Sequence[Header], index: int) -> None:
+        """The headers of the record that is about to come; those before it that brought none get an empty
+        tuple, and what was laid for one that did not come goes."""
+        del self.headers[index:]
+        if headers:
+            self.headers.extend([()] * (index - len(self.headers)))
+            self.headers.append(headers)
 
     def headers_of_all(self) -> Sequence[Sequence[Header]]:
         """One element for each record, or none at all when no record has headers."""

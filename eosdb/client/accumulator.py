@@ -69,13 +69,8 @@ class ProducerBatch:
         size: int,
     ) -> ProduceFuture:
         """Take in one record of `size` bytes."""
-        records = self.records
-        timestamps = records.timestamps
-        future = ProduceFuture(self, len(timestamps))
-        records.payload.extend((key, value))
-        timestamps.append(timestamp)
-        if headers:
-            records.add_headers(headers)
+        future = ProduceFuture(self, len(self.records.timestamps))
+        self.records.append(key, value, headers, timestamp)
         self.size += size
         return future
 
@@ -257,6 +252,11 @@ class RecordAccumulator:
         """Every batch that waits."""
         for queue in self._waiting.values():
             yield from queue
+
+    def recount(self) -> None:
+        """After an interrupt between a change and its count."""
+        self._count = sum(map(len, self._waiting.values()))
+        self.buffered_bytes = sum(batch.size for batch in self.waiting())
 
     def __bool__(self) -> bool:
         return self._count > 0

@@ -66,7 +66,7 @@ class ProducerTransactions:
         """Take the id, or go on waiting for it."""
         self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
         pending = self._sender.coordinator.pending(RequestKind.INIT)
-        self._wait_for(pending or self._sender.initialize(), name)
+        self._wait_for(pending or self._sender.identity.ask(), name)
 
     def begin(self) -> TransactionToken:
         manager = self._manager
@@ -126,6 +126,8 @@ class ProducerTransactions:
             ClientState.COMMITTING_TRANSACTION,
         )
         if manager.state is ClientState.IN_TRANSACTION:
+            if self._is_committed:
+                self._sender.take_as_stored(self._clock.monotonic_ms())
             self._flush_before(self._end_request(committed=True), self._committed, sync=True)
             self._driver.flush(None)
             if manager.error is not None:
@@ -141,7 +143,8 @@ class ProducerTransactions:
             ClientState.ABORTABLE_ERROR,
             ClientState.ABORTING_TRANSACTION,
         )
-        if self._committed.done and self._committed.error is None:
+        if self._is_committed and manager.state is ClientState.IN_TRANSACTION:
+            self._sender.take_as_stored(self._clock.monotonic_ms())
             manager.transition(ClientState.COMMITTING_TRANSACTION)
             self._end(committed=True)
             raise IllegalStateError(
@@ -164,6 +167,11 @@ class ProducerTransactions:
             assert manager.error is not None
             raise manager.error
         self._end(committed=False)
+
+    @property
+    def _is_committed(self) -> bool:
+        """Whether the commit went along with the last records, and an interrupt came before its answer."""
+        return self._committed.done and self._committed.error is None
 
     def close(self) -> None:
         """End what is open: a commit that has been asked for is finished, everything else aborted."""
@@ -219,7 +227,7 @@ class ProducerTransactions:
             manager.ended(identity)
             return
         manager.initialized(identity)
-        self._renewal = self._sender.initialize()
+        self._renewal = self._sender.identity.ask()
 
     def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
         """Drive until the coordinator has answered, for max_block_ms."""

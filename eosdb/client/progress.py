@@ -75,9 +75,12 @@ class PartitionProgress:
         """Give the batch the next sequences."""
         if self.identity != identity:
             self.start_over(identity)
-        batch.assign(identity, self.next_serial)
-        self.next_serial = batch.next_serial
-        self.unacknowledged.append(batch)
+        serial, unacknowledged = self.next_serial, self.unacknowledged
+        after = serial + len(batch.records)
+        # No call from here on: a signal could come between (decisions/0018).
+        batch.identity, batch.serial = identity, serial
+        self.next_serial = after
+        unacknowledged += (batch,)
 
     def start_over(self, identity: ProducerIdAndEpoch) -> None:
         """Count from 0 under another identity."""
@@ -108,6 +111,12 @@ class PartitionProgress:
         """Nobody waits for the batch any more."""
         if batch in self.unacknowledged:
             self.unacknowledged.remove(batch)
+
+    def restore(self, batch: ProducerBatch) -> None:
+        """Wait for the batch again, in its place."""
+        if batch not in self.unacknowledged and batch.identity == self.identity:
+            self.unacknowledged.append(batch)
+            self.unacknowledged.sort(key=lambda waiting: waiting.serial)
 
     def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
         """The batch was split."""

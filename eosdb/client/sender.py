@@ -13,15 +13,12 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind, is_lost
 from eosdb.client.config import ProducerSettings
-from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
+from eosdb.client.coordinator_calls import CoordinatorCalls
+from eosdb.client.identity import IdentityRequest
 from eosdb.client.settling import Settling
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import DirectTransport, Exchange, Request, Transport
-from eosdb.errors import (
-    EosdbError,
-    NetworkExceptionError,
-    RequestTimedOutError,
-)
+from eosdb.errors import EosdbError, NetworkExceptionError, RequestTimedOutError
 from eosdb.metrics import Metrics
 from eosdb.model import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
 
@@ -73,12 +70,16 @@ class Sender:
         self._accumulator = accumulator
         self._metrics = metrics
         self.coordinator: Final = CoordinatorCalls(transport, settings, manager, metrics)
+        self.identity: Final = IdentityRequest(settings, manager, self.coordinator)
         self._settling = Settling(settings, manager, accumulator, metrics)
         self._on_the_way: list[ProduceRequest] = []
         self._fire_and_forget = str(settings.acks).strip() == "0"
         self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
         self._is_running = False
-        self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
+        self._in_hand: list[ProducerBatch] = []
+        """What was taken last to be sent."""
+        self._is_whole = True
+        """Nothing has been cut off between two steps, as by a signal (decisions/0018)."""
         self.is_flushing = False
         """Everything leaves at once, whether or not its batch is full."""
 
@@ -94,10 +95,29 @@ class Sender:
             return 0
         self._is_running = True
         try:
+            self._begin_step()
             due = self._work(now_ms)
-            return self._work(now_ms) if self._settling.call_back() else due
+            if self._settling.call_back():
+                due = self._work(now_ms)
+            self._is_whole = True
+            return due
         finally:
             self._is_running = False
+
+    def _begin_step(self) -> None:
+        """What the step before has left undone is mended."""
+        if not self._is_whole:
+            self._settling.mend(
+                self._in_hand,
+                [attempt.batch for request in self._on_the_way for attempt in request.attempts],
+            )
+        self._is_whole = False
+
+    def take_as_stored(self, now_ms: int) -> None:
+        """A commit has gone through, whatever came before its answer."""
+        self._begin_step()
+        self._settling.take_as_stored(now_ms)
+        self._is_whole = True
 
     def _work(self, now_ms: int) -> int | None:
         self._transport.poll()
@@ -127,11 +147,14 @@ class Sender:
         What has a sequence may be stored; `unsent_only` lets it go on until that is known (Kafka:
         RecordAccumulator.abortUndrainedBatches).
         """
+        if not self._is_running:
+            self._begin_step()
         for batch in list(self._accumulator.waiting()):
             if not (unsent_only and batch.identity):
                 self._settling.give_up(batch, why)
         if not self._is_running:
             self._settling.call_back()
+            self._is_whole = True
 
     def drop_all(self, why: EosdbError) -> None:
         """Give up every batch; answers that come later are for nobody."""
@@ -189,6 +212,7 @@ class Sender:
     def _drain_all(self, now_ms: int) -> list[list[SentBatch]]:
         """The requests that may go now. More than one at a time only where none can overtake another."""
         requests: list[list[SentBatch]] = []
+        self._in_hand = []
         while (attempts := self._drain(now_ms)) and self._may_go_together:
             requests.append(attempts)
         return [*requests, attempts] if attempts else requests
@@ -240,6 +264,7 @@ class Sender:
                 was_first = progress.is_first(batch)
             elif not progress.is_first(batch):
                 continue
+            self._in_hand.append(batch)
             self._accumulator.take_first(tp)
             taken.append(SentBatch(batch, batch.identity, was_first))
         return taken
@@ -279,11 +304,13 @@ class Sender:
             return
         self._is_running = self.is_flushing = True
         try:
+            self._begin_step()
             requests = self._drain_all(now_ms)
             if requests and self._accumulator:
                 self._send(requests, now_ms)
             elif requests:
                 self._send_before(self._direct, requests, request, answered, now_ms, sync=sync)
+            self._is_whole = True
         finally:
             self._is_running = self.is_flushing = False
 
@@ -385,38 +412,10 @@ class Sender:
 
     def _take_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
         """The producer id and epoch; None while they are being asked for."""
-        manager = self._manager
-        if manager.identity is None and manager.transactional_id is None:
-            if manager.state is ClientState.READY:
-                manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
-            if self._asked is None:
-                self._asked = self.initialize()
-                self.coordinator.run(now_ms)
-            if self._asked.done:
-                asked, self._asked = self._asked, None
-                if asked.error is not None:
-                    self.drop_waiting(asked.error)
-        return manager.identity
-
-    def initialize(self) -> CoordinatorCall[ProducerIdAndEpoch]:
-        """Ask the broker for an identity."""
-        manager, settings = self._manager, self._settings
-        manager.transition(ClientState.INITIALIZING)
-        expected = manager.identity if manager.needs_new_epoch else None
-
-        def given(identity: ProducerIdAndEpoch) -> None:
-            if manager.state is ClientState.INITIALIZING:
-                manager.ended(identity)
-
-        return self.coordinator.enqueue(
-            RequestKind.INIT,
-            lambda broker: broker.init_producer_id(
-                settings.transactional_id,
-                settings.transaction_timeout_ms,
-                *(expected or (-1, -1)),
-            ),
-            given,
-        )
+        identity, error = self.identity.take(now_ms)
+        if error is not None:
+            self.drop_waiting(error)
+        return identity
 
     # -- when to come again ---------------------------------------------------------------------
 

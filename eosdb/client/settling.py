@@ -8,7 +8,7 @@ stored twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind, is_lost, may_be_repeated
@@ -156,6 +156,7 @@ class Settling:
 
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
         """Nobody waits for the batch any more; whether it is stored may be unknown."""
+        batch.error = error  # First: an interrupt behind it leaves nobody waiting.
         self._accumulator.remove(batch)
         self._may_be_unresolved = True
         if batch.identity is not None:
@@ -164,8 +165,61 @@ class Settling:
             progress.drop(batch)
         self._metrics.count("record-error", len(batch.records))
         self._metrics.error(error)
-        batch.error = error
         self._finished.append(batch)
+
+    # -- an interrupt ---------------------------------------------------------------------------
+
+    def mend(self, in_hand: Iterable[ProducerBatch], on_the_way: Iterable[ProducerBatch]) -> None:
+        """A signal came between two steps: what nobody waits for any more goes again, or is finished.
+
+        `in_hand` was taken to be sent lately. Changes nothing where nothing was cut off.
+        """
+        self._accumulator.recount()
+        waiting = list(self._accumulator.waiting())
+        sent = {id(batch) for batch in (*waiting, *on_the_way)}
+        known = {id(batch): batch for batch in in_hand}
+        for _, progress in self._manager.partitions_in_progress():
+            known |= {id(batch): batch for batch in progress.unacknowledged}
+        for batch in waiting:
+            if batch.identity is not None and id(batch) not in known:
+                batch.identity, batch.serial = None, -1  # It was about to get its sequence.
+        for batch in [*known.values(), *waiting]:
+            if batch.parts:
+                self._mend_split(batch, sent)
+            elif batch.done:
+                self._mend_done(batch)
+            elif id(batch) not in sent:
+                self._put_back(batch)
+
+    def _mend_split(self, batch: ProducerBatch, sent: set[int]) -> None:
+        if batch.identity is not None:
+            self._manager.progress(batch.tp).drop(batch)
+        for part in batch.parts:
+            if part.parts:
+                self._mend_split(part, sent)
+            elif not part.done and id(part) not in sent:
+                self._put_back(part)
+
+    def _mend_done(self, batch: ProducerBatch) -> None:
+        self._accumulator.remove(batch)
+        if batch.identity is not None:
+            self._manager.progress(batch.tp).drop(batch)
+        if batch.callbacks and batch not in self._finished:
+            self._finished.append(batch)
+
+    def _put_back(self, batch: ProducerBatch) -> None:
+        """Whether it arrived is as unknown as after a lost answer."""
+        batch.is_sent = False
+        batch.in_doubt = True
+        if batch.identity is not None:
+            self._manager.progress(batch.tp).restore(batch)
+        self._accumulator.put_back(batch)
+
+    def take_as_stored(self, now_ms: int) -> None:
+        """The transaction is committed, so whatever was sent in it is stored; where, nobody said."""
+        for batch in [batch for batch in self._accumulator.waiting() if batch.attempts]:
+            self._accumulator.remove(batch)
+            self._stored(batch, ProduceResult(duplicate=True), now_ms)
 
     # -- time -----------------------------------------------------------------------------------
 

@@ -81,11 +81,15 @@ class TransactionManager:
 
     def transition(self, state: ClientState) -> None:
         """Raises IllegalStateError for a transition that does not exist."""
+        self.check_transition(state)
+        self.state = state
+
+    def check_transition(self, state: ClientState) -> None:
+        """Raises IllegalStateError for a transition that does not exist."""
         if self.state not in LEGAL_PREVIOUS[state]:
             raise IllegalStateError(
                 f"the producer is {self.state.name}, from which it cannot become {state.name}"
             )
-        self.state = state
 
     def require(self, call: str, *states: ClientState) -> None:
         """Raises the standing error, or IllegalStateError when `call` is not allowed now."""
@@ -144,15 +148,20 @@ class TransactionManager:
         A transaction that the coordinator never heard of has used up its identity nevertheless: its
         token names it, and the next one must have another.
         """
+        self.check_transition(ClientState.READY)
         unchanged = identity == self.identity
+        needs_new_epoch = unchanged and not self.has_begun
+        if not unchanged and self.transactional_id is not None:
+            self._progress.clear()
+        partitions, groups = set[TopicPartition](), set[str]()
+        # No call from here on: a signal could come between (decisions/0018).
         self.number = self.number + 1 if unchanged else 0
-        self.needs_new_epoch = unchanged and not self.has_begun
-        self.initialized(identity)
-        self.partitions.clear()
-        self.groups.clear()
+        self.needs_new_epoch = needs_new_epoch
+        self.identity = identity
+        self.partitions, self.groups = partitions, groups
         self.may_have_begun = False
         self.error = None
-        self.transition(ClientState.READY)
+        self.state = ClientState.READY
 
     def failed(self, error: EosdbError, kind: RequestKind) -> None:
         """An answer that the request cannot recover from moves the state."""

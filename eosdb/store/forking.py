@@ -21,6 +21,10 @@ from eosdb.store.open_files import identity_of
 
 _PATIENCE_S: Final = 5.0
 """How long a fork waits at most for those that are reading or writing."""
+_LOOK_AGAIN_S: Final = 0.005
+_pause: Final = threading.Lock()
+"""Never let go of: to wait without a module that knows the time."""
+_pause.acquire()
 _SHARED_MEMORY: Final = "-shm"
 _OPEN_FILES: Final = "/proc/self/fd"
 
@@ -42,10 +46,11 @@ class _Process:
         self.id = os.getpid()
         self.open: weakref.WeakSet[Resting] = weakref.WeakSet()
         self.paused: list[Resting] = []
-        self.at_work: dict[int, int] = {}
-        """How deep in `at_work` each thread is."""
-        self.changed = threading.Condition(threading.Lock())
+        self.at_work: dict[object, int] = {}
+        """Who is in a block of `at_work`: the threads, once for each block."""
         self.is_forking = False
+        self.forking = threading.Lock()
+        """Held from before a fork until after it."""
         self.inherited: frozenset[tuple[int, int]] = frozenset()
         """Database files that the parent had open in SQLite: device and inode."""
 
@@ -63,19 +68,17 @@ def rests(found: Resting) -> None:
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
     """Around the use of a connection that is nobody's: a fork waits for it, and it for the fork."""
-    me, process = threading.get_ident(), _process
-    with process.changed:
-        while process.is_forking and me not in process.at_work:
-            process.changed.wait()
-        process.at_work[me] = process.at_work.get(me, 0) + 1
+    me, mine, process = threading.get_ident(), object(), _process
     try:
+        # Said before it is looked whether somebody forks, who looks after saying so.
+        process.at_work[mine] = me
+        while process.is_forking and list(process.at_work.values()).count(me) == 1:
+            process.at_work.pop(mine)
+            with process.forking:
+                process.at_work[mine] = me
         yield
     finally:
-        with process.changed:
-            process.at_work[me] -= 1
-            if not process.at_work[me]:
-                del process.at_work[me]
-                process.changed.notify_all()
+        process.at_work.pop(mine, None)
 
 
 def check_not_inherited(path: str) -> None:
@@ -91,11 +94,12 @@ def check_not_inherited(path: str) -> None:
 
 
 def _before() -> None:
-    process = _process
-    with process.changed:
-        process.is_forking = True
-        me = threading.get_ident()
-        process.changed.wait_for(lambda: not process.at_work.keys() - {me}, _PATIENCE_S)
+    process, me, waited = _process, threading.get_ident(), 0.0
+    process.is_forking = True
+    process.forking.acquire()
+    while waited < _PATIENCE_S and set(process.at_work.values()) - {me}:
+        _pause.acquire(timeout=_LOOK_AGAIN_S)
+        waited += _LOOK_AGAIN_S
     for found in list(process.open):
         # Noted first: whatever happens, it is told to go on.
         process.paused.append(found)
@@ -107,9 +111,9 @@ def _after_in_parent() -> None:
     process = _process
     while process.paused:
         process.paused.pop().go_on()
-    with process.changed:
-        process.is_forking = False
-        process.changed.notify_all()
+    process.is_forking = False
+    with contextlib.suppress(RuntimeError):  # An interrupt came before it was taken.
+        process.forking.release()
 
 
 def _begin_as_a_child() -> None:

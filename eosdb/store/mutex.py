@@ -119,7 +119,9 @@ class _Waiter:
         self._path = path
         self._exchange = exchange
         self._lock = threading.Lock()
-        self._finished = threading.Event()
+        self._finished = threading.Lock()
+        """Let go of when there is an answer. Not an Event: a signal could leave that locked."""
+        self._finished.acquire()
         self._granted = False
         self._is_wanted = True
         self._error: OSError | None = None
@@ -131,7 +133,7 @@ class _Waiter:
 
     def wait(self, seconds: float) -> bool:
         """Whether the lock has been handed over; if not, it will not be any more."""
-        self._finished.wait(seconds)
+        self._finished.acquire(timeout=seconds)
         with self._lock:
             self._is_wanted = False
         if self._error is not None:
@@ -148,7 +150,7 @@ class _Waiter:
         except OSError as error:
             self._error = error
         finally:
-            self._finished.set()
+            self._finished.release()
 
     def _hand_over(self, descriptor: int) -> None:
         with self._lock:

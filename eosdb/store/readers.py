@@ -1,4 +1,8 @@
-"""A store's connections that only read: a pool of snapshots, and one that sees whether anything changed."""
+"""A store's connections that only read: a pool of snapshots, and one that sees whether anything changed.
+
+No lock is held around the pool: what is changed is changed by one step of C, and whoever closes says so
+before it looks who reads, as whoever reads says so before it looks whether it may (decisions/0018).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,9 @@ from typing import Final
 from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated
 from eosdb.store.open_files import OpenFiles
+
+_LOOK_AGAIN_S: Final = 0.05
+"""How often whoever closes looks whether somebody still reads; it is woken as a rule."""
 
 
 class Readers:
@@ -26,9 +33,12 @@ class Readers:
         self._read_only: Final = read_only
         self._check_open: Final = check_open
         self._idle: list[sqlite3.Connection] = []
-        self._reading: set[object] = set()
-        self._changed = threading.Condition(threading.Lock())
+        self._reading: dict[object, tuple[int, sqlite3.Connection | None]] = {}
+        """Who reads: in which thread, and on which connection."""
         self._is_paused = False
+        self._pausing = threading.Lock()
+        """Held while nobody may read."""
+        self._woken = threading.Lock()
         self._watcher: sqlite3.Connection | None = None
         self._watcher_lock = threading.Lock()
 
@@ -59,16 +69,23 @@ class Readers:
             raise translate(error, self._path) from error
 
     def close(self) -> None:
-        """Wait for whoever reads, and close every connection."""
-        self._empty(None)
+        """Wait for whoever reads, and close every connection.
+
+        What this thread reads itself has been left by a signal, at an instant at which the block could
+        not end; its traceback keeps it.
+        """
+        self._wait_for_others(None)
+        self._close_all()
 
     def pause(self, patience_s: float) -> bool:
         """Close every connection, and open none before `go_on`; False, and nothing has changed, where
-        somebody reads for longer than that."""
+        somebody reads for longer than that, or this thread itself."""
         self._is_paused = True
+        self._pausing.acquire()
         if self._watcher_lock.acquire(timeout=patience_s):
             try:
-                if self._empty(patience_s):
+                if self._wait_for_others(patience_s) and not self._reading:
+                    self._close_all()
                     return True
             finally:
                 self._watcher_lock.release()
@@ -76,32 +93,46 @@ class Readers:
         return False
 
     def go_on(self) -> None:
-        with self._changed:
-            self._is_paused = False
-            self._changed.notify_all()
+        self._is_paused = False
+        with contextlib.suppress(RuntimeError):  # It was not paused.
+            self._pausing.release()
 
-    def _empty(self, patience_s: float | None) -> bool:
-        with self._changed:
-            if not self._changed.wait_for(lambda: not self._reading, patience_s):
-                return False
-            idle, self._idle = self._idle, []
-        if self._watcher is not None:
-            idle.append(self._watcher)
-            self._watcher = None
-        for connection in idle:
-            connection.close()
+    def _wait_for_others(self, patience_s: float | None) -> bool:
+        me, waited = threading.get_ident(), 0.0
+        while any(thread != me for thread, _ in list(self._reading.values())):
+            if not self._woken.acquire(timeout=_LOOK_AGAIN_S):
+                waited += _LOOK_AGAIN_S
+                if patience_s is not None and waited >= patience_s:
+                    return False
         return True
 
+    def _close_all(self) -> None:
+        found = [connection for _, connection in self._reading.values() if connection is not None]
+        found += self._idle
+        self._idle = []
+        if self._watcher is not None:
+            found.append(self._watcher)
+            self._watcher = None
+        for connection in found:
+            connection.close()
+
     def _take(self, reader: object) -> sqlite3.Connection:
-        self._check_open()
-        with self._changed:
-            while self._is_paused:
-                self._changed.wait()
+        me = threading.get_ident()
+        while True:
             self._check_open()
-            self._reading.add(reader)
-            if self._idle:
-                return self._idle.pop()
-        return self._open()
+            self._reading[reader] = me, None
+            self._check_open()
+            if not self._is_paused:
+                break
+            self._leave(reader)
+            with self._pausing:
+                pass
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        self._reading[reader] = me, connection
+        return connection
 
     def _open(self) -> sqlite3.Connection:
         self._files.check()
@@ -116,9 +147,11 @@ class Readers:
             if connection is not None:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("COMMIT")
-                with self._changed:
                     self._idle.append(connection)
         finally:
-            with self._changed:
-                self._reading.discard(reader)
-                self._changed.notify_all()
+            self._leave(reader)
+
+    def _leave(self, reader: object) -> None:
+        self._reading.pop(reader, None)
+        with contextlib.suppress(RuntimeError):  # Nobody waits.
+            self._woken.release()

@@ -1,13 +1,14 @@
 """A program that is interrupted at every instant of what it does, and goes on each time.
 
-`python -m tests.chaos.interrupt_worker FILE WORK FIRST STEP`: `WORK` is interrupted at the places
-FIRST, FIRST + STEP and so on, until it is over before. After each the object works, no lock is left
-for another database, and whatever had been acknowledged is there once. Prints how often.
+`python -m tests.chaos.interrupt_worker FILE WORK SEED COUNT`: `WORK` is interrupted COUNT times, each
+time at another place, by chance. After each the object works, no lock is left for another database,
+and whatever had been acknowledged is there once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 import sys
 
 import eosdb
@@ -139,24 +140,25 @@ WORKS = (
 
 
 def main() -> None:
-    path, work, first, step = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    acknowledged, at = list[str](), first
-    while True:
+    path, work, rng, count = sys.argv[1], sys.argv[2], random.Random(sys.argv[3]), int(sys.argv[4])
+    acknowledged, places, number, life = list[str](), 1_000, 0, 0
+    while number < count:
+        at = rng.randrange(places)
         interrupt = Interrupt(at)
-        program = Program(path, at)
+        program, life = Program(path, life), life + 1
         with contextlib.suppress(KeyboardInterrupt):
             interrupt.run(getattr(program, work))
         try:
             program.go_on()
         except BaseException:
-            print(f"{work} interrupted at {at}", file=sys.stderr)
+            print(f"{work} interrupted at its place {at}", file=sys.stderr)
             raise
         acknowledged += program.acknowledged
-        if not interrupt.reached:
-            break
-        at += step
+        if interrupt.reached:
+            number += 1
+        else:
+            places = at + 1  # It has no more places than that.
     check(path, acknowledged)
-    print((at - first) // step)
 
 
 def check(path: str, acknowledged: list[str]) -> None:

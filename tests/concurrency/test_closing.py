@@ -88,7 +88,7 @@ def test_closing_waits_for_who_reads(db: eosdb.Database) -> None:
     closing = threading.Thread(target=db.close)
     with db._store.read() as connection:
         closing.start()
-        while closing.is_alive() and not db._store._readers._changed._waiters:  # type: ignore[attr-defined]
+        while closing.is_alive() and not db._store._closed:
             pass
         assert closing.is_alive(), "the last connection, whose closing is a checkpoint, is its own"
         assert connection.execute("SELECT topic FROM topics").fetchall() == [("t",)]

@@ -13,7 +13,7 @@ import pytest
 import eosdb
 from eosdb import Progress, TopicPartition
 from eosdb.store import backup
-from eosdb.store.store import Store
+from eosdb.store.readers import Readers
 from tests.readers import committed_values, dump_state
 
 TP = TopicPartition("t", 0)
@@ -172,14 +172,14 @@ def test_a_listener_of_a_rebuild_that_writes_or_closes_is_refused_rather_than_wa
 def test_an_interrupt_as_a_reader_comes_keeps_nobody_from_closing(
     filled: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = Store._take_reader
+    take = Readers._take
 
-    def interrupted(store: Store, reader: object) -> sqlite3.Connection:
-        take(store, reader)
+    def interrupted(readers: Readers, reader: object) -> sqlite3.Connection:
+        take(readers, reader)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Store, "_take_reader", interrupted)
+        patch.setattr(Readers, "_take", interrupted)
         filled.verify()
     filled.close()
 

@@ -1,0 +1,60 @@
+"""How a producer comes by its producer id and epoch: InitProducerId, asked when they are needed."""
+
+from __future__ import annotations
+
+from eosdb.client.answers import RequestKind
+from eosdb.client.config import ProducerSettings
+from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
+from eosdb.client.transaction_manager import ClientState, TransactionManager
+from eosdb.errors import EosdbError
+from eosdb.model import ProducerIdAndEpoch
+
+
+class IdentityRequest:
+    """One per producer."""
+
+    def __init__(
+        self, settings: ProducerSettings, manager: TransactionManager, coordinator: CoordinatorCalls
+    ) -> None:
+        self._settings = settings
+        self._manager = manager
+        self._coordinator = coordinator
+        self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
+
+    def take(self, now_ms: int) -> tuple[ProducerIdAndEpoch | None, EosdbError | None]:
+        """What there is; a producer without transactions asks when there is nothing. The error is that of
+        a request that was refused for good."""
+        manager, error = self._manager, None
+        if manager.identity is None and manager.transactional_id is None:
+            if manager.state is ClientState.READY:
+                manager.transition(ClientState.UNINITIALIZED)  # The epochs are used up.
+            if self._asked is None:
+                self._asked = self.ask()
+                self._coordinator.run(now_ms)
+            if self._asked.done:
+                asked, self._asked = self._asked, None
+                error = asked.error
+        return manager.identity, error
+
+    def ask(self) -> CoordinatorCall[ProducerIdAndEpoch]:
+        """Ask the broker for an identity."""
+        manager, settings = self._manager, self._settings
+        if (
+            manager.state is not ClientState.INITIALIZING
+        ):  # An interrupt may have come before the request.
+            manager.transition(ClientState.INITIALIZING)
+        expected = manager.identity if manager.needs_new_epoch else None
+
+        def given(identity: ProducerIdAndEpoch) -> None:
+            if manager.state is ClientState.INITIALIZING:
+                manager.ended(identity)
+
+        return self._coordinator.enqueue(
+            RequestKind.INIT,
+            lambda broker: broker.init_producer_id(
+                settings.transactional_id,
+                settings.transaction_timeout_ms,
+                *(expected or (-1, -1)),
+            ),
+            given,
+        )

@@ -1,0 +1,35 @@
+"""Ctrl-C at any instant: the object works or says that it is closed, no lock stays, nothing is lost.
+
+Method: a program is interrupted again and again, each time at another of the places where CPython
+looks for signals (interrupting.py), and goes on each time (interrupt_worker.py).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from tests.chaos.interrupt_worker import WORKS
+from tests.tidy.tree import ROOT
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_a_program_that_is_interrupted_goes_on(
+    db_path: Path, work: str, request: pytest.FixtureRequest
+) -> None:
+    seeds = request.config.getoption("--seeds", 3)
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos.interrupt_worker", db_path, work, "1", str(4 * seeds)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
