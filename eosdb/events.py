@@ -78,7 +78,8 @@ class TopicDeleted(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAppended(Event):
     """`base_sequence` counts on beyond int32 (-1: none); `size` is the batch's stored bytes, `crc` the
-    CRC-32 of their content (-1 in files of the first versions)."""
+    CRC-32 of the sums of their content (`log.checksum`; of the content itself before schema 7, -1 in files
+    of the first versions)."""
 
     topic: str
     partition: int

@@ -140,7 +140,7 @@ def _checked_bound(partition: Partition, offset: int, read_committed: bool) -> i
 def _aborted(
     connection: sqlite3.Connection, partition: Partition, offset: int, next_offset: int
 ) -> list[AbortedTransaction]:
-    return transaction_index.collect(connection, partition.partition_id, offset, next_offset)
+    return transaction_index.collect(connection, partition, offset, next_offset)
 
 
 def _within(

@@ -46,7 +46,7 @@ HOT = {
     "records from a time on": fetch._BY_TIME,
     "aborted transactions": transaction_index._FROM,
     "an event": unit._INSERT_EVENT,
-    "records": append._insert_sql(4, ("key", "value"), sequenced=True),
+    "records": append._insert_sql(4, ("key", "value", "checksum"), sequenced=True),
     "committed records by topic, partition and offset": (
         f"SELECT * FROM committed_records WHERE {IN_VIEW}"
     ),
@@ -93,7 +93,7 @@ def bad_steps(connection: sqlite3.Connection, sql: str, parameters: Any) -> list
 @pytest.mark.parametrize("name", HOT)
 def test_a_hot_query_searches(plans: sqlite3.Connection, name: str) -> None:
     sql = HOT[name]
-    parameters = (0,) * sql.count("?") if "?1" not in sql else (0,) * 18
+    parameters = (0,) * sql.count("?") if "?1" not in sql else (0,) * 22
     assert not bad_steps(plans, sql, parameters)
 
 
