@@ -31,10 +31,12 @@ class LogRequests(RequestHandler):
         isolation_level: str,
         max_records: int,
         max_bytes: int,
+        check_crcs: bool,
     ) -> FetchResult:
         """Records from `offset` on; under read_committed up to the last stable offset."""
+        limits = (max_records, max_bytes)
         return self._fetch(
-            fetch.fetch, topic_partition, offset, isolation_level, max_records, max_bytes
+            fetch.fetch, topic_partition, offset, isolation_level, *limits, check_crcs
         )
 
     def fetch_data(
@@ -44,10 +46,12 @@ class LogRequests(RequestHandler):
         isolation_level: str,
         max_records: int,
         max_bytes: int,
+        check_crcs: bool,
     ) -> FetchedData:
         """The same as rows, without control records."""
+        limits = (max_records, max_bytes)
         return self._fetch(
-            fetch.fetch_data, topic_partition, offset, isolation_level, max_records, max_bytes
+            fetch.fetch_data, topic_partition, offset, isolation_level, *limits, check_crcs
         )
 
     def _fetch(
@@ -58,6 +62,7 @@ class LogRequests(RequestHandler):
         isolation_level: str,
         max_records: int,
         max_bytes: int,
+        check_crcs: bool,
     ) -> T:
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
@@ -73,6 +78,7 @@ class LogRequests(RequestHandler):
                 read_committed=read_committed,
                 max_records=max_records,
                 max_bytes=max_bytes,
+                check_crcs=bool(check_crcs),
             )
 
     def list_offsets(

@@ -66,7 +66,7 @@ CREATE TABLE partitions (
     indexed_timestamp INT NOT NULL,
     bytes_since_index INT NOT NULL,
     clean_offset INT NOT NULL,
-    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
+    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checked_from INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
     UNIQUE (topic, partition)
 ) STRICT;
 

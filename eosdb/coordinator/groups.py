@@ -15,6 +15,7 @@ from typing import Final
 from eosdb.coordinator import group as decisions
 from eosdb.coordinator.due_bound import due_by
 from eosdb.coordinator.group import Group, Member
+from eosdb.damage import reads
 from eosdb.events import GroupChanged, GroupMember
 from eosdb.model import GroupState
 from eosdb.store.row_checksum import row_checksum
@@ -195,6 +196,7 @@ def _told(member: Member) -> GroupMember:
     )
 
 
+@reads("groups")
 def _group(row: tuple[object, ...]) -> Group:
     group_id, state, protocol_type, protocol_name, generation, leader, members, deadline = row
     return Group(

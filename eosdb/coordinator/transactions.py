@@ -19,6 +19,7 @@ from eosdb.coordinator.transaction import (
     verify,
 )
 from eosdb.coordinator.transaction_end import complete
+from eosdb.damage import reads
 from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
@@ -98,6 +99,7 @@ def read_where(
     return map(from_row, rows)
 
 
+@reads("transactional_ids")
 def from_row(row: tuple[object, ...]) -> TransactionMetadata:
     (tid, pid, epoch, last_epoch, previous, state, timeout, start, update, tps, groups, *end) = row
     return TransactionMetadata(

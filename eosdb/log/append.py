@@ -111,6 +111,7 @@ def append(
         max_timestamp_offset=partition.log_end_offset + timestamps.index(newest),
         size=batch.stored_size,
         crc=checksum.crc(batch.content_sums),
+        has_checksums=True,
     )
     position = unit.record(event)
     reach(Failpoint.APPEND_RECORDED)

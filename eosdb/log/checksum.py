@@ -16,19 +16,20 @@ from zlib import adler32, crc32
 
 _UPPER: Final = 48
 _GIVEN: Final = (
-    "({offset} + {timestamp} % 70368744177643 + {timestamp_type} + {producer_id} % 70368744177643 + "
-    "{is_transactional} + ({control} IS NULL))"
+    "({partition_id} * 1000003 + {offset} + {timestamp} % 70368744177643 + {timestamp_type} + "
+    "{producer_id} % 70368744177643 + {is_transactional} + ({control} IS NULL))"
 )
-"""What a consumer is given, or what decides whether it is."""
+"""What a consumer is given, or what decides whether it is. With the place, for a damaged index leads to
+another record, perhaps at the same offset of another partition."""
 _OTHERS: Final = (
-    "(({partition_id} + {producer_epoch} + {sequence} + {sequence_round} + {position} + "
+    "(({producer_epoch} + {sequence} + {sequence_round} + {position} + "
     f"({{control}} IS 'COMMIT') + 2 * ({{control}} IS 'ABORT')) % 32749 << {_UPPER})"
 )
 _NAMES: Final = {
     name: f'"{name}"'
     for name in (
-        "offset", "timestamp", "timestamp_type", "producer_id", "is_transactional", "control",
-        "partition_id", "producer_epoch", "sequence", "sequence_round", "position",
+        "partition_id", "offset", "timestamp", "timestamp_type", "producer_id", "is_transactional",
+        "control", "producer_epoch", "sequence", "sequence_round", "position",
     )
 }  # fmt: skip
 
@@ -38,13 +39,16 @@ def stored(content: str, **values: str) -> str:
     return f"{content} + {_GIVEN.format(**values)} + {_OTHERS.format(**values)}"
 
 
+_UNLESS_NULL: Final = "CASE WHEN position + 0 IS NULL THEN -1 ELSE -checksum END"
+"""SQL: NULL for a record without a checksum, and what no content has where something else has become NULL;
+everything has where the index names a row that is not there. (Of a bare column that is declared NOT NULL
+SQLite would not even look.)"""
 CONTENT: Final = (
-    f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, -checksum)"
+    f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_UNLESS_NULL})"
 )
-"""SQL: the sum that a row's content must have; NULL for a row from before schema 7, and for no other,
-whatever in it has been altered to NULL."""
+"""SQL: the sum that a row's content must have; NULL for a row from before schema 7."""
 CONTENT_GIVEN: Final = (
-    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_NAMES)}, -checksum)"
+    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_NAMES)}, {_UNLESS_NULL})"
 )
 """The same, for half the price, without a look at what no consumer is given."""
 
@@ -65,7 +69,7 @@ def content_sums(
 
 def _sums(parts: Sequence[bytes | None]) -> list[int]:
     """Adler-32 is at least 1, also of nothing, so None is told from what is empty."""
-    if parts.count(None):
+    if None in parts:
         return [0 if part is None else adler32(part) for part in parts]
     return list(map(adler32, parts))  # type: ignore[arg-type]
 
@@ -79,22 +83,25 @@ def first_altered(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     headers: Sequence[str | None],
-    expected: list[int | None],
+    expected: Sequence[int | None],
+    old: int = 0,
 ) -> int | None:
-    """The first record whose content does not have the sum that CONTENT says; None when all have, and
-    those that have no checksum count as such."""
+    """The first record whose content does not have the sum that CONTENT says; None when all have. The first
+    `old` ones need not have any."""
     try:
-        if content_sums(keys, values, headers) == expected:
+        if content_sums(keys, values, headers) == list(expected):
             return None
     except (TypeError, AttributeError):
         pass
-    if expected.count(None) == len(expected):
+    if expected.count(None) == len(expected) == old:
         return None
     for i, (key, value, text, wanted) in enumerate(
         zip(keys, values, headers, expected, strict=True)
     ):
         try:
-            if wanted is not None and content_sums([key], [value], [text]) != [wanted]:
+            if wanted is None and i < old:
+                continue
+            if content_sums([key], [value], [text]) != [wanted]:
                 return i
         except (TypeError, AttributeError):
             return i

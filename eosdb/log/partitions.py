@@ -7,6 +7,7 @@ import sqlite3
 from typing import Any, Final, NamedTuple
 
 from eosdb.config import BrokerConfig, TopicConfig
+from eosdb.damage import reads
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
 from eosdb.model import PartitionOffsets, TopicPartition
 from eosdb.store.row_checksum import row_checksum
@@ -15,7 +16,8 @@ from eosdb.store.unit import Unit
 _COLUMNS: Final = (
     "partition_id, topic_id, topic, partition, log_start_offset, log_end_offset, "
     "last_stable_offset, first_unstable_offset, size_bytes, max_timestamp, max_timestamp_offset, "
-    "indexed_timestamp, bytes_since_index, clean_offset, snapshot_offset, last_aborted_offset"
+    "indexed_timestamp, bytes_since_index, clean_offset, snapshot_offset, last_aborted_offset, "
+    "checked_from"
 )
 _SELECT: Final = f"SELECT {_COLUMNS}, checksum FROM partitions"
 _BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
@@ -24,9 +26,9 @@ _UPDATE: Final = (
     "UPDATE partitions SET log_start_offset = ?, log_end_offset = ?, last_stable_offset = ?, "
     "first_unstable_offset = ?, size_bytes = ?, max_timestamp = ?, max_timestamp_offset = ?, "
     "indexed_timestamp = ?, bytes_since_index = ?, clean_offset = ?, snapshot_offset = ?, "
-    "last_aborted_offset = ?, checksum = ? WHERE partition_id = ?"
+    "last_aborted_offset = ?, checked_from = ?, checksum = ? WHERE partition_id = ?"
 )
-_INSERT: Final = f"INSERT INTO partitions ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 17)})"
+_INSERT: Final = f"INSERT INTO partitions ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
 
 
 class Partition(NamedTuple):
@@ -49,6 +51,8 @@ class Partition(NamedTuple):
     snapshot_offset: int
     last_aborted_offset: int
     """The newest entry of the transaction index; -1 when there has been none."""
+    checked_from: int
+    """From this offset on every record has a checksum; -1 when none has been appended since schema 7."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -163,10 +167,11 @@ def _partition(row: tuple[Any, ...]) -> Partition:
 
 
 def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
-    partition = Partition(partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1)
+    partition = Partition(partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, -1)
     unit.execute(_INSERT, (*partition, row_checksum(*partition)))
 
 
+@reads("topics")
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
     """The settings in force for the topic."""
     known: TopicConfig | None = unit.memo.get(("topic config", topic_id))

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from typing import Final
 
+from eosdb.damage import reads
 from eosdb.events import ProducersExpired
 from eosdb.log import partitions
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
@@ -150,6 +151,7 @@ def describe(connection: sqlite3.Connection, partition_id: int) -> list[Producer
     ]
 
 
+@reads("partition_producers")
 def _entry(row: tuple[int, int, int, int, int, int, str]) -> ProducerStateEntry:
     (producer_id, epoch, coordinator_epoch, timestamp, append_time, first_offset, batches) = row
     return ProducerStateEntry(

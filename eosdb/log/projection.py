@@ -77,6 +77,9 @@ def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
         event.max_timestamp,
         event.max_timestamp_offset,
         partition.last_aborted_offset,
+        event.base_offset
+        if event.has_checksums and partition.checked_from < 0
+        else partition.checked_from,
     )
 
 
@@ -101,7 +104,17 @@ def marker_written(unit: Unit, event: MarkerWritten, position: int) -> None:
             )
             last_aborted = event.offset
     end, newest = event.offset + 1, event.timestamp
-    _grow(unit, partition, first_unstable, end, 0, newest, event.offset, last_aborted)
+    _grow(
+        unit,
+        partition,
+        first_unstable,
+        end,
+        0,
+        newest,
+        event.offset,
+        last_aborted,
+        partition.checked_from,
+    )
 
 
 def _grow(
@@ -113,6 +126,7 @@ def _grow(
     max_timestamp: int,
     max_timestamp_offset: int,
     last_aborted_offset: int,
+    checked_from: int,
 ) -> None:
     """Save the partition with one append more and its first open offset, its time index kept sparse.
 
@@ -150,6 +164,7 @@ def _grow(
             partition.clean_offset,
             partition.snapshot_offset,
             last_aborted_offset,
+            checked_from,
         ),
     )
 

@@ -36,12 +36,12 @@ SELECT timestamp, key, value, headers, {checksum.CONTENT},
 FROM asked CROSS JOIN records ON partition_id = partition AND "offset" BETWEEN first AND last
 """
 _MARKERS: Final = f"""
-WITH asked (partition, place, at, producer, epoch, kind, time) AS (VALUES :rows)
+WITH asked (partition, place, at, producer, epoch, kind, time, wanted) AS (VALUES :rows)
 SELECT count(*) FROM asked CROSS JOIN records ON partition_id = partition AND "offset" = place
 WHERE position = at AND producer_id = producer AND producer_epoch = epoch AND control = kind
     AND timestamp = time AND timestamp_type = 0 AND is_transactional = 1 AND sequence = -1
     AND sequence_round = 0 AND key IS NULL AND value IS NULL AND headers IS NULL
-    AND COALESCE({checksum.CONTENT}, 0) = 0
+    AND COALESCE({checksum.CONTENT}, wanted) = 0
 """
 _AT_ONCE: Final = 100
 _AT_ONCE_BYTES: Final = 1024 * 1024
@@ -52,12 +52,13 @@ class RecordCheck:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._kept_from = {
-            partition_id: max(log_start_offset, clean_offset)
-            for partition_id, log_start_offset, clean_offset in connection.execute(
-                "SELECT partition_id, log_start_offset, clean_offset FROM partitions"
-            )
-        }
+        self._kept_from: dict[int, int] = {}
+        self._checked_from: dict[int, int] = {}
+        for partition_id, log_start_offset, clean_offset, checked_from in connection.execute(
+            "SELECT partition_id, log_start_offset, clean_offset, checked_from FROM partitions"
+        ):
+            self._kept_from[partition_id] = max(log_start_offset, clean_offset)
+            self._checked_from[partition_id] = checked_from
         self._batches: list[tuple[int, BatchAppended]] = []
         self._batch_bytes = 0
         self._markers: list[tuple[int, MarkerWritten]] = []
@@ -68,8 +69,9 @@ class RecordCheck:
         """Compare one event with its rows, now or with the next ones."""
         if type(event) is BatchAppended:
             kept_from = self._kept_from.get(event.partition_id, event.base_offset + 1)
-            # Where records have gone one query for many is of no use.
-            if event.base_offset < kept_from or event.size > _AT_ONCE_BYTES:
+            # Where records have gone, or have no checksums, one query for many is of no use.
+            is_plain = event.has_checksums and event.base_offset >= kept_from
+            if not is_plain or event.size > _AT_ONCE_BYTES:
                 self._range(position, event)
                 return
             self._batches.append((position, event))
@@ -91,6 +93,10 @@ class RecordCheck:
                 f"records: {rows} rows are stored, the events account for {self._rows}"
             )
         return self.problems
+
+    def _is_checked(self, marker: MarkerWritten) -> bool:
+        """Whether the marker must have a checksum."""
+        return 0 <= self._checked_from.get(marker.partition_id, -1) <= marker.offset
 
     def _look_at_batches(self) -> None:
         """Look at them one by one, unless they are all right."""
@@ -143,9 +149,9 @@ class RecordCheck:
         for position, event in markers:
             asked += (
                 event.partition_id, event.offset, position, event.producer_id, event.producer_epoch,
-                event.control, event.timestamp,
+                event.control, event.timestamp, int(self._is_checked(event)),
             )  # fmt: skip
-        query = _MARKERS.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
+        query = _MARKERS.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
         (right,) = self._connection.execute(query, asked).fetchone()
         if right == len(markers):
             self._rows += right
@@ -172,7 +178,9 @@ class RecordCheck:
         expected = last - max(first, kept_from) + 1
         if len(rows) < expected:
             self.problems.append(f"{where}: {len(rows)} rows are stored, expected {expected}")
-        told = _differs(rows, first, of_all) or _altered(rows)
+        is_old = isinstance(event, BatchAppended) and not event.has_checksums
+        is_old |= isinstance(event, MarkerWritten) and not self._is_checked(event)
+        told = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)
         if not told and len(rows) == last - first + 1:
             told = (
                 _marker_differs(rows[0], event)
@@ -195,10 +203,10 @@ def _differs(rows: Sequence[tuple[Any, ...]], first: int, of_all: tuple[object, 
     return None
 
 
-def _altered(rows: Sequence[tuple[Any, ...]]) -> str | None:
+def _altered(rows: Sequence[tuple[Any, ...]], *, is_old: bool) -> str | None:
     """The first row that does not fit its checksum."""
     keys, values, headers, sums = ([row[i] for row in rows] for i in range(3, 7))
-    i = checksum.first_altered(keys, values, headers, sums)
+    i = checksum.first_altered(keys, values, headers, sums, len(rows) if is_old else 0)
     if i is None:
         return None
     return (
@@ -220,9 +228,10 @@ def _batch_differs(rows: Sequence[tuple[Any, ...]], event: BatchAppended) -> str
             f"{size} bytes up to time {newest} are stored, expected {event.size} up to "
             f"{event.max_timestamp}"
         )
-    sums = [row[6] for row in rows]
-    is_old = sums.count(None) == len(sums)
-    crc = _crc_before_7(row[3:6] for row in rows) if is_old else checksum.crc(sums)
+    if event.has_checksums:
+        crc = checksum.crc([row[6] for row in rows])
+    else:
+        crc = _crc_before_7(row[3:6] for row in rows)
     if event.crc >= 0 and crc != event.crc:
         return (
             f"the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a value or a header has "

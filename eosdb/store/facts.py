@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.reports import ViewDescription
 from eosdb.store import file_id, newest_schema
@@ -137,6 +138,7 @@ _COMPUTED = {
 """Columns of the contract's views that SQLite knows no type of."""
 
 
+@reads("eosdb_json_views")
 def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     """The columns of a table or view, and their types."""
     known = dict(_COMPUTED.get(view, {}))

@@ -77,7 +77,7 @@ partitions: Final = _table(
     "partition_id:rowid topic_id topic:text partition log_start_offset log_end_offset "
     "last_stable_offset first_unstable_offset size_bytes max_timestamp max_timestamp_offset "
     "indexed_timestamp bytes_since_index clean_offset snapshot_offset "
-    "last_aborted_offset checksum",
+    "last_aborted_offset checked_from checksum",
     rowid=True,
 )
 partition_producers: Final = _table(

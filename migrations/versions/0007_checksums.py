@@ -20,6 +20,7 @@ ALTER TABLE journal ADD COLUMN checksum INT;
 ALTER TABLE group_sessions ADD COLUMN checksum INT;
 ALTER TABLE eosdb_file ADD COLUMN checksum INT;
 ALTER TABLE partitions ADD COLUMN last_aborted_offset INT NOT NULL DEFAULT -1;
+ALTER TABLE partitions ADD COLUMN checked_from INT NOT NULL DEFAULT -1;
 ALTER TABLE partitions ADD COLUMN checksum INT NOT NULL DEFAULT 0;
 ALTER TABLE transaction_index ADD COLUMN previous_offset INT NOT NULL DEFAULT -1;
 ALTER TABLE transaction_index ADD COLUMN checksum INT NOT NULL DEFAULT 0;
@@ -38,7 +39,7 @@ UPDATE transaction_index SET checksum = row_checksum(
 UPDATE partitions SET checksum = row_checksum(
     partition_id, topic_id, topic, partition, log_start_offset, log_end_offset, last_stable_offset,
     first_unstable_offset, size_bytes, max_timestamp, max_timestamp_offset, indexed_timestamp,
-    bytes_since_index, clean_offset, snapshot_offset, last_aborted_offset
+    bytes_since_index, clean_offset, snapshot_offset, last_aborted_offset, checked_from
 );
 """
 
