@@ -276,7 +276,8 @@ class Database:
 
     def take_snapshot(self) -> list[SnapshotInfo]:
         """Keep the producer states of every partition as they are now; the newest of each."""
-        self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()))
+        self._store.write(lambda _: None, sync=False)  # Refused where only reading is allowed.
+        self._housekeeper.take_snapshots(sync=True)
         with self._store.read() as connection:
             return snapshots.newest(connection)
 
@@ -416,7 +417,7 @@ class Database:
             return
         # A full disk, or another process that writes for long, must not keep anybody from closing.
         with contextlib.suppress(EosdbError):
-            self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()), sync=False)
+            self._housekeeper.take_snapshots()
 
 
 def process(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -117,15 +118,15 @@ class LogRequests(RequestHandler):
         tp = check_topic_partition(topic_partition)
         check_int("before_offset", before_offset, -(2**63))
 
-        def delete(unit: Unit) -> int:
+        def delete(unit: Unit) -> tuple[int, int]:
             self._authorizer.check(unit, "delete", "topic", tp.topic)
             partition = partitions.load(unit, tp)
             config = partitions.config(unit, partition.topic_id, self._config)
-            return retention.delete_records(
-                unit, partition, before_offset, config, self._clock.time_ms()
-            )
+            now = self._clock.time_ms()
+            moved_to = retention.delete_records(unit, partition, before_offset, config, now)
+            return partition.partition_id, moved_to
 
-        log_start_offset = self._coordinator.write(delete)
-        while self._store.write(retention.delete_rows, sync=False):
-            pass
+        partition_id, log_start_offset = self._coordinator.write(delete)
+        write = functools.partial(self._store.write, sync=False)
+        retention.delete_all_rows(write, [partition_id])
         return log_start_offset

@@ -19,7 +19,7 @@ from eosdb.damage import reads
 from eosdb.events import GroupChanged, GroupMember
 from eosdb.model import GroupState
 from eosdb.store.row_checksum import row_checksum
-from eosdb.store.unit import Unit
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
 
 _COLUMNS: Final = (
     "group_id, state, protocol_type, protocol_name, generation_id, leader, members, deadline"
@@ -165,17 +165,17 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
 def expire_members(unit: Unit, now_ms: int) -> int:
     """Remove members whose session ended, and end rebalances that were waited for long enough.
 
-    Returns how many groups changed.
+    Returns how many groups changed: STEPS_PER_UNIT when there may be more.
     """
     changed = 0
-    while (ended := first_ended_session(unit, now_ms)) is not None:
+    while changed < STEPS_PER_UNIT and (ended := first_ended_session(unit, now_ms)) is not None:
         group_id, member_ids = ended
         before = load(unit, group_id)
         if before is not None:
             record(unit, before, decisions.leave(before, member_ids, now_ms), now_ms)
         end_sessions(unit, group_id, member_ids)
         changed += 1
-    while (overdue := first_overdue(unit, now_ms)) is not None:
+    while changed < STEPS_PER_UNIT and (overdue := first_overdue(unit, now_ms)) is not None:
         before = load(unit, overdue)
         assert before is not None
         record(unit, before, decisions.overdue(before, now_ms), now_ms)

@@ -34,7 +34,7 @@ from eosdb.events import (
 from eosdb.log import append, partitions
 from eosdb.model import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store.counters import counter
-from eosdb.store.unit import Unit
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
 DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
@@ -274,7 +274,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     rows = unit.execute(
         "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
         "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') AND last_update_time <= ? "
-        "ORDER BY last_update_time LIMIT 10000",
+        f"ORDER BY last_update_time LIMIT {STEPS_PER_UNIT}",
         (now_ms - expiration_ms,),
     ).fetchall()
     for transactional_id, producer_id, producer_epoch in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from eosdb.config import BrokerConfig, TopicConfig
@@ -29,6 +30,10 @@ _UPDATE: Final = (
     "last_aborted_offset = ?, checked_from = ?, checksum = ? WHERE partition_id = ?"
 )
 _INSERT: Final = f"INSERT INTO partitions ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
+
+
+_PAGE: Final = 1_000
+"""So many partitions are looked at on one snapshot, which keeps the WAL from shrinking."""
 
 
 class Partition(NamedTuple):
@@ -78,6 +83,10 @@ class Partition(NamedTuple):
         return first, first
 
 
+IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
+"""Whether something is to be done with a partition of these settings, as a reader sees it."""
+
+
 def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
         f"{tp}: there is no such topic or partition; create the topic first"
@@ -114,9 +123,27 @@ def by_id(unit: Unit, partition_id: int) -> Partition:
     return partition
 
 
-def ids(unit: Unit) -> list[int]:
-    """The id of every partition."""
-    return [partition_id for (partition_id,) in unit.execute("SELECT partition_id FROM partitions")]
+def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
+    """The partition, unless its topic has been deleted."""
+    row = unit.execute(_BY_ID, (partition_id,)).fetchone()
+    return None if row is None else _partition(row)
+
+
+def page(
+    connection: sqlite3.Connection, after: int, condition: str
+) -> tuple[list[Partition], int | None]:
+    """Some of the partitions behind `after` that meet the SQL condition, by id, and the id to go on behind;
+    None at the end."""
+    (last,) = connection.execute(
+        "SELECT max(partition_id) FROM (SELECT partition_id FROM partitions WHERE partition_id > ? "
+        "ORDER BY partition_id LIMIT ?)",
+        (after, _PAGE),
+    ).fetchone()
+    rows = connection.execute(
+        f"{_SELECT} WHERE partition_id > ? AND partition_id <= ? AND {condition} ORDER BY partition_id",
+        (after, last),
+    )
+    return [_partition(row) for row in rows], last
 
 
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
@@ -171,14 +198,20 @@ def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> 
     unit.execute(_INSERT, (*partition, row_checksum(*partition)))
 
 
-@reads("topics")
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
     """The settings in force for the topic."""
     known: TopicConfig | None = unit.memo.get(("topic config", topic_id))
     if known is None:
-        (text,) = unit.execute(
-            "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
-        ).fetchone()
-        known = TopicConfig.resolve(broker, json.loads(text))
-        unit.memo["topic config", topic_id] = known
+        known = unit.memo["topic config", topic_id] = read_config(unit, topic_id, broker)
     return known
+
+
+@reads("topics")
+def read_config(
+    connection: Unit | sqlite3.Connection, topic_id: int, broker: BrokerConfig
+) -> TopicConfig:
+    """The same in a reader's snapshot."""
+    (text,) = connection.execute(
+        "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
+    ).fetchone()
+    return TopicConfig.resolve(broker, json.loads(text))

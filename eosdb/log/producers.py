@@ -11,7 +11,7 @@ from eosdb.events import ProducersExpired
 from eosdb.log import partitions
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model import ProducerState
-from eosdb.store.unit import Unit
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
 
 _COLUMNS: Final = (
     "producer_id, producer_epoch, coordinator_epoch, last_timestamp, last_append_time, "
@@ -116,7 +116,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     rows = unit.execute(
         "SELECT partition_id, producer_id FROM partition_producers "
         "WHERE current_txn_start_offset < 0 AND last_append_time <= ? "
-        "ORDER BY last_append_time LIMIT 10000",
+        f"ORDER BY last_append_time LIMIT {STEPS_PER_UNIT}",
         (now_ms - expiration_ms,),
     ).fetchall()
     by_partition: dict[int, list[int]] = {}

@@ -16,6 +16,8 @@ from eosdb.events import Event
 from eosdb.store.row_checksum import row_checksum
 
 T = TypeVar("T")
+STEPS_PER_UNIT: Final = 500
+"""So many of what is due, be it partitions, groups or ids, one unit takes on: others want their turn."""
 Apply = Callable[["Unit", Event, int], None]
 """Folds an event at a journal position into the materialized tables."""
 
