@@ -349,11 +349,10 @@ class Database:
         )
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked
-        for.
+        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked for.
 
-        Raises InvalidRequestError for a statement that SQLite refuses, every writing one among
-        them.
+        A result of 100 rows or more holds the snapshot, and with it the WAL, until its last row is read or
+        `rows` is closed. Raises InvalidRequestError for what SQLite refuses, every writing one among it.
         """
         check_text("sql", sql)
         columns, rows = facts.query(self._store, sql, parameters)
