@@ -109,9 +109,9 @@ def threads(folder: Path, records: int, count: int) -> float:
         return rate
 
 
-def poll(path: Path, max_poll_records: int | None = None) -> float:
+def poll(path: Path, max_poll_records: int = 500, *, check_crcs: bool = True) -> float:
     """Records a second that a new read_committed consumer gets, from the first to the last."""
-    config = {} if max_poll_records is None else {"max_poll_records": max_poll_records}
+    config = {"max_poll_records": max_poll_records, "check_crcs": check_crcs}
     with (
         eosdb.connect(path) as db,
         db.consumer(auto_offset_reset="earliest", **config) as consumer,  # type: ignore[arg-type]

@@ -57,7 +57,8 @@ class Shape:
 
 @cache
 def shape() -> Shape:
-    """The shape in a file that eosdb makes now, with two records of one transaction in it."""
+    """The shape in a file that eosdb makes now, with two records of one transaction in it; without the
+    checksum, which nobody would write who does not check."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "shape.db")
         clock = eosdb.ManualClock(start_ms=1_700_000_000_000)
@@ -73,9 +74,20 @@ def shape() -> Shape:
                 "SELECT sql FROM sqlite_master WHERE tbl_name = 'records' "
                 "AND (type = 'table' OR sql LIKE 'CREATE UNIQUE INDEX%') ORDER BY type DESC, name"
             ).fetchall()
-            columns = tuple(name for _, name, *_ in file.execute("PRAGMA table_info(records)"))
-            first, second = file.execute("SELECT * FROM records ORDER BY rowid LIMIT 2").fetchall()
-    return Shape(";\n".join(sql for (sql,) in ddl), columns, _expression(columns, first, second))
+            columns = tuple(
+                name
+                for _, name, *_ in file.execute("PRAGMA table_info(records)")
+                if name != "checksum"
+            )
+            first, second = file.execute(
+                f"SELECT {_quoted(columns)} FROM records ORDER BY rowid LIMIT 2"
+            ).fetchall()
+    plain = ";\n".join(sql for (sql,) in ddl).replace(", checksum INT", "")
+    return Shape(plain, columns, _expression(columns, first, second))
+
+
+def _quoted(columns: tuple[str, ...]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
 
 
 def _expression(
@@ -184,6 +196,8 @@ def copy_of(path: Path, target: Path) -> None:
 
 
 def _pages(file: sqlite3.Connection) -> Iterator[list[tuple[object, ...]]]:
-    cursor = file.execute("SELECT * FROM source.records WHERE control IS NULL ORDER BY rowid")
+    cursor = file.execute(
+        f"SELECT {_quoted(shape().columns)} FROM source.records WHERE control IS NULL ORDER BY rowid"
+    )
     while rows := cursor.fetchmany(1_000):
         yield rows

@@ -44,8 +44,9 @@ def cases(settings: Settings) -> list[Case]:
 
 def _poll(settings: Settings) -> Case:
     default, many, limit = "eosdb, as it is", "eosdb, max_poll_records=10000", "raw sqlite3, SELECT"
+    unchecked, unchecked_many = f"{default}, check_crcs=False", f"{many}, check_crcs=False"
     few = settings.size(3_000, 50)
-    rows = [Row(default), Row(many), Row(limit)]
+    rows = [Row(name) for name in (default, unchecked, many, unchecked_many, limit)]
     rows += [peer_row(name) for name in (peers.EVENTSOURCING, peers.QUEUE, peers.MOCK, peers.KAFKA)]
 
     @contextmanager
@@ -53,7 +54,9 @@ def _poll(settings: Settings) -> Case:
         path = large.of(settings, settings.size(300_000, 2_000), settings.size(1_000, 100), 1)
         contenders: dict[str, Contender | None] = {
             default: lambda _: eos.poll(path),
+            unchecked: lambda _: eos.poll(path, check_crcs=False),
             many: lambda _: eos.poll(path, 10_000),
+            unchecked_many: lambda _: eos.poll(path, 10_000, check_crcs=False),
             limit: lambda _: raw.select(path),
             peers.EVENTSOURCING: if_there(
                 peers.EVENTSOURCING,

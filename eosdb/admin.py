@@ -3,7 +3,9 @@ client)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig, TopicConfig
@@ -21,6 +23,8 @@ from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.transaction_admin import TransactionAdmin
 from eosdb.validation import check_text
+
+T = TypeVar("T")
 
 
 class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
@@ -74,9 +78,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
 
         Raises UnknownTopicOrPartitionError.
         """
-        self._on_topic("delete", name, lambda unit, now: topics.delete(unit, name, now))
-        while self._store.write(retention.delete_rows, sync=False):
-            pass
+        ids = self._on_topic("delete", name, lambda unit, now: topics.delete(unit, name, now))
+        retention.delete_all_rows(functools.partial(self._store.write, sync=False), ids)
 
     def list_topics(self) -> list[str]:
         """The names of all topics the principal may describe."""
@@ -170,11 +173,11 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
 
         return self._coordinator.write(delete)
 
-    def _on_topic(self, operation: str, name: str, change: Callable[[Unit, int], object]) -> None:
+    def _on_topic(self, operation: str, name: str, change: Callable[[Unit, int], T]) -> T:
         check_text("topic", name, UnknownTopicOrPartitionError)
 
-        def run(unit: Unit) -> None:
+        def run(unit: Unit) -> T:
             self._authorizer.check(unit, operation, "topic", name)
-            change(unit, self._clock.time_ms())
+            return change(unit, self._clock.time_ms())
 
-        self._coordinator.write(run)
+        return self._coordinator.write(run)

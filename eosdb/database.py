@@ -276,7 +276,8 @@ class Database:
 
     def take_snapshot(self) -> list[SnapshotInfo]:
         """Keep the producer states of every partition as they are now; the newest of each."""
-        self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()))
+        self._store.write(lambda _: None, sync=False)  # Refused where only reading is allowed.
+        self._housekeeper.take_snapshots(sync=True)
         with self._store.read() as connection:
             return snapshots.newest(connection)
 
@@ -348,11 +349,10 @@ class Database:
         )
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked
-        for.
+        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked for.
 
-        Raises InvalidRequestError for a statement that SQLite refuses, every writing one among
-        them.
+        A result of 100 rows or more holds the snapshot, and with it the WAL, until its last row is read or
+        `rows` is closed. Raises InvalidRequestError for what SQLite refuses, every writing one among it.
         """
         check_text("sql", sql)
         columns, rows = facts.query(self._store, sql, parameters)
@@ -416,7 +416,7 @@ class Database:
             return
         # A full disk, or another process that writes for long, must not keep anybody from closing.
         with contextlib.suppress(EosdbError):
-            self._store.write(lambda unit: snapshots.take(unit, self.clock.time_ms()), sync=False)
+            self._housekeeper.take_snapshots()
 
 
 def process(

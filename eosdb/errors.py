@@ -1,7 +1,8 @@
 """Every error eosdb raises, Kafka's under Kafka's names and numbers.
 
 `ApiError` has one subclass for each Kafka error in use. Its wire name follows from the class name
-(`OutOfOrderSequenceNumberError` is `OUT_OF_ORDER_SEQUENCE_NUMBER`), its number is Kafka's
+(`OutOfOrderSequenceNumberError` is `OUT_OF_ORDER_SEQUENCE_NUMBER`; where Kafka's own differ it is
+named), its number is Kafka's
 (`org.apache.kafka.common.protocol.Errors`). Conditions Kafka has no number for derive from
 `EosdbError` directly. Nothing of sqlite3 or SQLAlchemy is ever raised to a caller.
 """
@@ -14,7 +15,8 @@ from typing import ClassVar
 __all__ = [
     "ApiError", "BatchDiffersError", "ClusterAuthorizationFailedError",
     "ConcurrentTransactionsError", "ConfigError",
-    "CoordinatorLoadInProgressError", "CorruptDatabaseError", "DatabaseClosedError",
+    "CoordinatorLoadInProgressError", "CorruptDatabaseError", "CorruptRecordError",
+    "DatabaseClosedError",
     "DatabaseFullError", "DatabaseLockedError", "DatabaseNotFoundError",
     "DuplicateSequenceNumberError", "EosdbError", "FencedInstanceIdError",
     "GroupAuthorizationFailedError", "GroupIdNotFoundError", "GroupSubscribedToTopicError",
@@ -48,16 +50,21 @@ class ApiError(EosdbError):
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False
 
-    def __init_subclass__(cls, *, code: int, retriable: bool = False) -> None:
+    def __init_subclass__(cls, *, code: int, retriable: bool = False, name: str = "") -> None:
         super().__init_subclass__()
         words = re.findall(r"[A-Z][a-z0-9]*", cls.__name__.removesuffix("Error"))
-        cls.name = "_".join(words).upper()
+        cls.name = name or "_".join(words).upper()
         cls.code = code
         cls.retriable = retriable
 
 
 class OffsetOutOfRangeError(ApiError, code=1):
     """The offset is below the log start or above the log end."""
+
+
+class CorruptRecordError(ApiError, code=2, retriable=True, name="CORRUPT_MESSAGE"):
+    """A record is not the one that was written: it does not fit its checksum, or is missing. The same
+    request would meet it again."""
 
 
 class UnknownTopicOrPartitionError(ApiError, code=3, retriable=True):

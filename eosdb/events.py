@@ -78,7 +78,8 @@ class TopicDeleted(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAppended(Event):
     """`base_sequence` counts on beyond int32 (-1: none); `size` is the batch's stored bytes, `crc` the
-    CRC-32 of their content (-1 in files of the first versions)."""
+    CRC-32 of the sums of their content if the records have checksums (`log.checksum`), before schema 7 that
+    of the content itself, and -1 in files of the first versions."""
 
     topic: str
     partition: int
@@ -94,6 +95,7 @@ class BatchAppended(Event):
     max_timestamp_offset: int
     size: int
     crc: int = -1
+    has_checksums: bool = False
 
     @property
     def last_offset(self) -> int:
@@ -107,7 +109,7 @@ class BatchAppended(Event):
             f'"is_transactional":{"true" if self.is_transactional else "false"},'
             f'"max_timestamp":{self.max_timestamp},'
             f'"max_timestamp_offset":{self.max_timestamp_offset},"size":{self.size},'
-            f'"crc":{self.crc}}}'
+            f'"crc":{self.crc},"has_checksums":{"true" if self.has_checksums else "false"}}}'
         )
 
 

@@ -1,25 +1,33 @@
 """Housekeeping: what time alone makes due, on the injectable clock.
 
 Time-outs and expirations are also done by any write that finds one due (see the coordinator).
-Retention, compaction and snapshots run here, on demand and every log.retention.check.interval.ms.
+Retention, compaction and snapshots run here, on demand and every log.retention.check.interval.ms. What
+is due is looked for by readers; units do what was found, each a bounded part, however many partitions,
+groups and ids there are.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
+from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.coordinator import group_offsets
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partitions, retention, snapshots
+from eosdb.log.partitions import IsDue, Partition
 from eosdb.model import HousekeepingReport
 from eosdb.progress import Progress, carried
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
+
+K = TypeVar("K")
 
 
 class Housekeeper:
@@ -55,9 +63,7 @@ class Housekeeper:
             changed_groups=due.groups,
             deleted_records=moved,
             compacted_records=self._compact(tell),
-            snapshots=self._store.write(
-                lambda unit: snapshots.take(unit, self._clock.time_ms()), sync=False
-            ),
+            snapshots=self.take_snapshots(),
         )
 
     def run_when_due(self) -> None:
@@ -72,56 +78,125 @@ class Housekeeper:
             finally:
                 self._lock.release()
 
+    def take_snapshots(self, *, sync: bool = False) -> int:
+        """Keep the producer states of every partition that has grown since. Returns how many that were."""
+        with self._store.read() as connection:
+            grown = snapshots.grown(connection)
+        now_ms = self._clock.time_ms()
+        return self._for_each(
+            grown, lambda unit, partition_id: snapshots.take(unit, partition_id, now_ms), sync=sync
+        )
+
+    def _for_each(
+        self, due: Sequence[K], work: Callable[[Unit, K], int], *, sync: bool = True
+    ) -> int:
+        """What `work` returns for all together; some of them in each unit, for others want their turn.
+
+        What is due was found on a snapshot, so `work` looks once more.
+        """
+        done = 0
+        for first in range(0, len(due), STEPS_PER_UNIT):
+            some = due[first : first + STEPS_PER_UNIT]
+            done += self._store.write(
+                lambda unit, some=some: sum([work(unit, key) for key in some]),  # type: ignore[misc]
+                sync=sync,
+            )
+        return done
+
+    def _due(self, condition: str, is_due: IsDue) -> list[Partition]:
+        """The partitions that are due, among those that meet an SQL condition; page by page, each on a
+        snapshot of its own, and without the writer's lock."""
+        found: list[Partition] = []
+        configs: dict[int, TopicConfig] = {}
+        after: int | None = 0
+        while after is not None:
+            with self._store.read() as connection:
+                some, after = partitions.page(connection, after, condition)
+                for partition in some:
+                    config = configs.get(partition.topic_id)
+                    if config is None:
+                        config = configs[partition.topic_id] = partitions.read_config(
+                            connection, partition.topic_id, self._config
+                        )
+                    if is_due(connection, partition, config):
+                        found.append(partition)
+        return found
+
     def _forget_groups(self) -> None:
         """Before members expire, so that a group that loses its last one now is seen empty once."""
         now_ms = self._clock.time_ms()
-        while self._store.write(lambda unit: group_offsets.forget_groups(unit, now_ms), sync=False):
-            pass
+        with self._store.read() as connection:
+            idle = group_offsets.idle_groups(connection)
+        self._for_each(
+            idle,
+            lambda unit, group_id: group_offsets.forget_idle(unit, group_id, now_ms),
+            sync=False,
+        )
 
     def _move_log_starts(self) -> int:
-        def move(unit: Unit) -> int:
-            now, moved = self._clock.time_ms(), 0
-            for partition_id in partitions.ids(unit):
-                partition = partitions.by_id(unit, partition_id)
-                config = partitions.config(unit, partition.topic_id, self._config)
-                target = retention.due_log_start(unit, partition, config, now)
-                if target is not None:
-                    offset, reason = target
-                    retention.move_log_start(unit, partition, offset, reason, now)
-                    moved += offset - partition.log_start_offset
-            return moved
+        now = self._clock.time_ms()
 
-        return self._store.write(move)
+        def move(unit: Unit, partition_id: int) -> int:
+            partition = partitions.find_by_id(unit, partition_id)
+            if partition is None:
+                return 0
+            config = partitions.config(unit, partition.topic_id, self._config)
+            target = retention.due_log_start(unit, partition, config, now)
+            if target is None:
+                return 0
+            offset, reason = target
+            retention.move_log_start(unit, partition, offset, reason, now)
+            return offset - partition.log_start_offset
+
+        due = self._due(
+            "log_end_offset > log_start_offset",
+            lambda connection, partition, config: (
+                retention.due_log_start(connection, partition, config, now) is not None
+            ),
+        )
+        return self._for_each([partition.partition_id for partition in due], move)
 
     def _delete_rows(self) -> None:
-        while self._store.write(retention.delete_rows, sync=False):
-            pass
+        below = self._due(
+            "log_start_offset > 0",
+            lambda connection, partition, _: retention.has_rows_below(connection, partition),
+        )
+        with self._store.read() as connection:
+            orphans = retention.orphans(connection)
+        retention.delete_all_rows(
+            functools.partial(self._store.write, sync=False),
+            [*(partition.partition_id for partition in below), *orphans],
+        )
 
     def _compact(self, tell: Progress) -> int:
-        sizes = self._store.write(self._compacted_partitions, sync=False)
-        removed, done, total = 0, 0, sum(sizes.values())
-        for partition_id, size in sizes.items():
+        now = self._clock.time_ms()
+        due = {
+            partition.partition_id
+            for partition in self._due(
+                "log_end_offset > log_start_offset",
+                lambda connection, partition, config: compaction.is_due(
+                    connection, partition, config, now
+                ),
+            )
+        }
+
+        compacted = self._due(
+            "log_end_offset > log_start_offset", lambda _, __, config: config.compact
+        )
+        sizes = [partition.log_end_offset - partition.log_start_offset for partition in compacted]
+        removed, done, total = 0, 0, sum(sizes)
+        for (partition_id, *_), size in zip(compacted, sizes, strict=True):
             tell(done, total)
 
             def clean(unit: Unit, partition_id: int = partition_id) -> int:
-                if partition_id not in partitions.ids(unit):
+                partition = partitions.find_by_id(unit, partition_id)
+                if partition is None:
                     return 0
-                partition = partitions.by_id(unit, partition_id)
                 config = partitions.config(unit, partition.topic_id, self._config)
-                if not config.compact:
-                    return 0
                 return compaction.clean(unit, partition, config, self._clock.time_ms())
 
-            removed += self._store.write(clean)
+            if partition_id in due:
+                removed += self._store.write(clean)
             done += size
         tell(total, total)
         return removed
-
-    def _compacted_partitions(self, unit: Unit) -> dict[int, int]:
-        """How many offsets each partition of a compacted topic has."""
-        found = {}
-        for partition_id in partitions.ids(unit):
-            partition = partitions.by_id(unit, partition_id)
-            if partitions.config(unit, partition.topic_id, self._config).compact:
-                found[partition_id] = partition.log_end_offset - partition.log_start_offset
-        return found

@@ -62,30 +62,38 @@ class LogAdmin(RequestHandler):
         columns: Sequence[str] = scan.COLUMNS,
         isolation_level: str = "read_committed",
         batch_size: int = 2_000,
+        check_crcs: bool = True,
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The data records in [start, end) as rows, in lists of at most `batch_size`, read as they are
-        asked for, on a connection of their own.
+        """The data records in [start, end) as rows, in lists of at most `batch_size`, each read when it is
+        asked for: in between nothing is held.
 
         Raises InvalidRequestError for an unknown column or an end behind what the isolation level allows,
-        OffsetOutOfRangeError when the log begins behind `start`, UnknownTopicOrPartitionError and
-        TopicAuthorizationFailedError.
+        OffsetOutOfRangeError when the log begins behind `start`, or behind what is to come next,
+        UnknownTopicOrPartitionError, TopicAuthorizationFailedError and, unless `check_crcs` is False,
+        CorruptRecordError.
         """
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
-        check_int("start", start, 0)
+        at = check_int("start", start, 0)
         check_int("end", end, 0)
         check_int("batch_size", batch_size, 1)
-        with self._store.own_reader() as connection:
-            self._authorizer.check(connection, "read", "topic", tp.topic)
-            yield from scan.rows(
-                connection,
-                partitions.read(connection, tp),
-                start,
-                end,
-                columns,
-                read_committed=read_committed,
-                batch_size=batch_size,
-            )
+        while True:
+            with self._store.read() as connection:
+                self._authorizer.check(connection, "read", "topic", tp.topic)
+                rows, at = scan.part(
+                    connection,
+                    partitions.read(connection, tp),
+                    at,
+                    end,
+                    columns,
+                    read_committed=read_committed,
+                    max_rows=batch_size,
+                    check_crcs=check_crcs,
+                )
+            if rows:
+                yield rows
+            if at >= end:
+                return
 
     def timeline(
         self,

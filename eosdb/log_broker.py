@@ -39,14 +39,18 @@ class LogBroker:
         isolation_level: str = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
     ) -> FetchResult:
         """Records from `offset` on, control records and aborted data included.
 
         Under read_committed they stop at the last stable offset, and `aborted_transactions` tells
         the reader what to leave out. At least one record is returned when there is one. Raises
-        OffsetOutOfRangeError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
+        OffsetOutOfRangeError, UnknownTopicOrPartitionError, TopicAuthorizationFailedError and, unless
+        `check_crcs` is False, CorruptRecordError when the first record is not what was written.
         """
-        return self._log.fetch(topic_partition, offset, isolation_level, max_records, max_bytes)
+        return self._log.fetch(
+            topic_partition, offset, isolation_level, max_records, max_bytes, check_crcs
+        )
 
     def fetch_data(
         self,
@@ -56,12 +60,13 @@ class LogBroker:
         isolation_level: str = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
     ) -> FetchedData:
         """What `fetch` answers for readers who take very many records, such as consumers: rows, as they
         come from SQLite, and no control records, which `max_records` does not count either.
         """
         return self._log.fetch_data(
-            topic_partition, offset, isolation_level, max_records, max_bytes
+            topic_partition, offset, isolation_level, max_records, max_bytes, check_crcs
         )
 
     def list_offsets(

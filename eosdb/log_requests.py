@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -31,10 +32,12 @@ class LogRequests(RequestHandler):
         isolation_level: str,
         max_records: int,
         max_bytes: int,
+        check_crcs: bool,
     ) -> FetchResult:
         """Records from `offset` on; under read_committed up to the last stable offset."""
+        limits = (max_records, max_bytes)
         return self._fetch(
-            fetch.fetch, topic_partition, offset, isolation_level, max_records, max_bytes
+            fetch.fetch, topic_partition, offset, isolation_level, *limits, check_crcs
         )
 
     def fetch_data(
@@ -44,10 +47,12 @@ class LogRequests(RequestHandler):
         isolation_level: str,
         max_records: int,
         max_bytes: int,
+        check_crcs: bool,
     ) -> FetchedData:
         """The same as rows, without control records."""
+        limits = (max_records, max_bytes)
         return self._fetch(
-            fetch.fetch_data, topic_partition, offset, isolation_level, max_records, max_bytes
+            fetch.fetch_data, topic_partition, offset, isolation_level, *limits, check_crcs
         )
 
     def _fetch(
@@ -58,6 +63,7 @@ class LogRequests(RequestHandler):
         isolation_level: str,
         max_records: int,
         max_bytes: int,
+        check_crcs: bool,
     ) -> T:
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
@@ -73,6 +79,7 @@ class LogRequests(RequestHandler):
                 read_committed=read_committed,
                 max_records=max_records,
                 max_bytes=max_bytes,
+                check_crcs=bool(check_crcs),
             )
 
     def list_offsets(
@@ -111,15 +118,15 @@ class LogRequests(RequestHandler):
         tp = check_topic_partition(topic_partition)
         check_int("before_offset", before_offset, -(2**63))
 
-        def delete(unit: Unit) -> int:
+        def delete(unit: Unit) -> tuple[int, int]:
             self._authorizer.check(unit, "delete", "topic", tp.topic)
             partition = partitions.load(unit, tp)
             config = partitions.config(unit, partition.topic_id, self._config)
-            return retention.delete_records(
-                unit, partition, before_offset, config, self._clock.time_ms()
-            )
+            now = self._clock.time_ms()
+            moved_to = retention.delete_records(unit, partition, before_offset, config, now)
+            return partition.partition_id, moved_to
 
-        log_start_offset = self._coordinator.write(delete)
-        while self._store.write(retention.delete_rows, sync=False):
-            pass
+        partition_id, log_start_offset = self._coordinator.write(delete)
+        write = functools.partial(self._store.write, sync=False)
+        retention.delete_all_rows(write, [partition_id])
         return log_start_offset

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from eosdb.clock import Clock
+from eosdb.coordinator import groups
 from eosdb.log import restore
 from eosdb.log.record_check import RecordCheck
 from eosdb.model import RebuildReport, VerifyReport
 from eosdb.progress import Progress, carried
 from eosdb.projection import apply
-from eosdb.store import backup, file_id, integrity, journal, replay
+from eosdb.store import backup, file_id, integrity, journal, newest_schema, replay
 from eosdb.store.store import Store
 
 
@@ -26,13 +27,14 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
                 last = journal.last_position(connection)
                 check = RecordCheck(connection)
                 events, differences = replay.verify(connection, apply, check.inspect, tell)
-                problems += [*differences, *check.finish(), *file_id.problems(connection)]
+                problems += [*differences, *check.finish()]
+                # What no event tells of.
+                problems += groups.altered_sessions(connection)
+                problems += [*file_id.problems(connection), *newest_schema.problems(connection)]
                 problems[:0] = of_the_file()
                 tell(last, last)
             except (TypeError, ValueError) as error:
                 events, problems = 0, of_the_file()
-                if not problems:
-                    raise
                 problems.append(f"the events cannot be compared with what is left ({error!r})")
         return events, problems
 

@@ -124,9 +124,12 @@ class FetchResult:
     next_offset: int
 
 
-DataRow = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...] | None, int]
+DataRow = tuple[
+    int, int, int, bytes | None, bytes | None, tuple[Header, ...] | None, int, int | None
+]
 """A data record for readers who take very many: offset, timestamp, timestamp_type, key, value, headers or
-None, and the producer id if it is part of a transaction, else -1."""
+None, the producer id if it is part of a transaction, else -1, and the sum that its content was found to
+have, None when nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)

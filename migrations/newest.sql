@@ -11,7 +11,7 @@ CREATE TABLE journal (
     partition INT,
     transactional_id TEXT,
     detail TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+, checksum INT) STRICT, WITHOUT ROWID;
 
 CREATE INDEX journal_transactions ON journal (transactional_id, position)
     WHERE kind = 'TransactionStateChanged';
@@ -31,7 +31,7 @@ CREATE TABLE records (
     is_transactional INT NOT NULL,
     control TEXT,
     position INT NOT NULL
-) STRICT;
+, checksum INT) STRICT;
 
 CREATE UNIQUE INDEX records_offset ON records (partition_id, "offset");
 
@@ -66,7 +66,7 @@ CREATE TABLE partitions (
     indexed_timestamp INT NOT NULL,
     bytes_since_index INT NOT NULL,
     clean_offset INT NOT NULL,
-    snapshot_offset INT NOT NULL,
+    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checked_from INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
     UNIQUE (topic, partition)
 ) STRICT;
 
@@ -97,7 +97,7 @@ CREATE TABLE transaction_index (
     producer_id INT NOT NULL,
     first_offset INT NOT NULL,
     last_offset INT NOT NULL,
-    last_stable_offset INT NOT NULL,
+    last_stable_offset INT NOT NULL, previous_offset INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
     PRIMARY KEY (partition_id, last_offset)
 ) STRICT, WITHOUT ROWID;
 
@@ -245,7 +245,7 @@ CREATE INDEX groups_with_members ON groups (group_id) WHERE state <> 'Empty';
 CREATE TABLE group_sessions (
     group_id TEXT NOT NULL,
     member_id TEXT NOT NULL,
-    expires INT NOT NULL,
+    expires INT NOT NULL, checksum INT,
     PRIMARY KEY (group_id, member_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -277,7 +277,7 @@ CREATE TABLE eosdb_json_views (
 
 CREATE TABLE eosdb_file (
     file_id TEXT NOT NULL PRIMARY KEY
-) STRICT, WITHOUT ROWID;
+, checksum INT) STRICT, WITHOUT ROWID;
 
 CREATE TABLE eosdb_sink_batches (
     sink_id TEXT NOT NULL,
@@ -286,5 +286,5 @@ CREATE TABLE eosdb_sink_batches (
     PRIMARY KEY (sink_id, batch_id)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO eosdb_alembic_version VALUES ('0006');
+INSERT INTO eosdb_alembic_version VALUES ('0007');
 

@@ -120,6 +120,7 @@ class ConsumerConfig(TypedDict, total=False):
     auto_commit_interval_ms: int
     max_poll_records: int
     fetch_max_wait_ms: int
+    check_crcs: bool
     max_poll_interval_ms: int
     metadata_max_age_ms: int
     session_timeout_ms: int
@@ -144,6 +145,7 @@ class ConsumerSettings:
     auto_commit_interval_ms: int = 5_000
     max_poll_records: int = 500
     fetch_max_wait_ms: int = 500
+    check_crcs: bool = True
     max_poll_interval_ms: int = 300_000
     metadata_max_age_ms: int = 300_000
     session_timeout_ms: int = 45_000

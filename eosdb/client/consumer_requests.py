@@ -51,7 +51,11 @@ class ConsumerRequests:
         fetched = self._call(
             "fetch",
             lambda broker: broker.fetch_data(
-                topic_partition, offset, isolation_level=isolation_level, max_records=max_records
+                topic_partition,
+                offset,
+                isolation_level=isolation_level,
+                max_records=max_records,
+                check_crcs=self._settings.check_crcs,
             ),
         )
         self._metrics.observe("records-per-request", len(fetched.rows))

@@ -8,7 +8,6 @@ from typing import Final
 from eosdb.client import collector
 from eosdb.client.config import ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
-from eosdb.client.filter import visible
 from eosdb.errors import OffsetOutOfRangeError, UnstableOffsetCommitError
 from eosdb.model import (
     EARLIEST,
@@ -18,6 +17,7 @@ from eosdb.model import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from eosdb.visible import visible
 
 _FETCH_RECORDS: Final = 2_000
 _MANY: Final = 1_000
@@ -155,10 +155,10 @@ class Fetcher:
         if not self._calls_the_user:
             taken += [
                 _new(ConsumerRecord, (topic, partition, at, time, kind, key, value, headers or ()))
-                for at, time, kind, key, value, headers, _ in rows
+                for at, time, kind, key, value, headers, _, _ in rows
             ]
             return
-        for at, time, kind, key, value, headers, _ in rows:
+        for at, time, kind, key, value, headers, _, _ in rows:
             made_key = key if key_of is None or key is None else key_of(key)
             made_value = value if value_of is None or value is None else value_of(value)
             record = (topic, partition, at, time, kind, made_key, made_value, headers or ())

@@ -101,6 +101,7 @@ class BrokerRequests(Protocol):
         isolation_level: str = "read_uncommitted",
         max_records: int = 500,
         max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
     ) -> FetchedData: ...
 
     def list_offsets(

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
+from eosdb.damage import reads
 from eosdb.log import partitions
 from eosdb.log.partitions import Partition
 
@@ -101,6 +102,7 @@ def _committed_in(
         yield known[key]
 
 
+@reads("journal")
 def _spans(connection: sqlite3.Connection, transactional_id: str, begun: int, ended: int) -> Spans:
     spans: Spans = {}
     for (detail,) in connection.execute(_DATA, (transactional_id, begun, ended)):

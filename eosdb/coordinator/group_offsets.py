@@ -21,7 +21,7 @@ from eosdb.errors import (
 from eosdb.events import OffsetCommit, OffsetsDeleted
 from eosdb.log import partitions
 from eosdb.model import OffsetAndMetadata, TopicPartition
-from eosdb.store.unit import Unit
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
 OWN: Final = "__eosdb."
@@ -46,14 +46,13 @@ OLDEST: Final = f"SELECT g.retain_from {_EXPIRABLE} ORDER BY g.retain_from LIMIT
 """From when the retention of the offset counts that expires next."""
 _EXPIRED: Final = (
     f"SELECT g.group_id, g.topic, g.partition {_EXPIRABLE} AND g.retain_from <= ? "
-    "ORDER BY g.retain_from LIMIT 10000"
+    f"ORDER BY g.retain_from LIMIT {STEPS_PER_UNIT}"
 )
 _IDLE: Final = """
     SELECT group_id FROM groups g
     WHERE state = 'Empty'
         AND NOT EXISTS (SELECT 1 FROM group_offsets o WHERE o.group_id = g.group_id)
         AND NOT EXISTS (SELECT 1 FROM pending_group_offsets p WHERE p.group_id = g.group_id)
-    LIMIT 10000
 """
 _PEND: Final = (
     "INSERT OR REPLACE INTO pending_group_offsets (producer_id, producer_epoch, group_id, topic, "
@@ -274,17 +273,20 @@ def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
     return len(rows)
 
 
-def forget_groups(unit: Unit, now_ms: int) -> int:
-    """Forget groups with neither members nor offsets (GroupMetadataManager.maybeDeleteGroup): those
-    that never committed, and those whose topics were deleted. Returns how many."""
-    rows = unit.execute(_IDLE).fetchall()
-    for (group_id,) in rows:
-        unit.record(
-            OffsetsDeleted(
-                timestamp=now_ms, group_id=group_id, partitions=(), reason="group expired"
-            )
-        )
-    return len(rows)
+def idle_groups(connection: sqlite3.Connection) -> list[str]:
+    """Groups with neither members nor offsets (GroupMetadataManager.maybeDeleteGroup): those that never
+    committed, and those whose topics were deleted."""
+    return [group_id for (group_id,) in connection.execute(_IDLE)]
+
+
+def forget_idle(unit: Unit, group_id: str, now_ms: int) -> int:
+    """Forget such a group, if it still is one. Returns how many were forgotten."""
+    if unit.execute(f"{_IDLE} AND group_id = ?", (group_id,)).fetchone() is None:
+        return 0
+    unit.record(
+        OffsetsDeleted(timestamp=now_ms, group_id=group_id, partitions=(), reason="group expired")
+    )
+    return 1
 
 
 def _has_more(unit: Unit, group_id: str, count: int) -> bool:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.model import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
 from eosdb.validation import check_identity, check_int
@@ -62,6 +63,7 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
     )
 
 
+@reads("journal")
 def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest: int) -> int:
     """The position of the first transition under a later pair than the token's, by bisection."""
     wanted = (token.producer_id, token.producer_epoch)
@@ -78,6 +80,7 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
     return newest if after is None else int(after[0])
 
 
+@reads("journal")
 def told_by(newest_first: Iterable[str], token: TransactionToken, *, complete: bool) -> str | None:
     """The outcome that these transitions of the transactional id tell; None: older ones have to be seen,
     of which there are none if they are `complete`.

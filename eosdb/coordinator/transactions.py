@@ -19,6 +19,7 @@ from eosdb.coordinator.transaction import (
     verify,
 )
 from eosdb.coordinator.transaction_end import complete
+from eosdb.damage import reads
 from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
@@ -33,7 +34,7 @@ from eosdb.events import (
 from eosdb.log import append, partitions
 from eosdb.model import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store.counters import counter
-from eosdb.store.unit import Unit
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
 DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
@@ -98,6 +99,7 @@ def read_where(
     return map(from_row, rows)
 
 
+@reads("transactional_ids")
 def from_row(row: tuple[object, ...]) -> TransactionMetadata:
     (tid, pid, epoch, last_epoch, previous, state, timeout, start, update, tps, groups, *end) = row
     return TransactionMetadata(
@@ -272,7 +274,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     rows = unit.execute(
         "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
         "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') AND last_update_time <= ? "
-        "ORDER BY last_update_time LIMIT 10000",
+        f"ORDER BY last_update_time LIMIT {STEPS_PER_UNIT}",
         (now_ms - expiration_ms,),
     ).fetchall()
     for transactional_id, producer_id, producer_epoch in rows:

@@ -18,7 +18,7 @@ from eosdb.errors import (
 )
 from eosdb.events import BatchAppended, MarkerWritten
 from eosdb.failpoints import Failpoint, reach
-from eosdb.log import producers
+from eosdb.log import checksum, producers
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.partitions import Partition, by_id
 from eosdb.log.producer_state import (
@@ -41,6 +41,19 @@ from eosdb.store.unit import Unit
 
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 """How many rows one statement inserts: few statements to prepare, and few calls for any number."""
+
+
+_INSERT_MARKER: Final = (
+    'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, producer_id, '
+    "producer_epoch, sequence, sequence_round, is_transactional, control, position, checksum) "
+    "VALUES (?1, ?2, ?3, 0, ?4, ?5, -1, 0, 1, ?6, ?7, "
+    + checksum.stored(
+        "0", partition_id="?1", offset="?2", timestamp="?3", timestamp_type="0", producer_id="?4",
+        producer_epoch="?5", sequence="-1", sequence_round="0", is_transactional="1", control="?6",
+        position="?7",
+    )
+    + ")"
+)  # fmt: skip
 
 
 def append(
@@ -97,7 +110,8 @@ def append(
         max_timestamp=newest,
         max_timestamp_offset=partition.log_end_offset + timestamps.index(newest),
         size=batch.stored_size,
-        crc=batch.crc(),
+        crc=checksum.crc(batch.content_sums),
+        has_checksums=True,
     )
     position = unit.record(event)
     reach(Failpoint.APPEND_RECORDED)
@@ -152,9 +166,7 @@ def append_marker(
         )
     )
     unit.execute(
-        'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, producer_id, '
-        "producer_epoch, sequence, sequence_round, is_transactional, control, position) "
-        "VALUES (?, ?, ?, 0, ?, ?, -1, 0, 1, ?, ?)",
+        _INSERT_MARKER,
         (partition.partition_id, offset, now_ms, producer_id, producer_epoch, control, position),
     )
     reach(Failpoint.MARKER_WRITTEN)
@@ -258,15 +270,29 @@ def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool) -> str:
     values = []
     for i in range(rows):
         at = {name: f"?{11 + i * len(varying) + j}" for j, name in enumerate(varying)}
-        values.append(
-            f"(?1,?2+{i},{at.get('timestamp', '?10')},?3,{at.get('key', 'NULL')},{at['value']},"
-            f"{at.get('headers', 'NULL')},?4,?5,{f'?6+{i}' if sequenced else '-1'},?7,?8,NULL,?9)"
-        )
-    return (
-        'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, key, value, '
-        "headers, producer_id, producer_epoch, sequence, sequence_round, is_transactional, control, "
-        "position) VALUES " + ",".join(values)
-    )
+        numbers = {
+            "partition_id": "?1",
+            "offset": f"?2+{i}",
+            "timestamp": at.get("timestamp", "?10"),
+            "timestamp_type": "?3",
+            "producer_id": "?4",
+            "producer_epoch": "?5",
+            "sequence": f"?6+{i}" if sequenced else "-1",
+            "sequence_round": "?7",
+            "is_transactional": "?8",
+            "control": "NULL",
+            "position": "?9",
+        }
+        cells = {
+            **numbers,
+            "key": at.get("key", "NULL"),
+            "value": at["value"],
+            "headers": at.get("headers", "NULL"),
+            "checksum": checksum.stored(at["checksum"], **numbers),
+        }
+        values.append(f"({','.join(cells.values())})")
+    names = ",".join(f'"{name}"' for name in cells)
+    return f"INSERT INTO records ({names}) VALUES {','.join(values)}"
 
 
 def _insert_records(

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, cast
-from zlib import crc32
 
 from eosdb.config import INT64_MAX
 from eosdb.errors import InvalidRecordError
+from eosdb.log.checksum import content_sums
 from eosdb.model import Header, Record
 from eosdb.record_columns import RecordColumns
 from eosdb.validation import (
@@ -26,8 +26,6 @@ STORED_SIZE: Final = (
     "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"
 )
 """SQL: the bytes that one row of records counts for, as `PreparedBatch.stored_size` does for a batch."""
-STORED_CONTENT: Final = "COALESCE(key, '') || COALESCE(value, '') || COALESCE(headers, '')"
-"""SQL: what `stored_crc` takes of one row of records."""
 _PAYLOAD_TYPES: Final = frozenset({bytes, NoneType})
 _INT: Final = {int}
 
@@ -45,6 +43,8 @@ class PreparedBatch:
     payload: list[bytes | None]
     timestamps: list[int]
     headers: list[str | None]
+    content_sums: list[int]
+    """What the records' checksums say of key, value and headers."""
     size: int
     stored_size: int
     has_null_key: bool
@@ -52,7 +52,10 @@ class PreparedBatch:
     def columns(self, timestamps: list[int]) -> dict[str, Sequence[object]]:
         """The columns of the rows that vary from row to row."""
         keys = self.payload[::2]
-        columns: dict[str, Sequence[object]] = {"value": self.payload[1::2]}
+        columns: dict[str, Sequence[object]] = {
+            "value": self.payload[1::2],
+            "checksum": self.content_sums,
+        }
         if keys.count(None) < len(keys):
             columns["key"] = keys
         if len(timestamps) > 1:
@@ -60,21 +63,6 @@ class PreparedBatch:
         if self.headers:
             columns["headers"] = self.headers
         return columns
-
-    def crc(self) -> int:
-        """The CRC-32 of the content, as `stored_crc` finds it in the rows."""
-        if not self.headers:
-            return crc32(b"".join(filter(None, self.payload)))
-        pairs = zip(self.payload[::2], self.payload[1::2], self.headers, strict=True)
-        return stored_crc(pairs)
-
-
-def stored_crc(rows: Iterable[tuple[bytes | None, bytes | None, str | None]]) -> int:
-    """The CRC-32 of keys, values and headers, one behind the other (Kafka: DefaultRecordBatch has one
-    for each batch)."""
-    return crc32(
-        b"".join((key or b"") + (value or b"") + (text or "").encode() for key, value, text in rows)
-    )
 
 
 def prepare(batch: object, now_ms: int) -> PreparedBatch:
@@ -105,6 +93,7 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
         payload,
         timestamps[:1] if timestamps.count(timestamps[0]) == len(timestamps) else timestamps,
         headers,
+        content_sums(payload[::2], payload[1::2], headers),
         size + header_bytes,
         size + header_text,
         None in payload[::2],
@@ -152,6 +141,6 @@ def headers_text(headers: Sequence[Header]) -> str:
 
 
 def headers_from_text(text: str) -> tuple[Header, ...]:
-    """The reverse of `headers_text`."""
+    """The reverse of `headers_text`. Raises ValueError and TypeError for what is none."""
     pairs: list[list[Any]] = json.loads(text)
     return tuple((n, None if v is None else base64.b64decode(v)) for n, v in pairs)

@@ -9,6 +9,7 @@ read_committed reader misses nothing.
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Final
 
 from eosdb.config import TopicConfig
@@ -62,11 +63,16 @@ LEFT JOIN doomed d ON d."offset" = c."offset"
 WHERE d."offset" IS NULL AND h."offset" IS NULL AND (c.tombstone OR c.empty_marker)
 ORDER BY c."offset"
 """
+_HORIZON_REACHED: Final = (
+    "SELECT 1 FROM delete_horizons WHERE partition_id = ? AND since <= ? LIMIT 1"
+)
 _TEMPORARY: Final = ("candidates", "newest", "doomed")
 
 
 def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
-    """One pass over the partition. Returns how many records went."""
+    """One pass over the partition, if it is due. Returns how many records went."""
+    if not is_due(unit, partition, config, now_ms):
+        return 0
     end = _clean_end(unit, partition, config, now_ms)
     values = {
         "partition_id": partition.partition_id,
@@ -74,8 +80,6 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
         "end": end,
         "horizon": now_ms - config.delete_retention_ms,
     }
-    if end <= partition.log_start_offset or not _worth_it(unit, partition, end, values):
-        return 0
     for table in _TEMPORARY:
         unit.execute(f"DROP TABLE IF EXISTS temp.{table}")
     unit.execute(_CANDIDATES, values)
@@ -116,11 +120,26 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
     return int(removed)
 
 
-def _clean_end(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
+def is_due(
+    connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
+) -> bool:
+    """Whether something is new since the last pass, or a delete horizon has been reached."""
+    if not config.compact:
+        return False
+    end = _clean_end(connection, partition, config, now_ms)
+    if end <= partition.log_start_offset or end > partition.clean_offset:
+        return end > partition.log_start_offset
+    horizon = (partition.partition_id, now_ms - config.delete_retention_ms)
+    return connection.execute(_HORIZON_REACHED, horizon).fetchone() is not None
+
+
+def _clean_end(
+    connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
+) -> int:
     """The pass ends below the first record that is too young, and never beyond the LSO."""
     if config.min_compaction_lag_ms == 0:
         return partition.last_stable_offset
-    row = unit.execute(
+    row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '
         'AND timestamp > ? ORDER BY "offset" LIMIT 1',
         (
@@ -131,16 +150,3 @@ def _clean_end(unit: Unit, partition: Partition, config: TopicConfig, now_ms: in
         ),
     ).fetchone()
     return partition.last_stable_offset if row is None else int(row[0])
-
-
-def _worth_it(unit: Unit, partition: Partition, end: int, values: dict[str, int]) -> bool:
-    """Whether something is new since the last pass, or a delete horizon has been reached."""
-    if end > partition.clean_offset:
-        return True
-    return bool(
-        unit.execute(
-            "SELECT 1 FROM delete_horizons "
-            "WHERE partition_id = :partition_id AND since <= :horizon LIMIT 1",
-            values,
-        ).fetchone()
-    )

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from typing import Final
 
+from eosdb.damage import reads
 from eosdb.log import fetch
 from eosdb.log.partitions import Partition
 from eosdb.log.producer_state import sequence_of
@@ -21,6 +22,7 @@ _NEXT: Final = """
 """
 
 
+@reads("journal")
 def next_batch(
     connection: sqlite3.Connection, partition: Partition, offset: int
 ) -> LoggedBatch | None:

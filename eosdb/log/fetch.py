@@ -7,14 +7,12 @@ fetch; leaving them out is the reader's work, as with Kafka's consumer.
 from __future__ import annotations
 
 import sqlite3
-from bisect import bisect_right
-from itertools import accumulate
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
-from eosdb.log import transaction_index
-from eosdb.log.batch import headers_from_text
+from eosdb.log import data, row_check, transaction_index
+from eosdb.log.checksum import CONTENT, CONTENT_GIVEN
 from eosdb.log.partitions import Partition
 from eosdb.model import (
     EARLIEST,
@@ -29,20 +27,24 @@ from eosdb.model import (
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
-_RECORDS: Final = (
-    'SELECT "offset", timestamp, timestamp_type, key, value, headers, producer_id, producer_epoch, '
-    "sequence, is_transactional, control FROM records "
-    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset" LIMIT ?'
+_RANGE: Final = (
+    'FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"'
 )
-_DATA: Final = (
-    'SELECT "offset", timestamp, timestamp_type, key, value, headers, '
-    "CASE is_transactional WHEN 1 THEN producer_id ELSE -1 END FROM records "
-    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? AND control IS NULL '
-    'ORDER BY "offset" LIMIT ?'
-)
-_HEADERS: Final = itemgetter(5)
-_CHUNK: Final = 64
-"""So many rows are read before their size is looked at: what is read too much stays bounded."""
+_RECORDS: Final = {
+    check_crcs: (
+        f'SELECT "offset", timestamp, timestamp_type, key, value, headers, producer_id, {content}, '
+        f"producer_epoch, sequence, is_transactional, control {_RANGE}"
+    )
+    for check_crcs, content in ((True, CONTENT), (False, "NULL"))
+}
+_DATA: Final = {
+    check_crcs: (
+        'SELECT "offset", timestamp, timestamp_type, key, value, headers, '
+        f"{data.TRANSACTION_OF}, {content} {_RANGE}"
+    )
+    for check_crcs, content in ((True, CONTENT_GIVEN), (False, "NULL"))
+}
+_HEADERS: Final = itemgetter(row_check.HEADERS)
 _BY_TIME: Final = (
     'SELECT "offset", timestamp FROM records '
     'WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? ORDER BY "offset" LIMIT 1'
@@ -79,17 +81,21 @@ def fetch(
     read_committed: bool,
     max_records: int,
     max_bytes: int,
+    check_crcs: bool = True,
 ) -> FetchResult:
     """Records from `offset` on, at least one when there is one.
 
-    Raises OffsetOutOfRangeError below the log start and beyond the log end.
+    Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError when
+    the first one is not what was written.
     """
     bound = _checked_bound(partition, offset, read_committed)
-    found = connection.execute(_RECORDS, (partition.partition_id, offset, bound, max_records + 1))
-    rows, exhausted = _within(found, partition, max_records, max_bytes)
+    found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = data.within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
+    if check_crcs:
+        rows, next_offset = row_check.checked(partition, rows, offset, next_offset)
     return FetchResult(
-        [_log_record(*row) for row in rows],
+        [_log_record(partition, *row) for row in rows],
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
@@ -106,16 +112,20 @@ def fetch_data(
     read_committed: bool,
     max_records: int,
     max_bytes: int,
+    check_crcs: bool = True,
 ) -> FetchedData:
     """The same without control records, as rows that SQLite made: what SQLite and Python do for each column
     of each record is what reading costs."""
     bound = _checked_bound(partition, offset, read_committed)
-    found = connection.execute(_DATA, (partition.partition_id, offset, bound, max_records + 1))
-    rows, exhausted = _within(found, partition, max_records, max_bytes)
+    found = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = data.within(found, partition, max_records, max_bytes, only_data=True)
     next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
+    if check_crcs:
+        rows, next_offset = row_check.checked(partition, rows, offset, next_offset)
+    rows = data.without_markers(rows)
     if any(map(_HEADERS, rows)):
         rows = [
-            (*row[:5], None if row[5] is None else headers_from_text(row[5]), row[6])
+            (*row[:5], row_check.headers(partition, row[0], row[5]) or None, *row[6:])
             for row in rows
         ]
     return FetchedData(
@@ -140,33 +150,11 @@ def _checked_bound(partition: Partition, offset: int, read_committed: bool) -> i
 def _aborted(
     connection: sqlite3.Connection, partition: Partition, offset: int, next_offset: int
 ) -> list[AbortedTransaction]:
-    return transaction_index.collect(connection, partition.partition_id, offset, next_offset)
-
-
-def _within(
-    found: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
-) -> tuple[list[tuple[Any, ...]], bool]:
-    """The rows that both limits allow, at least one, and whether there are no more.
-
-    Nothing is measured in a log that is smaller than the limit.
-    """
-    if partition.size_bytes <= max_bytes:
-        rows = found.fetchall()
-        return rows[:max_records], len(rows) <= max_records
-    rows, sizes = [], []
-    left = max_bytes
-    while left >= 0 and (chunk := found.fetchmany(_CHUNK)):
-        rows += chunk
-        measured = [len(row[3] or b"") + len(row[4] or b"") + len(row[5] or "") for row in chunk]
-        sizes += measured
-        left -= sum(measured)
-    if left < 0:
-        fitting = bisect_right(list(accumulate(sizes)), max_bytes)
-        max_records = min(max_records, max(fitting, 1))
-    return rows[:max_records], len(rows) <= max_records
+    return transaction_index.collect(connection, partition, offset, next_offset)
 
 
 def _log_record(
+    partition: Partition,
     offset: int,
     timestamp: int,
     timestamp_type: int,
@@ -174,6 +162,7 @@ def _log_record(
     value: bytes | None,
     headers: str | None,
     producer_id: int,
+    _: int | None,
     producer_epoch: int,
     sequence: int,
     is_transactional: int,
@@ -185,7 +174,7 @@ def _log_record(
         timestamp_type,
         key,
         value,
-        () if headers is None else headers_from_text(headers),
+        row_check.headers(partition, offset, headers),
         producer_id,
         producer_epoch,
         sequence,

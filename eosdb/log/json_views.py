@@ -11,6 +11,7 @@ import re
 import sqlite3
 from typing import Final
 
+from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.events import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partitions
@@ -85,6 +86,7 @@ def drop(unit: Unit, name: str, now_ms: int) -> None:
     unit.record(ViewDropped(timestamp=now_ms, name=name))
 
 
+@reads("eosdb_json_views")
 def describe(connection: sqlite3.Connection) -> list[JsonView]:
     """Every typed view, by name."""
     return [

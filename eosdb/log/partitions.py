@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from eosdb.config import BrokerConfig, TopicConfig
-from eosdb.errors import UnknownTopicOrPartitionError
+from eosdb.damage import reads
+from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
 from eosdb.model import PartitionOffsets, TopicPartition
+from eosdb.store.row_checksum import row_checksum
 from eosdb.store.unit import Unit
 
 _COLUMNS: Final = (
     "partition_id, topic_id, topic, partition, log_start_offset, log_end_offset, "
     "last_stable_offset, first_unstable_offset, size_bytes, max_timestamp, max_timestamp_offset, "
-    "indexed_timestamp, bytes_since_index, clean_offset, snapshot_offset"
+    "indexed_timestamp, bytes_since_index, clean_offset, snapshot_offset, last_aborted_offset, "
+    "checked_from"
 )
-_SELECT: Final = f"SELECT {_COLUMNS} FROM partitions"
+_SELECT: Final = f"SELECT {_COLUMNS}, checksum FROM partitions"
 _BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
 _BY_ID: Final = f"{_SELECT} WHERE partition_id = ?"
 _UPDATE: Final = (
     "UPDATE partitions SET log_start_offset = ?, log_end_offset = ?, last_stable_offset = ?, "
     "first_unstable_offset = ?, size_bytes = ?, max_timestamp = ?, max_timestamp_offset = ?, "
-    "indexed_timestamp = ?, bytes_since_index = ?, clean_offset = ?, snapshot_offset = ? "
-    "WHERE partition_id = ?"
+    "indexed_timestamp = ?, bytes_since_index = ?, clean_offset = ?, snapshot_offset = ?, "
+    "last_aborted_offset = ?, checked_from = ?, checksum = ? WHERE partition_id = ?"
 )
-_INSERT: Final = (
-    f"INSERT INTO partitions ({_COLUMNS}) VALUES (?, ?, ?, ?, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0)"
-)
+_INSERT: Final = f"INSERT INTO partitions ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
+
+
+_PAGE: Final = 1_000
+"""So many partitions are looked at on one snapshot, which keeps the WAL from shrinking."""
 
 
 class Partition(NamedTuple):
@@ -48,6 +54,10 @@ class Partition(NamedTuple):
     bytes_since_index: int
     clean_offset: int
     snapshot_offset: int
+    last_aborted_offset: int
+    """The newest entry of the transaction index; -1 when there has been none."""
+    checked_from: int
+    """From this offset on every record has a checksum; -1 when none has been appended since schema 7."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -73,6 +83,10 @@ class Partition(NamedTuple):
         return first, first
 
 
+IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
+"""Whether something is to be done with a partition of these settings, as a reader sees it."""
+
+
 def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
         f"{tp}: there is no such topic or partition; create the topic first"
@@ -87,7 +101,7 @@ def load(unit: Unit, tp: TopicPartition) -> Partition:
     row = unit.execute(_BY_NAME, tp).fetchone()
     if row is None:
         raise unknown(tp)
-    partition = Partition(*row)
+    partition = _partition(row)
     unit.memo["partition id", tp] = partition.partition_id
     unit.memo["partition", partition.partition_id] = partition
     return partition
@@ -104,14 +118,32 @@ def exists(unit: Unit, tp: TopicPartition) -> bool:
 def by_id(unit: Unit, partition_id: int) -> Partition:
     partition: Partition | None = unit.memo.get(("partition", partition_id))
     if partition is None:
-        partition = Partition(*unit.execute(_BY_ID, (partition_id,)).fetchone())
+        partition = _partition(unit.execute(_BY_ID, (partition_id,)).fetchone())
         unit.memo["partition", partition_id] = partition
     return partition
 
 
-def ids(unit: Unit) -> list[int]:
-    """The id of every partition."""
-    return [partition_id for (partition_id,) in unit.execute("SELECT partition_id FROM partitions")]
+def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
+    """The partition, unless its topic has been deleted."""
+    row = unit.execute(_BY_ID, (partition_id,)).fetchone()
+    return None if row is None else _partition(row)
+
+
+def page(
+    connection: sqlite3.Connection, after: int, condition: str
+) -> tuple[list[Partition], int | None]:
+    """Some of the partitions behind `after` that meet the SQL condition, by id, and the id to go on behind;
+    None at the end."""
+    (last,) = connection.execute(
+        "SELECT max(partition_id) FROM (SELECT partition_id FROM partitions WHERE partition_id > ? "
+        "ORDER BY partition_id LIMIT ?)",
+        (after, _PAGE),
+    ).fetchone()
+    rows = connection.execute(
+        f"{_SELECT} WHERE partition_id > ? AND partition_id <= ? AND {condition} ORDER BY partition_id",
+        (after, last),
+    )
+    return [_partition(row) for row in rows], last
 
 
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
@@ -125,19 +157,19 @@ def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
 def find(connection: sqlite3.Connection, tp: TopicPartition) -> Partition | None:
     """The partition in a reader's snapshot, if there is one."""
     row = connection.execute(_BY_NAME, tp).fetchone()
-    return None if row is None else Partition(*row)
+    return None if row is None else _partition(row)
 
 
 def read_all(connection: sqlite3.Connection) -> list[Partition]:
     """Every partition, by topic and number."""
     rows = connection.execute(f"{_SELECT} ORDER BY topic, partition")
-    return [Partition(*row) for row in rows]
+    return [_partition(row) for row in rows]
 
 
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
     """The topic's partitions, by number."""
     rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))
-    return [Partition(*row) for row in rows]
+    return [_partition(row) for row in rows]
 
 
 def save(unit: Unit, partition: Partition) -> None:
@@ -147,20 +179,39 @@ def save(unit: Unit, partition: Partition) -> None:
 
 
 def _row(partition: Partition) -> tuple[object, ...]:
-    return (*partition[4:], partition.partition_id)
+    return (*partition[4:], row_checksum(*partition), partition.partition_id)
+
+
+def _partition(row: tuple[Any, ...]) -> Partition:
+    """Raises CorruptDatabaseError: what readers may see depends on every number in it."""
+    *columns, checksum = row
+    if row_checksum(*columns) != checksum:
+        raise CorruptDatabaseError(
+            f"partitions: the row of {columns[2]}-{columns[3]} does not fit its checksum; `eosdb rebuild` "
+            "makes it anew from the events, `eosdb verify` tells what else is damaged"
+        )
+    return Partition(*columns)
 
 
 def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> None:
-    unit.execute(_INSERT, (partition_id, topic_id, *tp))
+    partition = Partition(partition_id, topic_id, *tp, 0, 0, 0, -1, 0, -1, -1, -1, 0, 0, 0, -1, -1)
+    unit.execute(_INSERT, (*partition, row_checksum(*partition)))
 
 
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
     """The settings in force for the topic."""
     known: TopicConfig | None = unit.memo.get(("topic config", topic_id))
     if known is None:
-        (text,) = unit.execute(
-            "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
-        ).fetchone()
-        known = TopicConfig.resolve(broker, json.loads(text))
-        unit.memo["topic config", topic_id] = known
+        known = unit.memo["topic config", topic_id] = read_config(unit, topic_id, broker)
     return known
+
+
+@reads("topics")
+def read_config(
+    connection: Unit | sqlite3.Connection, topic_id: int, broker: BrokerConfig
+) -> TopicConfig:
+    """The same in a reader's snapshot."""
+    (text,) = connection.execute(
+        "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
+    ).fetchone()
+    return TopicConfig.resolve(broker, json.loads(text))

@@ -6,11 +6,12 @@ import json
 import sqlite3
 from typing import Final
 
+from eosdb.damage import reads
 from eosdb.events import ProducersExpired
 from eosdb.log import partitions
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model import ProducerState
-from eosdb.store.unit import Unit
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
 
 _COLUMNS: Final = (
     "producer_id, producer_epoch, coordinator_epoch, last_timestamp, last_append_time, "
@@ -115,7 +116,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     rows = unit.execute(
         "SELECT partition_id, producer_id FROM partition_producers "
         "WHERE current_txn_start_offset < 0 AND last_append_time <= ? "
-        "ORDER BY last_append_time LIMIT 10000",
+        f"ORDER BY last_append_time LIMIT {STEPS_PER_UNIT}",
         (now_ms - expiration_ms,),
     ).fetchall()
     by_partition: dict[int, list[int]] = {}
@@ -150,6 +151,7 @@ def describe(connection: sqlite3.Connection, partition_id: int) -> list[Producer
     ]
 
 
+@reads("partition_producers")
 def _entry(row: tuple[int, int, int, int, int, int, str]) -> ProducerStateEntry:
     (producer_id, epoch, coordinator_epoch, timestamp, append_time, first_offset, batches) = row
     return ProducerStateEntry(

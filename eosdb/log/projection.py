@@ -76,6 +76,10 @@ def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
         event.size,
         event.max_timestamp,
         event.max_timestamp_offset,
+        partition.last_aborted_offset,
+        event.base_offset
+        if event.has_checksums and partition.checked_from < 0
+        else partition.checked_from,
     )
 
 
@@ -87,7 +91,7 @@ def marker_written(unit: Unit, event: MarkerWritten, position: int) -> None:
     first_offset = entry.current_txn_first_offset
     after = entry.after_marker(event.producer_epoch, event.coordinator_epoch, event.timestamp)
     producers.save(unit, event.partition_id, after, known=known)
-    first_unstable = partition.first_unstable_offset
+    first_unstable, last_aborted = partition.first_unstable_offset, partition.last_aborted_offset
     if first_offset >= 0:
         first_unstable = producers.first_open_offset(unit, event.partition_id)
         if event.control == "ABORT":
@@ -96,8 +100,21 @@ def marker_written(unit: Unit, event: MarkerWritten, position: int) -> None:
                 unit,
                 event.partition_id,
                 AbortedTransaction(event.producer_id, first_offset, event.offset, stable),
+                last_aborted,
             )
-    _grow(unit, partition, first_unstable, event.offset + 1, 0, event.timestamp, event.offset)
+            last_aborted = event.offset
+    end, newest = event.offset + 1, event.timestamp
+    _grow(
+        unit,
+        partition,
+        first_unstable,
+        end,
+        0,
+        newest,
+        event.offset,
+        last_aborted,
+        partition.checked_from,
+    )
 
 
 def _grow(
@@ -108,6 +125,8 @@ def _grow(
     size: int,
     max_timestamp: int,
     max_timestamp_offset: int,
+    last_aborted_offset: int,
+    checked_from: int,
 ) -> None:
     """Save the partition with one append more and its first open offset, its time index kept sparse.
 
@@ -144,6 +163,8 @@ def _grow(
             pending + size,
             partition.clean_offset,
             partition.snapshot_offset,
+            last_aborted_offset,
+            checked_from,
         ),
     )
 
@@ -165,7 +186,12 @@ def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int
 
 def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
     partition = partitions.by_id(unit, event.partition_id)
+    # Without its ABORT marker a reader would never learn where the aborted transaction ends.
+    last_aborted = transaction_index.forget(
+        unit, event.partition_id, event.expired_horizons, partition.last_aborted_offset
+    )
     cleaned = partition._replace(
+        last_aborted_offset=last_aborted,
         clean_offset=max(partition.clean_offset, event.clean_offset),
         size_bytes=partition.size_bytes - event.size,
     )
@@ -176,10 +202,6 @@ def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
     )
     gone = [(event.partition_id, offset) for offset in event.expired_horizons]
     unit.executemany('DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" = ?', gone)
-    # Without its ABORT marker a reader would never learn where the aborted transaction ends.
-    unit.executemany(
-        "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset = ?", gone
-    )
 
 
 def producers_expired(unit: Unit, event: ProducersExpired, position: int) -> None:

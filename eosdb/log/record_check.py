@@ -1,45 +1,48 @@
-"""Whether the record rows are those that the events brought, no more and no fewer.
+"""Whether the record rows are those that the events brought, no more and no fewer, in every column.
 
-Counts, positions, sequences, the newest timestamp, the total size and the CRC of the content are
-compared, batch by batch. A batch that retention or compaction has thinned out is compared by number only.
+What an event says of its records is compared with each of them, and each with its own checksum, which
+covers what only the row says: content, timestamp and its type. Records from before schema 7 have none;
+of them the event tells the newest timestamp, the size and a CRC of the content. A batch that retention or
+compaction has thinned out is compared as far as it is there.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 from zlib import crc32
 
 from eosdb.events import BatchAppended, Event, MarkerWritten
-from eosdb.log.batch import STORED_CONTENT, STORED_SIZE, stored_crc
+from eosdb.log import checksum
+from eosdb.log.batch import STORED_SIZE
 from eosdb.log.producer_state import SEQUENCE_COUNT
 
 _SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"
+_COLUMNS: Final = (
+    "position", "producer_id", "producer_epoch", "sequence", "is_transactional", "control",
+)  # fmt: skip
+"""What an event says of each of its rows; `sequence` is the serial."""
 _RANGE: Final = f"""
-SELECT count(*), min(position), max(position),
-    min({_SERIAL}), max({_SERIAL}), min(control), max(timestamp),
-    sum({STORED_SIZE})
-FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ?
+SELECT "offset", timestamp, {STORED_SIZE}, key, value, headers, {checksum.CONTENT},
+    position, producer_id, producer_epoch, {_SERIAL}, is_transactional, control
+FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset"
 """
 _BATCHES: Final = f"""
-WITH asked (partition, first, last) AS (VALUES %s)
-SELECT CAST(group_concat((
-    SELECT count(*) || ' ' || min(position) || ' ' || max(position) || ' ' || max(timestamp) || ' ' ||
-        min({_SERIAL}) || ' ' || max({_SERIAL}) || ' ' || group_concat({STORED_CONTENT}, '')
-    FROM records WHERE partition_id = asked.partition AND "offset" BETWEEN asked.first AND asked.last
-), '') AS BLOB)
-FROM asked
+WITH asked (partition, first, last, at, producer, epoch, serial, step, transactional) AS (VALUES :rows)
+SELECT timestamp, key, value, headers, {checksum.CONTENT},
+    position = at AND producer_id = producer AND producer_epoch = epoch AND control IS NULL
+        AND is_transactional = transactional AND {_SERIAL} = serial + step * ("offset" - first)
+FROM asked CROSS JOIN records ON partition_id = partition AND "offset" BETWEEN first AND last
 """
-"""The rows of many batches as one string of bytes: for each some numbers, and its content."""
-_MARKERS: Final = """
-WITH asked (partition, "offset") AS (VALUES %s)
-SELECT r.position, r.partition_id, r."offset", r.control
-FROM asked CROSS JOIN records r ON r.partition_id = asked.partition AND r."offset" = asked."offset"
+_MARKERS: Final = f"""
+WITH asked (partition, place, at, producer, epoch, kind, time, wanted) AS (VALUES :rows)
+SELECT count(*) FROM asked CROSS JOIN records ON partition_id = partition AND "offset" = place
+WHERE position = at AND producer_id = producer AND producer_epoch = epoch AND control = kind
+    AND timestamp = time AND timestamp_type = 0 AND is_transactional = 1 AND sequence = -1
+    AND sequence_round = 0 AND key IS NULL AND value IS NULL AND headers IS NULL
+    AND COALESCE({checksum.CONTENT}, wanted) = 0
 """
-_CONTENT: Final = (
-    'SELECT key, value, headers FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? '
-    'ORDER BY "offset"'
-)
 _AT_ONCE: Final = 100
 _AT_ONCE_BYTES: Final = 1024 * 1024
 
@@ -49,12 +52,13 @@ class RecordCheck:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._kept_from = {
-            partition_id: max(log_start_offset, clean_offset)
-            for partition_id, log_start_offset, clean_offset in connection.execute(
-                "SELECT partition_id, log_start_offset, clean_offset FROM partitions"
-            )
-        }
+        self._kept_from: dict[int, int] = {}
+        self._checked_from: dict[int, int] = {}
+        for partition_id, log_start_offset, clean_offset, checked_from in connection.execute(
+            "SELECT partition_id, log_start_offset, clean_offset, checked_from FROM partitions"
+        ):
+            self._kept_from[partition_id] = max(log_start_offset, clean_offset)
+            self._checked_from[partition_id] = checked_from
         self._batches: list[tuple[int, BatchAppended]] = []
         self._batch_bytes = 0
         self._markers: list[tuple[int, MarkerWritten]] = []
@@ -65,9 +69,10 @@ class RecordCheck:
         """Compare one event with its rows, now or with the next ones."""
         if type(event) is BatchAppended:
             kept_from = self._kept_from.get(event.partition_id, event.base_offset + 1)
-            # Without a CRC one query is not enough, and where records have gone it is of no use.
-            if event.crc < 0 or event.base_offset < kept_from or event.size > _AT_ONCE_BYTES:
-                self._range(position, event, event.base_offset, event.last_offset)
+            # Where records have gone, or have no checksums, one query for many is of no use.
+            is_plain = event.has_checksums and event.base_offset >= kept_from
+            if not is_plain or event.size > _AT_ONCE_BYTES:
+                self._range(position, event)
                 return
             self._batches.append((position, event))
             self._batch_bytes += event.size
@@ -89,6 +94,10 @@ class RecordCheck:
             )
         return self.problems
 
+    def _is_checked(self, marker: MarkerWritten) -> bool:
+        """Whether the marker must have a checksum."""
+        return 0 <= self._checked_from.get(marker.partition_id, -1) <= marker.offset
+
     def _look_at_batches(self) -> None:
         """Look at them one by one, unless they are all right."""
         batches, self._batches, self._batch_bytes = self._batches, [], 0
@@ -96,90 +105,143 @@ class RecordCheck:
             self._rows += sum([event.count for _, event in batches])
             return
         for position, event in batches:
-            self._range(position, event, event.base_offset, event.last_offset)
+            self._range(position, event)
 
     def _are_whole(self, batches: list[tuple[int, BatchAppended]]) -> bool:
         """Whether everything that `_range` looks at is there and right, in one query for all.
 
-        SQLite promises no order to group_concat, which follows the index here, and calls bytes text: what
-        differs is a reason to look closer, not a finding.
+        SQLite promises no order, which follows the index here: what differs is a reason to look closer,
+        not a finding.
         """
         asked: list[int] = []
-        expected: list[tuple[bytes, int, int]] = []
         for position, event in batches:
-            first, count, serial = event.base_offset, event.count, event.base_sequence
-            asked += (event.partition_id, first, first + count - 1)
-            last_serial = serial + count - 1 if serial >= 0 else -1
-            numbers = b"%d %d %d %d %d %d " % (
-                count, position, position, event.max_timestamp, serial, last_serial
+            first, serial = event.base_offset, event.base_sequence
+            asked += (
+                event.partition_id, first, first + event.count - 1, position, event.producer_id,
+                event.producer_epoch, serial, int(serial >= 0), event.is_transactional,
             )  # fmt: skip
-            expected.append((numbers, event.size, event.crc))
-        query = _BATCHES % ", ".join(["(?, ?, ?)"] * len(batches))
-        (found,) = self._connection.execute(query, asked).fetchone()
-        if found is None:
+        query = _BATCHES.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(batches)))
+        rows = self._connection.execute(query, asked).fetchall()
+        if len(rows) != sum([event.count for _, event in batches]):
             return False
-        view, at = memoryview(found), 0
-        for numbers, size, crc in expected:
-            start = at + len(numbers)
-            at = start + size
-            if not found.startswith(numbers, start - len(numbers)) or crc32(view[start:at]) != crc:
+        times, keys, values, headers, sums, fits = zip(*rows, strict=True)
+        try:
+            if fits.count(1) < len(rows) or checksum.content_sums(keys, values, headers) != list(
+                sums
+            ):
                 return False
-        return at == len(found)
+        except (TypeError, AttributeError):
+            return False
+        at = 0
+        for _, event in batches:
+            end = at + event.count
+            if max(times[at:end]) != event.max_timestamp or checksum.crc(sums[at:end]) != event.crc:
+                return False
+            at = end
+        return True
 
     def _look_at_markers(self) -> None:
         """As `_look_at_batches`."""
         markers, self._markers = self._markers, []
         if not markers:
             return
-        expected = [(at, event.partition_id, event.offset, event.control) for at, event in markers]
-        query = _MARKERS % ", ".join(["(?, ?)"] * len(markers))
-        asked = [number for row in expected for number in row[1:3]]
-        if self._connection.execute(query, asked).fetchall() == expected:
-            self._rows += len(markers)
+        asked: list[object] = []
+        for position, event in markers:
+            asked += (
+                event.partition_id, event.offset, position, event.producer_id, event.producer_epoch,
+                event.control, event.timestamp, int(self._is_checked(event)),
+            )  # fmt: skip
+        query = _MARKERS.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
+        (right,) = self._connection.execute(query, asked).fetchone()
+        if right == len(markers):
+            self._rows += right
             return
         for position, event in markers:
-            self._range(position, event, event.offset, event.offset)
+            self._range(position, event)
 
-    def _range(
-        self, position: int, event: BatchAppended | MarkerWritten, first: int, last: int
-    ) -> None:
-        count, low, high, first_serial, last_serial, control, newest, size = (
-            self._connection.execute(_RANGE, (event.partition_id, first, last)).fetchone()
-        )
-        self._rows += count
+    def _range(self, position: int, event: BatchAppended | MarkerWritten) -> None:
+        """Look at the rows of one event, and say what is wrong with them."""
+        of_all: tuple[object, ...]
+        if isinstance(event, MarkerWritten):
+            first = last = event.offset
+            of_all = (position, event.producer_id, event.producer_epoch, -1, 1, event.control)
+        else:
+            first, last = event.base_offset, event.last_offset
+            of_all = (
+                position, event.producer_id, event.producer_epoch, event.base_sequence,
+                event.is_transactional, None,
+            )  # fmt: skip
+        rows = self._connection.execute(_RANGE, (event.partition_id, first, last)).fetchall()
+        self._rows += len(rows)
         where = f"records: {event.topic}-{event.partition} offsets {first} to {last}"
         kept_from = self._kept_from.get(event.partition_id, last + 1)
         expected = last - max(first, kept_from) + 1
-        if count < expected:
-            self.problems.append(f"{where}: {count} rows are stored, expected {expected}")
-        if count and (low != position or high != position):
-            self.problems.append(
-                f"{where}: rows name journal positions {low} to {high}, expected {position}"
+        if len(rows) < expected:
+            self.problems.append(f"{where}: {len(rows)} rows are stored, expected {expected}")
+        is_old = isinstance(event, BatchAppended) and not event.has_checksums
+        is_old |= isinstance(event, MarkerWritten) and not self._is_checked(event)
+        told = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)
+        if not told and len(rows) == last - first + 1:
+            told = (
+                _marker_differs(rows[0], event)
+                if isinstance(event, MarkerWritten)
+                else _batch_differs(rows, event)
             )
-        if count != last - first + 1:
-            return
-        if isinstance(event, MarkerWritten):
-            if control != event.control:
-                self.problems.append(f"{where}: control is {control!r}, expected {event.control!r}")
-            return
-        if event.base_sequence >= 0 and (first_serial, last_serial) != (
-            event.base_sequence,
-            event.base_sequence + event.count - 1,
-        ):
-            self.problems.append(
-                f"{where}: sequences {first_serial} to {last_serial} are stored, expected "
-                f"{event.base_sequence} to {event.base_sequence + event.count - 1}"
-            )
-        if (newest, size) != (event.max_timestamp, event.size):
-            self.problems.append(
-                f"{where}: {size} bytes up to time {newest} are stored, expected {event.size} up to "
-                f"{event.max_timestamp}"
-            )
-        elif event.crc >= 0:
-            rows = self._connection.execute(_CONTENT, (event.partition_id, first, last))
-            crc = stored_crc(rows)
-            if crc != event.crc:
-                self.problems.append(
-                    f"{where}: the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a "
-                    "value or a header has been altered"
-                )
+        if told:
+            self.problems.append(f"{where}: {told}")
+
+
+def _differs(rows: Sequence[tuple[Any, ...]], first: int, of_all: tuple[object, ...]) -> str | None:
+    """The first column that is not what the event says."""
+    for offset, *_, position, producer_id, epoch, serial, transactional, control in rows:
+        found = (position, producer_id, epoch, serial, transactional, control)
+        for name, value, wanted in zip(_COLUMNS, found, of_all, strict=True):
+            if name == "sequence" and isinstance(wanted, int) and wanted >= 0:
+                wanted += offset - first
+            if value != wanted:
+                return f"{name} is {value!r} at offset {offset}, expected {wanted!r}"
+    return None
+
+
+def _altered(rows: Sequence[tuple[Any, ...]], *, is_old: bool) -> str | None:
+    """The first row that does not fit its checksum."""
+    keys, values, headers, sums = ([row[i] for row in rows] for i in range(3, 7))
+    i = checksum.first_altered(keys, values, headers, sums, len(rows) if is_old else 0)
+    if i is None:
+        return None
+    return (
+        f"the record at offset {rows[i][0]} does not fit its checksum; one of its columns has been "
+        "altered"
+    )
+
+
+def _marker_differs(row: tuple[Any, ...], event: MarkerWritten) -> str | None:
+    if row[1] == event.timestamp and row[3:6] == (None, None, None):
+        return None
+    return f"a marker of time {row[1]} is stored, expected one of {event.timestamp} without content"
+
+
+def _batch_differs(rows: Sequence[tuple[Any, ...]], event: BatchAppended) -> str | None:
+    newest, size = max(row[1] for row in rows), sum(row[2] for row in rows)
+    if (newest, size) != (event.max_timestamp, event.size):
+        return (
+            f"{size} bytes up to time {newest} are stored, expected {event.size} up to "
+            f"{event.max_timestamp}"
+        )
+    if event.has_checksums:
+        crc = checksum.crc([row[6] for row in rows])
+    else:
+        crc = _crc_before_7(row[3:6] for row in rows)
+    if event.crc >= 0 and crc != event.crc:
+        return (
+            f"the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a value or a header has "
+            "been altered"
+        )
+    return None
+
+
+def _crc_before_7(rows: Iterable[Sequence[Any]]) -> int:
+    """What the events of older records say: the CRC-32 of keys, values and headers, joined."""
+    return crc32(
+        b"".join((key or b"") + (value or b"") + (text or "").encode() for key, value, text in rows)
+    )

@@ -8,16 +8,28 @@ Kafka.
 
 from __future__ import annotations
 
+import functools
+import sqlite3
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from eosdb.config import TopicConfig
 from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events import LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
-from eosdb.log.partitions import Partition
-from eosdb.store.unit import Unit
+from eosdb.log.partitions import Partition, find_by_id
+from eosdb.store.unit import STEPS_PER_UNIT, Unit
 
 ROWS_PER_UNIT: Final = 20_000
+_ORPHANS: Final = """
+WITH RECURSIVE with_rows (id) AS (
+    SELECT min(partition_id) FROM records
+    UNION ALL
+    SELECT (SELECT min(partition_id) FROM records WHERE partition_id > id) FROM with_rows
+    WHERE id IS NOT NULL
+)
+SELECT id FROM with_rows WHERE id IS NOT NULL AND id NOT IN (SELECT partition_id FROM partitions)
+"""
 
 
 def delete_records(
@@ -67,23 +79,25 @@ def move_log_start(
 
 
 def due_log_start(
-    unit: Unit, partition: Partition, config: TopicConfig, now_ms: int
+    connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> tuple[int, str] | None:
     """Where retention.ms and retention.bytes put the log start, and which of them; None: as it
     is."""
     if not config.delete:
         return None
-    by_time = _by_time(unit, partition, config.retention_ms, now_ms)
-    by_size = _by_size(unit, partition, config.retention_bytes)
+    by_time = _by_time(connection, partition, config.retention_ms, now_ms)
+    by_size = _by_size(connection, partition, config.retention_bytes)
     target, reason = max((by_time, "retention.ms"), (by_size, "retention.bytes"))
     return (target, reason) if target > partition.log_start_offset else None
 
 
-def _by_time(unit: Unit, partition: Partition, retention_ms: int, now_ms: int) -> int:
+def _by_time(
+    connection: Unit | sqlite3.Connection, partition: Partition, retention_ms: int, now_ms: int
+) -> int:
     """The first offset whose record is young enough to stay; all before it go."""
     if retention_ms < 0 or partition.log_start_offset == partition.log_end_offset:
         return partition.log_start_offset
-    row = unit.execute(
+    row = connection.execute(
         'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? '
         'ORDER BY "offset" LIMIT 1',
         (partition.partition_id, partition.log_start_offset, now_ms - retention_ms),
@@ -91,12 +105,14 @@ def _by_time(unit: Unit, partition: Partition, retention_ms: int, now_ms: int) -
     return partition.log_end_offset if row is None else int(row[0])
 
 
-def _by_size(unit: Unit, partition: Partition, retention_bytes: int) -> int:
+def _by_size(
+    connection: Unit | sqlite3.Connection, partition: Partition, retention_bytes: int
+) -> int:
     """The first offset of the newest records that fit into `retention_bytes`."""
     excess = partition.size_bytes - retention_bytes
     if retention_bytes < 0 or excess <= 0:
         return partition.log_start_offset
-    for offset, size in unit.execute(
+    for offset, size in connection.execute(
         f'SELECT "offset", {STORED_SIZE} FROM records WHERE partition_id = ? AND "offset" >= ? '
         'ORDER BY "offset"',
         (partition.partition_id, partition.log_start_offset),
@@ -109,20 +125,38 @@ def _by_size(unit: Unit, partition: Partition, retention_bytes: int) -> int:
     return partition.log_end_offset
 
 
-def delete_rows(unit: Unit) -> int:
-    """Delete up to ROWS_PER_UNIT rows below a log start or of a deleted topic. 0: none are left."""
+def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool:
+    """Whether rows are left below the log start."""
+    query = 'SELECT 1 FROM records WHERE partition_id = ? AND "offset" < ? LIMIT 1'
+    asked = (partition.partition_id, partition.log_start_offset)
+    return connection.execute(query, asked).fetchone() is not None
+
+
+def orphans(connection: sqlite3.Connection) -> list[int]:
+    """Partitions that have rows but are no more: a walk over the index by skipping, not a scan."""
+    return [found for (found,) in connection.execute(_ORPHANS)]
+
+
+def delete_all_rows(
+    write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
+) -> None:
+    """Delete what lies below the log start of these partitions, or all of those that are no more, a bounded
+    part in each unit that `write` makes."""
+    for first in range(0, len(partition_ids), STEPS_PER_UNIT):
+        some = partition_ids[first : first + STEPS_PER_UNIT]
+        while write(functools.partial(delete_rows, partition_ids=some)) == ROWS_PER_UNIT:
+            pass
+
+
+def delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
+    """Delete up to ROWS_PER_UNIT rows of these partitions. Returns how many: fewer when none are left."""
     deleted = 0
-    for partition_id, log_start_offset in unit.execute(
-        "SELECT partition_id, log_start_offset FROM partitions WHERE log_start_offset > 0"
-    ).fetchall():
-        if deleted >= ROWS_PER_UNIT:
+    for partition_id in partition_ids:
+        partition = find_by_id(unit, partition_id)
+        below = 2**63 - 1 if partition is None else partition.log_start_offset
+        deleted += _delete(unit, partition_id, below, ROWS_PER_UNIT - deleted)
+        if deleted == ROWS_PER_UNIT:
             break
-        deleted += _delete(unit, partition_id, log_start_offset, ROWS_PER_UNIT - deleted)
-    if deleted < ROWS_PER_UNIT:
-        for partition_id in _orphans(unit):
-            deleted += _delete(unit, partition_id, 2**63 - 1, ROWS_PER_UNIT - deleted)
-            if deleted >= ROWS_PER_UNIT:
-                break
     return deleted
 
 
@@ -132,20 +166,3 @@ def _delete(unit: Unit, partition_id: int, below: int, limit: int) -> int:
         'WHERE partition_id = ? AND "offset" < ? ORDER BY "offset" LIMIT ?)',
         (partition_id, below, limit),
     ).rowcount
-
-
-def _orphans(unit: Unit) -> list[int]:
-    """Partitions that have rows but are no more: a walk over the index by skipping, not a scan."""
-    found: list[int] = []
-    last = -1
-    while True:
-        (partition_id,) = unit.execute(
-            "SELECT min(partition_id) FROM records WHERE partition_id > ?", (last,)
-        ).fetchone()
-        if partition_id is None:
-            return found
-        last = partition_id
-        if not unit.execute(
-            "SELECT 1 FROM partitions WHERE partition_id = ?", (partition_id,)
-        ).fetchone():
-            found.append(partition_id)

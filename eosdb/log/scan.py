@@ -1,32 +1,38 @@
 """Reading a range of a partition's data in bulk: rows as tuples, control records and aborted data left out.
 
 For readers that take millions of rows at a time. Below the last stable offset the answer is final, so tasks
-that read parts of one range, each whenever it can, read one consistent set.
+that read parts of one range, each whenever it can and on a snapshot for each part, read one consistent set.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
+from eosdb.log import data, row_check, transaction_index
+from eosdb.log.checksum import CONTENT
 from eosdb.log.partitions import Partition
+from eosdb.visible import visible
 
+_BASE: Final = {
+    "offset": row_check.OFFSET,
+    "key": row_check.KEY,
+    "value": row_check.VALUE,
+    "headers": row_check.HEADERS,
+}
+"""What is read in any case, and where it stands."""
+_OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
 COLUMNS: Final = (
     "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
     "producer_epoch", "sequence",
 )  # fmt: skip
 """What can be asked for, under the names of the view `committed_records`."""
-_ABORTED: Final = (
-    "SELECT first_offset, last_offset FROM transaction_index "
-    "WHERE partition_id = ? AND last_offset > ? AND first_offset < ? ORDER BY first_offset"
-)
-_STRETCH: Final = 1_000
-"""A stretch without aborted data is read for itself from so many offsets on."""
 
 
-def rows(
+def part(
     connection: sqlite3.Connection,
     partition: Partition,
     start: int,
@@ -34,12 +40,13 @@ def rows(
     columns: Sequence[str],
     *,
     read_committed: bool,
-    batch_size: int,
-) -> Iterator[list[tuple[Any, ...]]]:
-    """The data records in [start, end), in lists of at most `batch_size`.
+    max_rows: int,
+    check_crcs: bool,
+) -> tuple[list[tuple[Any, ...]], int]:
+    """At most `max_rows` of the data records in [start, end), and where to go on.
 
-    Raises InvalidRequestError for an unknown column or an end that readers may not reach yet, and
-    OffsetOutOfRangeError when the log begins behind `start`.
+    Raises InvalidRequestError for an unknown column or an end that readers may not reach yet,
+    OffsetOutOfRangeError when the log begins behind `start`, and CorruptRecordError.
     """
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown or not columns:
@@ -56,46 +63,24 @@ def rows(
             f"{partition.topic_partition}: got start {start}, the log begins at "
             f"{partition.log_start_offset}"
         )
-    names = ", ".join(f'"{column}"' for column in columns)
-    for low, high, is_clean in _stretches(connection, partition, start, end, read_committed):
-        if is_clean:
-            cursor = connection.execute(
-                f"SELECT {names} FROM records WHERE partition_id = ? "
-                'AND "offset" >= ? AND "offset" < ? AND control IS NULL ORDER BY "offset"',
-                (partition.partition_id, low, high),
-            )
-        else:
-            cursor = connection.execute(
-                f"SELECT {names} FROM committed_records WHERE topic = ? AND partition = ? "
-                'AND "offset" >= ? AND "offset" < ? ORDER BY "offset"',
-                (*partition.topic_partition, low, high),
-            )
-        while batch := cursor.fetchmany(batch_size):
-            yield batch
-
-
-def _stretches(
-    connection: sqlite3.Connection,
-    partition: Partition,
-    start: int,
-    end: int,
-    read_committed: bool,
-) -> Iterator[tuple[int, int, bool]]:
-    """The range in parts, and whether each is without aborted data: there every data record is committed,
-    while elsewhere the view's rule has to tell, which takes twice as long."""
-    at = unclean = start
-    if read_committed:
-        bounds = (partition.partition_id, start, end)
-        for first, last in connection.execute(_ABORTED, bounds):
-            if first - at >= _STRETCH:
-                if unclean < at:
-                    yield unclean, at, False
-                yield at, first, True
-                unclean = first
-            at = min(max(at, last + 1), end)
-    if end - at >= _STRETCH or at == start:
-        if unclean < at:
-            yield unclean, at, False
-        yield at, end, True
-    else:
-        yield unclean, end, False
+    others = [column for column in columns if column in _OTHERS]
+    found = connection.execute(
+        f'SELECT "offset", NULL, NULL, key, value, headers, {data.TRANSACTION_OF}, '
+        f"{', '.join([CONTENT if check_crcs else 'NULL', *others])} FROM records "
+        'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"',
+        (partition.partition_id, start, end),
+    )
+    rows, exhausted = data.within(found, partition, max_rows, 2**62, only_data=True)
+    next_offset = max(start, end) if exhausted else rows[-1][0] + 1
+    if check_crcs:
+        rows, next_offset = row_check.checked(partition, rows, start, next_offset)
+    rows = data.without_markers(rows)
+    if read_committed and rows:
+        rows = visible(rows, transaction_index.collect(connection, partition, start, next_offset))
+    places = [
+        _BASE[column] if column in _BASE else row_check.CONTENT + 1 + others.index(column)
+        for column in columns
+    ]
+    if len(places) == 1:
+        return [(row[places[0]],) for row in rows], next_offset
+    return list(map(itemgetter(*places), rows)), next_offset

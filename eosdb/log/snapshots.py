@@ -7,30 +7,38 @@ import sqlite3
 
 from eosdb.events import SnapshotTaken
 from eosdb.failpoints import Failpoint, reach
-from eosdb.log.partitions import by_id
+from eosdb.log.partitions import find_by_id
 from eosdb.model import SnapshotInfo
 from eosdb.reports import SnapshotEntry
 from eosdb.store.unit import Unit
 
 
-def take(unit: Unit, now_ms: int) -> int:
-    """A snapshot of every partition that has grown since its last one. Returns how many."""
-    grown = unit.execute(
-        "SELECT partition_id FROM partitions WHERE log_end_offset > snapshot_offset"
-    ).fetchall()
-    for (partition_id,) in grown:
-        partition = by_id(unit, partition_id)
-        unit.record(
-            SnapshotTaken(
-                timestamp=now_ms,
-                topic=partition.topic,
-                partition=partition.partition,
-                partition_id=partition_id,
-                offset=partition.log_end_offset,
-            )
+def grown(connection: sqlite3.Connection) -> list[int]:
+    """Every partition that has grown since its last snapshot."""
+    return [
+        partition_id
+        for (partition_id,) in connection.execute(
+            "SELECT partition_id FROM partitions WHERE log_end_offset > snapshot_offset"
         )
-        reach(Failpoint.SNAPSHOT_WRITTEN)
-    return len(grown)
+    ]
+
+
+def take(unit: Unit, partition_id: int, now_ms: int) -> int:
+    """A snapshot of the partition, if it has grown since its last one. Returns how many were taken."""
+    partition = find_by_id(unit, partition_id)
+    if partition is None or partition.log_end_offset <= partition.snapshot_offset:
+        return 0
+    unit.record(
+        SnapshotTaken(
+            timestamp=now_ms,
+            topic=partition.topic,
+            partition=partition.partition,
+            partition_id=partition_id,
+            offset=partition.log_end_offset,
+        )
+    )
+    reach(Failpoint.SNAPSHOT_WRITTEN)
+    return 1
 
 
 def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:

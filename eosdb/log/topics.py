@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 
 from eosdb.config import BrokerConfig, TopicConfig, topic_overrides
+from eosdb.damage import reads
 from eosdb.errors import (
     InvalidPartitionsError,
     InvalidRequestError,
@@ -112,6 +113,7 @@ def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     return connection.execute("SELECT topic, partitions FROM topics ORDER BY topic").fetchall()
 
 
+@reads("topics")
 def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
     """The settings given for the topic. Raises UnknownTopicOrPartitionError."""
     row = connection.execute("SELECT config FROM topics WHERE topic = ?", (name,)).fetchone()
@@ -127,6 +129,7 @@ def partition_count(connection: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
+@reads("topics")
 def _topic(unit: Unit, name: str) -> tuple[int, int, dict[str, str]]:
     row = unit.execute(
         "SELECT topic_id, partitions, config FROM topics WHERE topic = ?", (name,)

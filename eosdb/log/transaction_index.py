@@ -1,18 +1,30 @@
-"""The transaction index: where aborted data lies (Kafka: TransactionIndex, AbortedTxn)."""
+"""The transaction index: where aborted data lies (Kafka: TransactionIndex, AbortedTxn).
+
+An entry that is altered or missing would show aborted data, so readers check: each row has a checksum and
+names the entry before it, and the partition names the last one.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
+from eosdb.errors import CorruptDatabaseError
+from eosdb.log.partitions import Partition
 from eosdb.model import AbortedTransaction
+from eosdb.store.row_checksum import row_checksum
 from eosdb.store.unit import Unit
 
 _FROM: Final = (
-    "SELECT producer_id, first_offset, last_offset, last_stable_offset FROM transaction_index "
-    "WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset"
+    "SELECT producer_id, first_offset, last_offset, last_stable_offset, previous_offset, checksum "
+    "FROM transaction_index WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset"
 )
+_INSERT: Final = (
+    "INSERT INTO transaction_index (partition_id, producer_id, first_offset, last_offset, "
+    "last_stable_offset, previous_offset, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_DELETE: Final = "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset = ?"
 
 
 def search(
@@ -32,25 +44,72 @@ def search(
 
 
 def collect(
-    connection: sqlite3.Connection, partition_id: int, fetch_offset: int, upper_bound: int
+    connection: sqlite3.Connection, partition: Partition, fetch_offset: int, upper_bound: int
 ) -> list[AbortedTransaction]:
-    """`search` over the stored index."""
-    rows = connection.execute(_FROM, (partition_id, fetch_offset))
-    return list(search(map(AbortedTransaction._make, rows), fetch_offset, upper_bound))
+    """`search` over the stored index. Raises CorruptDatabaseError."""
+    rows = connection.execute(_FROM, (partition.partition_id, fetch_offset))
+    return list(search(linked(rows, partition, fetch_offset), fetch_offset, upper_bound))
 
 
-def add(unit: Unit, partition_id: int, entry: AbortedTransaction) -> None:
-    unit.insert(
-        "transaction_index",
-        "INSERT INTO transaction_index (partition_id, producer_id, first_offset, last_offset, "
-        "last_stable_offset) VALUES (?, ?, ?, ?, ?)",
-        (partition_id, *entry),
+def linked(
+    rows: Iterable[tuple[Any, ...]], partition: Partition, fetch_offset: int
+) -> Iterator[AbortedTransaction]:
+    """The entries from `fetch_offset` on, unless one is altered or missing among those that are looked
+    at: each names the one before it. Raises CorruptDatabaseError."""
+    last = None
+    for *columns, previous, checksum in rows:
+        if row_checksum(partition.partition_id, *columns, previous) != checksum:
+            raise _damaged(
+                partition, f"the entry that ends at {columns[2]} does not fit its checksum"
+            )
+        entry = AbortedTransaction._make(columns)
+        if previous >= fetch_offset if last is None else previous != last:
+            raise _damaged(partition, f"the entry that ends at {previous} is missing")
+        last = entry.last_offset
+        yield entry
+    newest = partition.last_aborted_offset
+    if newest >= fetch_offset if last is None else newest != last:
+        raise _damaged(partition, f"the entry that ends at {newest} is missing")
+
+
+def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
+    return CorruptDatabaseError(
+        f"transaction_index: {partition.topic_partition}: {what}, so aborted records cannot be told from "
+        "committed ones; `eosdb rebuild` makes it anew from the events, `eosdb verify` tells what else "
+        "is damaged"
     )
 
 
+def add(unit: Unit, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
+    """Projection only: one entry more, behind the one that ends at `previous_offset` (-1: none)."""
+    row = (partition_id, *entry, previous_offset)
+    unit.insert("transaction_index", _INSERT, (*row, row_checksum(*row)))
+
+
 def forget_below(unit: Unit, partition_id: int, log_start_offset: int) -> None:
-    """Drop entries whose marker retention has passed."""
+    """Projection only: drop entries whose marker retention has passed."""
     unit.execute(
         "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset < ?",
         (partition_id, log_start_offset),
     )
+
+
+def forget(unit: Unit, partition_id: int, last_offsets: Sequence[int], newest: int) -> int:
+    """Projection only: drop the entries that end there, if any, and link the others. `newest` is where the
+    last entry ends; returns where the last one that is left does."""
+    for last_offset in last_offsets:
+        found = unit.execute(
+            "SELECT previous_offset FROM transaction_index WHERE partition_id = ? AND last_offset = ?",
+            (partition_id, last_offset),
+        ).fetchone()
+        if found is None:
+            continue
+        unit.execute(_DELETE, (partition_id, last_offset))
+        row = unit.execute(f"{_FROM} LIMIT 1", (partition_id, last_offset)).fetchone()
+        if row is None:
+            newest = found[0]
+            continue
+        *entry, _, _ = row
+        unit.execute(_DELETE, (partition_id, entry[2]))
+        add(unit, partition_id, AbortedTransaction._make(entry), found[0])
+    return newest

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.reports import ViewDescription
 from eosdb.store import file_id, newest_schema
@@ -16,6 +17,7 @@ from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated
 from eosdb.store.store import Store
 
+_AT_ONCE: Final = 100
 _JOURNAL: Final = "Every event in the one total order in which it happened."
 """A table, not a view, but in the contract with them."""
 
@@ -61,7 +63,8 @@ def query(
 
 
 def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-    """First the columns, then the rows, on a connection that can neither write nor attach."""
+    """First the columns, then the rows, on a connection that can neither write nor attach. Few rows are
+    read at once; more hold a snapshot until the last one is read, or the iterator is let go."""
     store.check_open()
     with translated(store.path):
         connection = connect(store.path, store.lock_timeout_ms, read_only=True)
@@ -69,8 +72,13 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
         # Not by an authorizer: a signal that raises in a callback looks like a refusal.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         cursor = connection.execute(sql, tuple(parameters))
+        rows = cursor.fetchmany(_AT_ONCE)
+        if len(rows) < _AT_ONCE:
+            connection.close()  # That was all: no snapshot is held while the caller looks at it.
         yield tuple(column[0] for column in cursor.description or ())
-        yield from cursor
+        yield from rows
+        if len(rows) == _AT_ONCE:
+            yield from cursor
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH):
@@ -137,6 +145,7 @@ _COMPUTED = {
 """Columns of the contract's views that SQLite knows no type of."""
 
 
+@reads("eosdb_json_views")
 def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     """The columns of a table or view, and their types."""
     known = dict(_COMPUTED.get(view, {}))

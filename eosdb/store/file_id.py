@@ -13,6 +13,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.errors import CorruptDatabaseError
+from eosdb.store.row_checksum import row_checksum
 
 _FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
 """128 bits in 22 characters: the last one holds two of them."""
@@ -21,7 +22,10 @@ _FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
 def renew(connection: sqlite3.Connection) -> None:
     """Give the file an id of its own, inside the caller's unit."""
     connection.execute("DELETE FROM eosdb_file")
-    connection.execute("INSERT INTO eosdb_file (file_id) VALUES (?)", (_new(),))
+    file_id = _new()
+    connection.execute(
+        "INSERT INTO eosdb_file (file_id, checksum) VALUES (?, ?)", (file_id, row_checksum(file_id))
+    )
 
 
 def ensure(connection: sqlite3.Connection) -> None:
@@ -40,9 +44,12 @@ def read(connection: sqlite3.Connection) -> str:
 
 def problems(connection: sqlite3.Connection) -> list[str]:
     """What is wrong with it, for `verify`."""
-    found = [file_id for (file_id,) in connection.execute("SELECT file_id FROM eosdb_file")]
-    if len(found) == 1 and _FORM.fullmatch(found[0]):
-        return []
+    rows = connection.execute("SELECT file_id, checksum FROM eosdb_file").fetchall()
+    if len(rows) == 1 and _FORM.fullmatch(rows[0][0]):
+        if rows[0][1] == row_checksum(rows[0][0]):
+            return []
+        return [f"eosdb_file: the id {rows[0][0]} does not fit its checksum"]
+    found = [file_id for file_id, _ in rows]
     return [f"eosdb_file: found {found}, expected one id of 22 characters of base64url"]
 
 

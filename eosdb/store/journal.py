@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from eosdb.decoding import decode
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events import Event
 from eosdb.reports import JournalEntry
+from eosdb.store.row_checksum import row_checksum
 
 _COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"
-_SELECT: Final = f"SELECT {_COLUMNS} FROM journal ORDER BY position"
+_SELECT: Final = f"SELECT {_COLUMNS}, checksum FROM journal ORDER BY position"
 _OF_ID: Final = f"SELECT {_COLUMNS} FROM journal WHERE transactional_id = ? ORDER BY position"
 _AT: Final = f"SELECT {_COLUMNS} FROM journal WHERE position = ?"
 _PAGE: Final = 1_000
@@ -20,12 +21,21 @@ _SPAN: Final = 100_000
 """How many positions one page looks through at most, so that a rare kind holds no snapshot for long."""
 
 
-def events(connection: sqlite3.Connection) -> Iterator[tuple[int, Event]]:
-    """Every event with its position, oldest first; memory stays flat.
+def events(
+    connection: sqlite3.Connection, on_altered: Callable[[int], None] | None = None
+) -> Iterator[tuple[int, Event]]:
+    """Every event with its position, oldest first; memory stays flat. `on_altered` is told of each that
+    does not fit its checksum; those from before schema 7 have none.
 
     Raises CorruptDatabaseError for a row that is no event.
     """
-    for position, kind, timestamp, topic, partition, name, detail in connection.execute(_SELECT):
+    has_begun = False
+    for row in connection.execute(_SELECT):
+        position, kind, timestamp, topic, partition, name, detail, checksum = row
+        if on_altered is not None and (has_begun or checksum is not None):
+            has_begun = True
+            if checksum != row_checksum(*row[:-1]):
+                on_altered(position)
         try:
             event = decode(kind, timestamp, topic, partition, name, detail)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

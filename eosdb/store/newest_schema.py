@@ -15,7 +15,7 @@ from eosdb.store import file_id
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 """The truth."""
@@ -65,6 +65,14 @@ def create(connection: sqlite3.Connection) -> None:
     create_views(connection)
     file_id.renew(connection)
     stamp(connection, SCHEMA_VERSION)
+
+
+def problems(connection: sqlite3.Connection) -> list[str]:
+    """Whether the file's own note of its revision is right, for `verify`."""
+    found = [name for (name,) in connection.execute(f"SELECT version_num FROM {_ALEMBICS}")]
+    if found == [f"{SCHEMA_VERSION:04}"]:
+        return []
+    return [f"{_ALEMBICS}: found {found}, expected revision {SCHEMA_VERSION:04}"]
 
 
 def stamp(connection: sqlite3.Connection, version: int) -> None:

@@ -72,9 +72,17 @@ def verify(
             last = position
             inspect(position, event)
 
+        def altered(position: int) -> None:
+            problems.append(
+                f"journal: the event at position {position} does not fit its checksum; one of its "
+                "columns has been altered"
+            )
+
         try:
             events = told(
-                journal.events(connection), on_progress, journal.last_position(connection)
+                journal.events(connection, altered),
+                on_progress,
+                journal.last_position(connection),
             )
             with late(scratch, apply) as unit:
                 count = fold(unit, events, inspected)
@@ -82,7 +90,8 @@ def verify(
             last, why = _first_unfoldable(connection, apply) or (last, error)
             return last, [
                 f"journal: the event after position {last} cannot be folded ({why!r}); it does not "
-                "fit the events before it"
+                "fit the events before it",
+                *problems,
             ]
         problems += differences(connection, scratch)
         return count, problems

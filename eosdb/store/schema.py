@@ -50,17 +50,18 @@ _TYPES: Final[dict[str, Any]] = {"int": INT, "rowid": INTEGER, "text": TEXT, "bl
 journal: Final = _table(
     "journal",
     "position",
-    "position kind:text timestamp topic?:text partition? transactional_id?:text detail:text",
+    "position kind:text timestamp topic?:text partition? transactional_id?:text detail:text "
+    "checksum?",
 )
 records: Final = _table(
     "records",
     "",
     "partition_id offset timestamp timestamp_type key?:blob value?:blob headers?:text producer_id "
-    "producer_epoch sequence sequence_round is_transactional control?:text position",
+    "producer_epoch sequence sequence_round is_transactional control?:text position checksum?",
     rowid=True,
 )
 group_sessions: Final = _table(
-    "group_sessions", "group_id member_id", "group_id:text member_id:text expires"
+    "group_sessions", "group_id member_id", "group_id:text member_id:text expires checksum?"
 )
 
 counters: Final = _table("counters", "name", "name:text value")
@@ -75,7 +76,8 @@ partitions: Final = _table(
     "partition_id",
     "partition_id:rowid topic_id topic:text partition log_start_offset log_end_offset "
     "last_stable_offset first_unstable_offset size_bytes max_timestamp max_timestamp_offset "
-    "indexed_timestamp bytes_since_index clean_offset snapshot_offset",
+    "indexed_timestamp bytes_since_index clean_offset snapshot_offset "
+    "last_aborted_offset checked_from checksum",
     rowid=True,
 )
 partition_producers: Final = _table(
@@ -87,7 +89,7 @@ partition_producers: Final = _table(
 transaction_index: Final = _table(
     "transaction_index",
     "partition_id last_offset",
-    "partition_id producer_id first_offset last_offset last_stable_offset",
+    "partition_id producer_id first_offset last_offset last_stable_offset previous_offset checksum",
 )
 time_index: Final = _table("time_index", "partition_id timestamp", "partition_id timestamp offset")
 delete_horizons: Final = _table(
@@ -148,4 +150,4 @@ sink_batches: Final = _table(
 json_views: Final = _table(
     "eosdb_json_views", "name", "name:text topic:text columns:text created_time"
 )
-file: Final = _table("eosdb_file", "file_id", "file_id:text")
+file: Final = _table("eosdb_file", "file_id", "file_id:text checksum?")

@@ -13,14 +13,17 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from eosdb.events import Event
+from eosdb.store.row_checksum import row_checksum
 
 T = TypeVar("T")
+STEPS_PER_UNIT: Final = 500
+"""So many of what is due, be it partitions, groups or ids, one unit takes on: others want their turn."""
 Apply = Callable[["Unit", Event, int], None]
 """Folds an event at a journal position into the materialized tables."""
 
 _INSERT_EVENT: Final = (
-    "INSERT INTO journal (position, kind, timestamp, topic, partition, transactional_id, detail) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO journal (position, kind, timestamp, topic, partition, transactional_id, detail, "
+    "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -53,16 +56,9 @@ class Unit:
     def record(self, event: Event) -> int:
         """Make `event` a row of the journal and fold it. Returns its position."""
         position = self.last_position() + 1
-        self.execute(
-            _INSERT_EVENT,
-            (
-                position,
-                type(event).__name__,
-                event.timestamp,
-                *event.columns(),
-                event.detail(),
-            ),
-        )
+        kind, timestamp = type(event).__name__, event.timestamp
+        row = (position, kind, timestamp, *event.columns(), event.detail())
+        self.execute(_INSERT_EVENT, (*row, row_checksum(*row)))
         self.memo["journal"] = position
         self.projection(self, event, position)
         return position

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import AbortedTransaction, LogRecord, ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.client.filter import visible
 from eosdb.model import DataRow
+from eosdb.visible import visible
 
 OUTSIDE = -1
 
 
 def data(offset: int, producer_id: int = 7) -> DataRow:
-    return offset, 0, 0, None, b"%d" % offset, None, producer_id
+    return offset, 0, 0, None, b"%d" % offset, None, producer_id, None
 
 
 def kept(rows: list[DataRow], *aborted: tuple[int, int, int]) -> list[int]:

@@ -85,17 +85,20 @@ def test_a_wrong_table_is_found_and_rebuilt(path: Path, statement: str, says: st
     ("statement", "says"),
     [
         ("DELETE FROM records WHERE value = X'30' AND partition_id = 1", "0 rows are stored"),
-        ("UPDATE records SET value = X'3131' WHERE value = X'31'", "bytes"),
-        ("UPDATE records SET value = X'32' WHERE value = X'31'", "CRC"),
-        ("UPDATE records SET key = X'6A' WHERE key = X'6B'", "CRC"),
-        ("UPDATE records SET headers = replace(headers, 'n', 'm')", "CRC"),
-        ("UPDATE records SET timestamp = timestamp + 1 WHERE value = X'31'", "time"),
-        ("UPDATE records SET sequence = 77 WHERE value = X'31'", "sequences 77"),
+        ("UPDATE records SET value = X'3131' WHERE value = X'31'", "does not fit its checksum"),
+        ("UPDATE records SET value = X'32' WHERE value = X'31'", "does not fit its checksum"),
+        ("UPDATE records SET key = X'6A' WHERE key = X'6B'", "does not fit its checksum"),
+        ("UPDATE records SET headers = replace(headers, 'n', 'm')", "does not fit its checksum"),
+        (
+            "UPDATE records SET timestamp = timestamp + 1 WHERE value = X'31'",
+            "does not fit its checksum",
+        ),
+        ("UPDATE records SET sequence = 77 WHERE value = X'31'", "sequence is 77"),
         ("UPDATE records SET control = 'ABORT' WHERE control = 'COMMIT'", "control"),
-        ("UPDATE records SET position = 1 WHERE value = X'31'", "positions"),
+        ("UPDATE records SET position = 1 WHERE value = X'31'", "position is 1 at"),
         (
             "INSERT INTO records SELECT partition_id, 99, timestamp, timestamp_type, key, value, "
-            "headers, -1, -1, -1, 0, 0, NULL, position FROM records LIMIT 1",
+            "headers, -1, -1, -1, 0, 0, NULL, position, checksum FROM records LIMIT 1",
             "the events account for",
         ),
         ("DELETE FROM journal WHERE position = 5", "position 6 follows 4"),

@@ -40,13 +40,13 @@ HOT = {
     "the session that ends next": groups.NEXT_SESSION_END,
     "the rebalance that is over next": groups.NEXT_DEADLINE,
     "renewing a session": groups._RENEW,
-    "records from an offset on": fetch._RECORDS,
-    "data from an offset on": fetch._DATA,
+    "records from an offset on": fetch._RECORDS[True],
+    "data from an offset on": fetch._DATA[True],
     "the time index": fetch._TIME_INDEX,
     "records from a time on": fetch._BY_TIME,
     "aborted transactions": transaction_index._FROM,
     "an event": unit._INSERT_EVENT,
-    "records": append._insert_sql(4, ("key", "value"), sequenced=True),
+    "records": append._insert_sql(4, ("key", "value", "checksum"), sequenced=True),
     "committed records by topic, partition and offset": (
         f"SELECT * FROM committed_records WHERE {IN_VIEW}"
     ),
@@ -93,7 +93,7 @@ def bad_steps(connection: sqlite3.Connection, sql: str, parameters: Any) -> list
 @pytest.mark.parametrize("name", HOT)
 def test_a_hot_query_searches(plans: sqlite3.Connection, name: str) -> None:
     sql = HOT[name]
-    parameters = (0,) * sql.count("?") if "?1" not in sql else (0,) * 18
+    parameters = (0,) * sql.count("?") if "?1" not in sql else (0,) * 22
     assert not bad_steps(plans, sql, parameters)
 
 
@@ -101,8 +101,8 @@ NARROW = {
     "SELECT producer_id, current_txn_start": "partition_producers_open (partition_id=? AND current",
     "SELECT sequence_round, sequence FROM": "(partition_id=? AND producer_id=? AND producer_epoch=?",
     'SELECT "offset", position, sequence_r': "AND (sequence_round,sequence)>",
-    fetch._RECORDS: "(partition_id=? AND offset>? AND offset<?)",
-    fetch._DATA: "(partition_id=? AND offset>? AND offset<?)",
+    fetch._RECORDS[True]: "(partition_id=? AND offset>? AND offset<?)",
+    fetch._DATA[True]: "(partition_id=? AND offset>? AND offset<?)",
     'SELECT "offset" FROM time_index WHERE': "(partition_id=? AND timestamp<?)",
     "SELECT producer_id, first_offset, las": "(partition_id=? AND last_offset>?)",
     "SELECT topic, partition FROM pending_": "pending_group_offsets_group",

@@ -92,7 +92,7 @@ def raw(db: eosdb.Database, db_path: Path) -> sqlite3.Connection:
         "INSERT INTO records SELECT * FROM records LIMIT 1",
         'INSERT INTO records SELECT partition_id, "offset" + 100, timestamp, timestamp_type, key, '
         "value, headers, producer_id, producer_epoch, sequence, sequence_round, is_transactional, "
-        "control, position FROM records LIMIT 1",
+        "control, position, checksum FROM records LIMIT 1",
         "INSERT INTO records (partition_id) VALUES ('text')",
     ],
 )

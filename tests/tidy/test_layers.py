@@ -11,7 +11,7 @@ from tests.tidy.tree import imports, modules
 VOCABULARY = {
     "eosdb.model", "eosdb.errors", "eosdb.clock", "eosdb.config", "eosdb.events",
     "eosdb.failpoints", "eosdb.validation", "eosdb.consumer_protocol", "eosdb.reports",
-    "eosdb.progress", "eosdb.record_columns", "eosdb.decoding",
+    "eosdb.progress", "eosdb.record_columns", "eosdb.decoding", "eosdb.damage", "eosdb.visible",
 }  # fmt: skip
 PURE = {
     "eosdb.log.producer_state",
@@ -26,11 +26,11 @@ PURE = {
     "eosdb.client.cooperative_assignor",
     "eosdb.client.failure",
     "eosdb.client.sticky_balance",
-    "eosdb.client.filter",
     "eosdb.client.partitioner",
     "eosdb.client.progress",
     "eosdb.client.settling",
     "eosdb.client.transaction_manager",
+    "eosdb.visible",
     "eosdb.testing.simulation.ledger",
 }
 SQL = {"sqlite3", "sqlalchemy"}

@@ -1,21 +1,22 @@
-"""What a consumer leaves out of fetched data: under read_committed, what transactions took back."""
+"""What readers leave out of the data that they find: under read_committed, what transactions took back."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from eosdb.model import AbortedTransaction, DataRow
+from eosdb.model import AbortedTransaction
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+"""A `DataRow`, or one that has its offset and its producer id at the same places."""
 
 _OFFSET: Final = itemgetter(0)
 _PRODUCER_ID: Final = 6
 
 
-def visible(
-    rows: Sequence[DataRow], aborted_transactions: Iterable[AbortedTransaction]
-) -> list[DataRow]:
+def visible(rows: Sequence[Row], aborted_transactions: Iterable[AbortedTransaction]) -> list[Row]:
     """The rows a reader may see, in order (Kafka: CompletedFetch.nextFetchedRecord).
 
     An aborted transaction's producer is filtered from the transaction's first offset to its ABORT

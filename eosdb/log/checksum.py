@@ -1,0 +1,108 @@
+"""The checksum of a record: it covers every column, so that whoever reads a record can tell that it is what
+was written.
+
+The Adler-32 sums of value, key and headers plus the numbers of the row, modulo numbers that are odd, so
+that no single bit can change unnoticed. SQL takes the numbers off again, and what is left must be the sum
+of the content, which Python forms for many records at once. The upper bits hold what no consumer is
+given, so that a consumer's fetch need not look at it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+from zlib import adler32, crc32
+
+_UPPER: Final = 48
+_GIVEN: Final = (
+    "({partition_id} * 1000003 + {offset} + {timestamp} % 70368744177643 + {timestamp_type} + "
+    "{producer_id} % 70368744177643 + {is_transactional} + ({control} IS NULL))"
+)
+"""What a consumer is given, or what decides whether it is. With the place, for a damaged index leads to
+another record, perhaps at the same offset of another partition."""
+_OTHERS: Final = (
+    "(({producer_epoch} + {sequence} + {sequence_round} + {position} + "
+    f"({{control}} IS 'COMMIT') + 2 * ({{control}} IS 'ABORT')) % 32749 << {_UPPER})"
+)
+_NAMES: Final = {
+    name: f'"{name}"'
+    for name in (
+        "partition_id", "offset", "timestamp", "timestamp_type", "producer_id", "is_transactional",
+        "control", "producer_epoch", "sequence", "sequence_round", "position",
+    )
+}  # fmt: skip
+
+
+def stored(content: str, **values: str) -> str:
+    """SQL: the checksum of a row whose content has this sum and whose numbers are these terms."""
+    return f"{content} + {_GIVEN.format(**values)} + {_OTHERS.format(**values)}"
+
+
+_UNLESS_NULL: Final = "CASE WHEN position + 0 IS NULL THEN -1 ELSE -checksum END"
+"""SQL: NULL for a record without a checksum, and what no content has where something else has become NULL;
+everything has where the index names a row that is not there. (Of a bare column that is declared NOT NULL
+SQLite would not even look.)"""
+CONTENT: Final = (
+    f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_UNLESS_NULL})"
+)
+"""SQL: the sum that a row's content must have; NULL for a row from before schema 7."""
+CONTENT_GIVEN: Final = (
+    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_NAMES)}, {_UNLESS_NULL})"
+)
+"""The same, for half the price, without a look at what no consumer is given."""
+
+
+def content_sums(
+    keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[str | None]
+) -> list[int]:
+    """The sum of each record's content; `headers` may be empty. Raises TypeError and AttributeError for
+    what is neither bytes nor text nor None."""
+    sums = _sums(values)
+    if keys.count(None) < len(keys):
+        sums = [of_value + 3 * of_key for of_value, of_key in zip(sums, _sums(keys), strict=True)]
+    if headers and headers.count(None) < len(headers):
+        texts = [None if text is None else text.encode() for text in headers]
+        sums = [so_far + 5 * more for so_far, more in zip(sums, _sums(texts), strict=True)]
+    return sums
+
+
+def _sums(parts: Sequence[bytes | None]) -> list[int]:
+    """Adler-32 is at least 1, also of nothing, so None is told from what is empty."""
+    if None in parts:
+        return [0 if part is None else adler32(part) for part in parts]
+    return list(map(adler32, parts))  # type: ignore[arg-type]
+
+
+def crc(sums: Sequence[int]) -> int:
+    """What an event says of its batch: the CRC-32 of its records' sums."""
+    return crc32(struct.pack(f"<{len(sums)}q", *sums))
+
+
+def first_altered(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[str | None],
+    expected: Sequence[int | None],
+    old: int = 0,
+) -> int | None:
+    """The first record whose content does not have the sum that CONTENT says; None when all have. The first
+    `old` ones need not have any."""
+    try:
+        if content_sums(keys, values, headers) == list(expected):
+            return None
+    except (TypeError, AttributeError):
+        pass
+    if expected.count(None) == len(expected) == old:
+        return None
+    for i, (key, value, text, wanted) in enumerate(
+        zip(keys, values, headers, expected, strict=True)
+    ):
+        try:
+            if wanted is None and i < old:
+                continue
+            if content_sums([key], [value], [text]) != [wanted]:
+                return i
+        except (TypeError, AttributeError):
+            return i
+    return None

@@ -1,0 +1,68 @@
+"""A file with something in every table, and ways to damage it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import eosdb
+from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+
+TP = TopicPartition("t", 0)
+COMPACTED = TopicPartition("c", 0)
+VALUES = 40
+"""Transactions of two records in the first partition, every third of them aborted."""
+
+
+def fill(path: Path, clock: ManualClock) -> None:
+    """It is left as a process that dies leaves it, with a member in a group and a transaction open."""
+    db = eosdb.connect(path, clock=clock, durability="off")
+    db.admin.create_topic("t", partitions=2)
+    db.admin.create_topic("c", config={"cleanup.policy": "compact", "delete.retention.ms": 100_000})
+    producer = db.producer(transactional_id="a")
+    producer.init_transactions()
+    for i in range(VALUES):
+        producer.begin_transaction()
+        producer.send("t", b"value %d" % i, partition=0, headers=[("h", b"%d" % i)])
+        producer.send("t", b"second %d" % i, key=b"key %d" % i, partition=0)
+        producer.send("c", b"%d" % i, key="k")
+        producer.send_offsets_to_transaction({TP: OffsetAndMetadata(i)}, "g")
+        producer.flush()
+        producer.commit_transaction() if i % 3 else producer.abort_transaction()
+        clock.advance(10)
+    # More than the time index leaves between two of its entries.
+    db.broker.append(TP, RecordBatch([Record(value=bytes(40_000), timestamp=clock.time_ms())]))
+    for i in range(3):
+        who = db.broker.init_producer_id()
+        records = [Record(value=bytes(15_000), timestamp=clock.time_ms() + i)]
+        db.broker.append(TopicPartition("t", 1), RecordBatch(records * 4, *who, 0))
+    db.producer().send("c", None, key="gone").result()
+    db.housekeeping()
+
+    db.admin.create_view("typed", "t", {"carrier": "TEXT"})
+    db.append_once("sink", 3, {TP: [Record(value=b"of a sink")]})
+    with db.begin() as tx:
+        tx.publish("t", b"once", partition=1, idempotency_key="key")
+    consumer = db.consumer("members")
+    consumer.subscribe("t")
+    consumer.poll()
+    still_open = db.producer(transactional_id="open")
+    still_open.init_transactions()
+    still_open.begin_transaction()
+    still_open.send("t", b"not yet", partition=0)
+    still_open.send_offsets_to_transaction({TP: OffsetAndMetadata(9)}, "g")
+    still_open.flush()
+    kinds = ("topic", "group", "transactional_id")
+    db.admin.create_acls([eosdb.Acl("User:*", "all", kind, "*") for kind in kinds])
+    assert db.verify().ok
+    db.abandon()
+
+
+def raw(path: Path) -> sqlite3.Connection:
+    """A connection that may change events."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for (name,) in connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    ).fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+    return connection
