@@ -11,6 +11,7 @@ import stat
 from typing import Final
 
 from eosdb.errors import StorageError
+from eosdb.store.watch import NameWatch
 
 _UNFINISHED: Final = ".eosdb-unfinished"
 """The second name that a file has for the instant in which it is made (see new_file.py)."""
@@ -22,6 +23,9 @@ class OpenFiles:
     def __init__(self, path: str) -> None:
         self._path: Final = path
         self._known: dict[str, tuple[int, int]] = {}
+        self._watch: NameWatch | None = None
+        self._is_sound = False
+        """As far as was looked; what the watch tells counts from there."""
 
     def note(self, name: str, identity: tuple[int, int] | None = None) -> None:
         """From now on the file of this name is to stay the one that it is, or that `identity` says."""
@@ -35,15 +39,28 @@ class OpenFiles:
         self.check()
         for suffix in ("", "-wal", "-shm"):
             self.note(self._path + suffix)
+        self._watch = NameWatch(self._known)
+        self._is_sound = False
 
     def forget_shared(self) -> None:
         """Every connection is about to be closed: SQLite may remove the WAL and the shared memory."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         for suffix in ("-wal", "-shm"):
             self._known.pop(self._path + suffix, None)
 
     def check(self) -> None:
+        """`look`, for whoever has the turn to write: costs nothing as long as no name has been touched."""
+        if self._is_sound and self._watch is not None and not self._watch.may_have_changed():
+            return
+        self._is_sound = False
+        self.look()
+        self._is_sound = True
+
+    def look(self) -> None:
         """Raises StorageError when a file has been removed or replaced."""
-        for name, known in self._known.items():
+        for name, known in list(self._known.items()):
             try:
                 status = os.stat(name)
             except OSError:

@@ -135,11 +135,11 @@ class Readers:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        self._files.check()
+        self._files.look()
         with translated(self._path):
             connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
             connection.execute("PRAGMA query_only=ON")
-        self._files.check()
+        self._files.look()
         return connection
 
     def _give_back(self, reader: object, connection: sqlite3.Connection | None) -> None:

@@ -244,6 +244,7 @@ class Store:
             try:
                 self._close_writer(self.lock_timeout_ms)
             finally:
+                self._files.forget_shared()
                 if self._mutex is not None:
                     self._mutex.close()
 
