@@ -238,20 +238,21 @@ class Writer:
         finally:
             self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Close the connection, with the mutex held: the last one of a file copies the WAL and removes it,
-        and tells nobody when that fails. So it is done before.
+        and tells nobody when that fails. So it is done before. Whether all of the WAL has been copied.
 
         Raises StorageError when the disk fails; the WAL stays as it is then, for whoever opens the file.
         """
         try:
             self.make_good()
-            self._checkpoint()
+            found = self._checkpoint()
             self.make_good()
         except EosdbError:
             self.close_beside_others()
             raise
         self.connection.close()
+        return found.is_whole
 
     def close_beside_others(self) -> None:
         """Close the connection without copying the WAL, which a last one that cannot write leaves alone."""
