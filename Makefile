@@ -3,13 +3,23 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test lint bench docs simulate clean
+.PHONY: demo test test-fast chaos lint bench docs simulate clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
 
 test: $(SETUP)
 	$(PYTHON) -m pytest
+
+# What needs Spark, kills programs, or builds documents is left to `make test`.
+SLOW := spark crash simulation chaos pipeline properties demo docs benchmarks tidy
+test-fast: $(SETUP)
+	$(PYTHON) -m pytest $(SLOW:%=--ignore=tests/%)
+
+# Power cuts, failing syncs, interrupts and forks at length; SEEDS=150 takes about half an hour.
+SEEDS ?= 150
+chaos: $(SETUP)
+	$(PYTHON) -m pytest tests/chaos --seeds $(SEEDS) --timeout 3600
 
 lint: $(SETUP)
 	$(PYTHON) -m ruff check .

@@ -27,14 +27,16 @@ fi
 }
 
 # Spark needs Java, and its JDBC reader the SQLite driver. Without them the tests of Spark say that they skip.
+# The tests of power cuts compile the library that watches a program's writes.
 jar=${EOSDB_SQLITE_JDBC_JAR:-/usr/share/java/xerial-sqlite-jdbc.jar}
 missing=()
 command -v java >/dev/null || missing+=(default-jre-headless)
 [ -f "$jar" ] || missing+=(libxerial-sqlite-jdbc-java libxerial-sqlite-jdbc-jni)
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
 if [ ${#missing[@]} -gt 0 ] && command -v apt-get >/dev/null; then
     echo "installing ${missing[*]} by apt-get"
     { as_root apt-get update -qq && as_root apt-get install -y -qq "${missing[@]}" >/dev/null; } ||
-        echo "could not install ${missing[*]}: Spark or its JDBC reader will not work here" >&2
+        echo "could not install ${missing[*]}: what needs them (Spark, its JDBC reader, tests/chaos) will not work here" >&2
 fi
 
 [ -x .venv/bin/python ] || "$python" -m venv .venv

@@ -12,7 +12,7 @@ from typing import Any, Final
 from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.reports import ViewDescription
-from eosdb.store import file_id, newest_schema
+from eosdb.store import file_id, newest_schema, wal_growth
 from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated
 from eosdb.store.store import Store
@@ -30,7 +30,7 @@ def info(store: Store) -> dict[str, object]:
             return connection.execute(sql).fetchone()[0]
 
         counters = dict(connection.execute("SELECT name, value FROM counters"))
-        return {
+        found = {
             "size_bytes": os.path.getsize(store.path),
             "wal_bytes": _size(store.path + "-wal"),
             "file_id": file_id.read(connection),
@@ -50,6 +50,8 @@ def info(store: Store) -> dict[str, object]:
             "coordinator_epoch": counters.get("coordinator_epoch", 0),
             "next_producer_id": counters.get("next_producer_id", 0),
         }
+        connection.execute("COMMIT")  # What is read here holds up nobody.
+        return found | {"wal_held_by": wal_growth.readers(store.path)}
 
 
 def query(

@@ -1,40 +1,39 @@
-"""Who holds a lock on a file, as far as the system tells: for the error of whoever waits in vain.
+"""Who holds a lock on a file, as far as the system tells: for whoever waits in vain.
 
 The kernel names no process for an open-file-description lock, but each process's list of open files says
-which locks they hold. Processes of other users show nothing.
+which locks they hold. It is read without opening the file, which would drop SQLite's locks on it when it is
+closed. Processes of other users show nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 _PROCESSES: Final = "/proc"
 _STOPPED: Final = ("T", "t")
 
 
-def told(path: str, byte: int) -> str:
-    """Something like `, held by process 4711 (python app.py)`; nothing where nobody is found."""
-    found = [_described(pid) for pid in holders(path, byte)]
-    return f", held by {' and '.join(found)}" if found else ""
-
-
-def holders(path: str, byte: int) -> list[int]:
-    """The processes that hold a write lock on the byte of the file at `path`."""
+def told(path: str, locked: Collection[int]) -> str:
+    """Who has locked any of these bytes of the file at `path`: something like `process 4711 (python
+    app.py)`; empty where nobody is found."""
     try:
         status = os.stat(path)
     except OSError:
-        return []
-    return [
-        pid
-        for pid in _numbers(_PROCESSES)
-        if any(
-            _is_same(f"{_PROCESSES}/{pid}/fd/{descriptor}", status)
-            and _has_lock(f"{_PROCESSES}/{pid}/fdinfo/{descriptor}", byte)
-            for descriptor in _numbers(f"{_PROCESSES}/{pid}/fd")
-        )
-    ]
+        return ""
+    return " and ".join(
+        _described(pid) for pid in _numbers(_PROCESSES) if _holds(pid, status, locked)
+    )
+
+
+def _holds(pid: int, status: os.stat_result, locked: Collection[int]) -> bool:
+    process = f"{_PROCESSES}/{pid}"
+    return any(
+        _is_same(f"{process}/fd/{descriptor}", status)
+        and _has_lock(f"{process}/fdinfo/{descriptor}", locked)
+        for descriptor in _numbers(f"{process}/fd")
+    )
 
 
 def _numbers(folder: str) -> Iterator[int]:
@@ -52,21 +51,26 @@ def _is_same(path: str, status: os.stat_result) -> bool:
         return False
 
 
-def _has_lock(path: str, byte: int) -> bool:
+def _has_lock(path: str, locked: Collection[int]) -> bool:
     """A line like `lock: 1: OFDLCK ADVISORY WRITE 0 08:01:131 1 1`; it ends with first and last byte."""
-    words = [line.split() for line in _read(path).splitlines() if line.startswith("lock:")]
-    return any("WRITE" in line and line[-2:] == [str(byte)] * 2 for line in words)
+    lines = [line.split() for line in _read(path).splitlines() if line.startswith("lock:")]
+    return any(
+        int(first) <= byte and (last == "EOF" or byte <= int(last))
+        for *_, first, last in lines
+        for byte in locked
+    )
 
 
 def _described(pid: int) -> str:
     command = _read(f"{_PROCESSES}/{pid}/cmdline").replace("\0", " ").strip()
     state = _read(f"{_PROCESSES}/{pid}/stat").rpartition(")")[2].split()
+    named = "this process" if pid == os.getpid() else "process"
     stopped = (
         ", which is stopped: let it go on (kill -CONT) or end it"
         if state and state[0] in _STOPPED
         else ""
     )
-    return f"process {pid} ({command[:100]}){stopped}"
+    return f"{named} {pid} ({command[:100]}){stopped}"
 
 
 def _read(path: str) -> str:

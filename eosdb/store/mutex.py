@@ -77,10 +77,11 @@ class WriterMutex:
             waiter.is_abandoned = True
             raise
         if not granted:
+            holder = lock_holder.told(self.path, [_WRITER])
             raise DatabaseLockedError(
-                f"another process has been writing for {timeout_ms} ms (lock file "
-                f"{self.path}{lock_holder.told(self.path, _WRITER)}); nothing was written, try again or "
-                "raise lock_timeout_ms"
+                f"somebody else has been writing for {timeout_ms} ms (lock file {self.path}"
+                f"{f', held by {holder}' if holder else ''}); nothing was written, try again or raise "
+                "lock_timeout_ms"
             )
 
     def _exchange(self, granted: int) -> None:

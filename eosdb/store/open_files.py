@@ -50,6 +50,16 @@ class OpenFiles:
         for suffix in ("-wal", "-shm"):
             self._known.pop(self._path + suffix, None)
 
+    def remove_orphans(self) -> None:
+        """Remove the WAL and the shared memory of a database file that has been taken away, when all of it
+        has been copied. SQLite leaves them, and would read them into the next file of that name."""
+        if identity_of(self._path) == self._known.get(self._path):
+            return
+        for suffix in ("-wal", "-shm"):
+            name = self._path + suffix
+            if name in self._known and identity_of(name) == self._known[name]:
+                os.unlink(name)
+
     def check(self) -> None:
         """`look`, for whoever has the turn to write: costs nothing as long as no name has been touched."""
         if self._is_sound and self._watch is not None and not self._watch.may_have_changed():

@@ -258,7 +258,8 @@ class Store:
             return
         try:
             self._mutex.acquire(patience_ms)
-            writer.close()
+            if writer.close():
+                self._files.remove_orphans()
         except DatabaseLockedError:
             # Whoever holds it has the file open, and will be the last or leave it to the next.
             writer.close_beside_others()

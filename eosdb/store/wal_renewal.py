@@ -8,23 +8,20 @@ readers go on.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import struct
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from eosdb.errors import CorruptDatabaseError, StorageError
+from eosdb.store import wal_index
 
 _HEADER: Final = struct.Struct(">8I")
 """Of the WAL: magic, format, page size, checkpoint, two salts, two checksums."""
 _FRAME: Final = struct.Struct(">6I")
 """Of a frame: page, size after commit, two salts, two checksums."""
-_INDEX: Final = struct.Struct("=4I4I2I")
-"""Of the shared memory: version, unused, change, flags and page size; newest frame, pages, two checksums;
-two salts."""
 _BIG_ENDIAN_SUMS: Final = 0x377F0683
 _WORD_MASK: Final = 0xFFFFFFFF
 _CHUNK: Final = 1024 * 1024
@@ -79,7 +76,9 @@ def _write_anew(descriptor: int) -> None:
 def _check_whole(descriptor: int, path: str) -> None:
     """Whether the frames that are in force are still what was written: the system may have dropped pages
     that it took for clean, and read old ones from the disk instead."""
-    index = _Index.read(f"{path}-shm")
+    index = wal_index.read(path)
+    if index is None:
+        raise StorageError(f"{path}-shm is not in memory, so what the WAL holds cannot be checked")
     if index.frames == 0:
         return
     last = next(islice(_valid_frames(descriptor, index.salts), index.frames - 1, None), None)
@@ -89,30 +88,6 @@ def _check_whole(descriptor: int, path: str) -> None:
             "restore a backup, or open the file after every program has closed it: what was stored last "
             "is missing from it"
         )
-
-
-class _Index(NamedTuple):
-    """What SQLite's shared memory says of the WAL."""
-
-    frames: int
-    sums: tuple[int, int]
-    salts: bytes
-
-    @staticmethod
-    def read(path: str) -> _Index:
-        """From where SQLite has it in memory: a descriptor of our own would drop SQLite's locks when it
-        is closed."""
-        values = _INDEX.unpack(ctypes.string_at(_mapped_at(path), _INDEX.size))
-        return _Index(values[4], (values[6], values[7]), struct.pack("=2I", *values[8:]))
-
-
-def _mapped_at(path: str) -> int:
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        for line in maps:
-            words = line.rstrip("\n").split(maxsplit=5)
-            if len(words) == 6 and words[5] == path and int(words[2], 16) == 0:
-                return int(words[0].partition("-")[0], 16)
-    raise StorageError(f"{path} is not in memory, so what the WAL holds cannot be checked")
 
 
 def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:

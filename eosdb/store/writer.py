@@ -19,6 +19,7 @@ from eosdb.store.failures import is_failed_sync, translated
 from eosdb.store.group_commit import Request
 from eosdb.store.mutex import WriterMutex
 from eosdb.store.unit import Apply, RedoCarefullyError, Unit
+from eosdb.store.wal_growth import Checkpoint, WalGrowth
 
 _MEMO_MAX: Final = 20_000
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
@@ -81,7 +82,9 @@ class Writer:
         self._wal_bytes = _size(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
-        """What the last checkpoint found in the WAL, against what had been estimated."""
+        """What the last checkpoint found added to the WAL, against what had been estimated."""
+        self._found = Checkpoint(0, 0)
+        self._growth = WalGrowth(path)
 
     # -- units ----------------------------------------------------------------------------------
 
@@ -202,50 +205,54 @@ class Writer:
 
     def checkpoint_when_due(self) -> None:
         """Copy the WAL into the file as far as readers allow."""
-        estimated = self._wal_bytes
-        if estimated * self._wal_factor < _CHECKPOINT_BYTES and not self._is_checkpoint_asked:
+        estimated, before = self._wal_bytes, self._found
+        is_due = estimated * self._wal_factor >= _CHECKPOINT_BYTES
+        if not (is_due or self._is_checkpoint_asked):
             return
         self._wal_bytes, self._is_checkpoint_asked = 0, False
-        frames = self._checkpoint()
-        if estimated >= _CHECKPOINT_BYTES:
-            self._wal_factor = min(max(frames * _FRAME_BYTES / estimated, 0.25), 4.0)
-        if frames * _FRAME_BYTES > WAL_LIMIT_BYTES // 2:
-            self._begin_wal_anew()
+        found = self._checkpoint()
+        if is_due:
+            self._wal_factor = min(max(found.added_since(before) / estimated, 0.25), 4.0)
+        if found.wal_bytes > WAL_LIMIT_BYTES // 2 and found.copied_bytes != before.copied_bytes:
+            found = self._begin_wal_anew()
+        self._found = found
+        self._growth.look(found)
         reach(Failpoint.CHECKPOINT_DONE)
 
-    def _checkpoint(self, mode: str = "PASSIVE") -> int:
-        """How many frames there are. What fails does not undo a commit that has succeeded, such as on a
-        full disk: the next round tries again, and makes good for a sync first."""
+    def _checkpoint(self, mode: str = "PASSIVE") -> Checkpoint:
+        """What fails does not undo a commit that has succeeded, such as on a full disk: the next round
+        tries again, and makes good for a sync first."""
         try:
-            _, frames, _ = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            _, frames, copied = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
             self.note(error)
-            return 0
-        return int(frames)
+            return Checkpoint(0, 0)
+        return Checkpoint(frames * _FRAME_BYTES, copied * _FRAME_BYTES)
 
-    def _begin_wal_anew(self) -> None:
+    def _begin_wal_anew(self) -> Checkpoint:
         """With readers that overlap all the time the WAL would never be reused: wait for those that are
-        reading now, but not for one that stands still."""
+        reading now, but not again for one that stands still."""
         try:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
-            self._checkpoint("RESTART")
+            return self._checkpoint("RESTART")
         finally:
             self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Close the connection, with the mutex held: the last one of a file copies the WAL and removes it,
-        and tells nobody when that fails. So it is done before.
+        and tells nobody when that fails. So it is done before. Whether all of the WAL has been copied.
 
         Raises StorageError when the disk fails; the WAL stays as it is then, for whoever opens the file.
         """
         try:
             self.make_good()
-            self._checkpoint()
+            found = self._checkpoint()
             self.make_good()
         except EosdbError:
             self.close_beside_others()
             raise
         self.connection.close()
+        return found.is_whole
 
     def close_beside_others(self) -> None:
         """Close the connection without copying the WAL, which a last one that cannot write leaves alone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,3 +123,46 @@ def test_a_copy_put_in_place_of_an_open_file_is_not_mixed_with_it(
             db.broker.append(TP, BATCH)
         with pytest.raises(eosdb.StorageError, match="replaced"), db.begin():
             pass
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_copy_put_in_place_of_an_open_file_is_not_given_its_wal(
+    db_path: Path, tmp_path: Path, others: int
+) -> None:
+    """Which SQLite leaves behind, and takes for that of the next file of the name."""
+    copy = tmp_path / "copy.db"
+    db = eosdb.connect(db_path)
+    also_open = [eosdb.connect(db_path) for _ in range(others)]
+    db.admin.create_topic("t")
+    db.broker.append(TP, BATCH)
+    db.backup(copy)
+    for count in (300, 30):
+        db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"later")] * count))
+        db._store.checkpoint()
+    db.broker.append(TP, BATCH)
+    shutil.move(copy, db_path)
+    for opened in (db, *also_open):
+        opened.close()
+    with eosdb.connect(db_path) as db:
+        assert committed_values(db, TP) == [b"v"]
+        assert db.verify().ok
+
+
+def test_the_wal_of_a_file_that_was_moved_is_kept_for_as_long_as_it_is_needed(
+    db_path: Path, tmp_path: Path
+) -> None:
+    """A reader keeps it from being copied into the file, wherever that is now."""
+    moved = tmp_path / "moved" / db_path.name
+    moved.parent.mkdir()
+    reader = sqlite3.connect(db_path, isolation_level=None)
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM records").fetchone()
+        db.broker.append(TP, BATCH)
+        shutil.move(db_path, moved)
+    shutil.move(f"{db_path}-wal", f"{moved}-wal")
+    reader.close()
+    with eosdb.connect(moved) as db:
+        assert committed_values(db, TP) == [b"v"]
+        assert db.verify().ok

@@ -1,0 +1,74 @@
+"""Who keeps the WAL from being begun anew, and the warning about it.
+
+A snapshot that somebody reads needs the WAL from where it was taken. Until it ends nothing behind can be
+copied into the file, and the WAL grows with every page that is written: SQLite leaves no other choice.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from eosdb.store import lock_holder, wal_index
+from eosdb.store.connection import WAL_LIMIT_BYTES
+
+_log: Final = logging.getLogger("eosdb")
+_MIB: Final = 1024 * 1024
+
+
+class Checkpoint(NamedTuple):
+    """What one found in the WAL, and how much of it is in the file now."""
+
+    wal_bytes: int
+    copied_bytes: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is in the file; then the next write begins the WAL anew, unless somebody reads
+        from it just then."""
+        return self.copied_bytes == self.wal_bytes
+
+    def added_since(self, before: Checkpoint) -> int:
+        """What the WAL has got since then."""
+        begun_anew = before.is_whole or self.wal_bytes < before.wal_bytes
+        return self.wal_bytes if begun_anew else self.wal_bytes - before.wal_bytes
+
+
+class WalGrowth:
+    """Warns of a reader that stands still when the WAL is beyond its limit, and at each doubling."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._limit = WAL_LIMIT_BYTES
+
+    def look(self, found: Checkpoint) -> None:
+        """To be called with what each checkpoint found."""
+        if found.wal_bytes < WAL_LIMIT_BYTES:
+            self._limit = WAL_LIMIT_BYTES
+        if found.wal_bytes < self._limit or found.is_whole:
+            return
+        self._limit = 2 * found.wal_bytes
+        _log.warning(
+            "%s: the WAL has %d MiB and grows with every write, because a snapshot from %d MiB ago is "
+            "still being read, by %s. Let it end: read the rest of the query, close its cursor or "
+            "transaction, or end the process",
+            self._path,
+            found.wal_bytes // _MIB,
+            (found.wal_bytes - found.copied_bytes) // _MIB,
+            _told(self._path, only_oldest=True)
+            or "a process that cannot be seen from here, such as another user's",
+        )
+
+
+def readers(path: str) -> str:
+    """The processes that read a snapshot of the database at `path`, which this one has open; empty when
+    there are none. The WAL shrinks when they are done."""
+    return _told(path, only_oldest=False)
+
+
+def _told(path: str, *, only_oldest: bool) -> str:
+    index = wal_index.read(path)
+    if index is None:
+        return ""
+    locked = index.readers_up_to(index.copied if only_oldest else index.frames)
+    return lock_holder.told(f"{path}-shm", locked)

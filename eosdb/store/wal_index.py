@@ -1,0 +1,52 @@
+"""What SQLite's shared memory says of the WAL, read from where SQLite has it in memory.
+
+A descriptor of our own would drop SQLite's locks when it is closed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Final, NamedTuple
+
+_LAYOUT: Final = struct.Struct("=4I4I2I 2I 48x I5I")
+"""Version, unused, change, flags and page size; newest frame, pages, two checksums; two salts; two
+checksums; a copy of all this; newest frame that has been copied; up to where readers of five kinds read."""
+_FIRST_READER_BYTE: Final = 123
+"""Whoever reads up to the first of the five marks has a lock on this byte; the others follow."""
+
+
+class WalIndex(NamedTuple):
+    """How far the WAL goes, and how far it is read."""
+
+    frames: int
+    sums: tuple[int, int]
+    salts: bytes
+    copied: int
+    """How many of the frames are in the file, too."""
+    read_marks: tuple[int, ...]
+
+    def readers_up_to(self, frame: int) -> list[int]:
+        """The bytes of the shared memory that are locked by whoever reads a snapshot of this frame, or of
+        one before it."""
+        marks = enumerate(self.read_marks, _FIRST_READER_BYTE)
+        return [byte for byte, mark in marks if mark <= frame]
+
+
+def read(path: str) -> WalIndex | None:
+    """That of the database at `path`; None when this process does not have it open."""
+    address = _mapped_at(f"{path}-shm")
+    if address is None:
+        return None
+    values = _LAYOUT.unpack(ctypes.string_at(address, _LAYOUT.size))
+    salts = struct.pack("=2I", *values[8:10])
+    return WalIndex(values[4], (values[6], values[7]), salts, values[12], values[13:])
+
+
+def _mapped_at(path: str) -> int | None:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            words = line.rstrip("\n").split(maxsplit=5)
+            if len(words) == 6 and words[5] == path and int(words[2], 16) == 0:
+                return int(words[0].partition("-")[0], 16)
+    return None
