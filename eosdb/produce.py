@@ -217,10 +217,9 @@ class ProduceHandler(RequestHandler):
         prepared: Mapping[TopicPartition, PreparedBatch],
         transactional_id: str | None,
     ) -> None:
+        """For the request as a whole. Who may be an idempotent producer is `init_producer_id`'s to say."""
         if any(batch.is_transactional for batch in prepared.values()):
             self._authorizer.check(unit, "write", "transactional_id", transactional_id or "")
-        elif any(batch.producer_id >= 0 for batch in prepared.values()):
-            self._authorizer.check_idempotent_write(unit)
 
     def _load(self, unit: Unit, tp: TopicPartition) -> partitions.Partition:
         try:

@@ -9,6 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import Acl, BrokerConfig, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
 ADMIN, ALICE = "User:admin", "User:alice"
@@ -91,19 +92,54 @@ def test_the_order_of_a_transactional_produce(admin: eosdb.Database, alice: eosd
     assert outcome() == "INVALID_PRODUCER_ID_MAPPING"
 
 
-def test_idempotent_writing_needs_the_cluster_or_any_topic(
+@pytest.mark.parametrize(
+    "right", [("idempotent_write", "cluster", "kafka-cluster"), ("write", "topic", "t")]
+)
+def test_who_wants_to_be_an_idempotent_producer_needs_the_cluster_or_any_topic(
+    admin: eosdb.Database, alice: eosdb.Database, right: tuple[str, str, str]
+) -> None:
+    with pytest.raises(eosdb.ClusterAuthorizationFailedError):
+        alice.broker.init_producer_id()
+    allow(admin, *right)
+    assert alice.broker.init_producer_id().producer_epoch == 0
+
+
+def test_an_idempotent_batch_needs_its_topic_and_nothing_else(
     admin: eosdb.Database, alice: eosdb.Database
 ) -> None:
-    batch = RecordBatch([Record()], 0, 0, 0)
-    with pytest.raises(eosdb.ClusterAuthorizationFailedError):
+    """KafkaApis.handleProduceRequest leaves IDEMPOTENT_WRITE to InitProducerId."""
+    admin.admin.create_topic("u")
+    batch, other = RecordBatch([Record()], 0, 0, 0), TopicPartition("u", 0)
+    with pytest.raises(eosdb.TopicAuthorizationFailedError):
         alice.broker.append(TP, batch)
     allow(admin, "idempotent_write", "cluster", "kafka-cluster")
     with pytest.raises(eosdb.TopicAuthorizationFailedError):
         alice.broker.append(TP, batch)
     allow(admin, "write", "topic", "t")
-    alice.broker.append(TP, batch)
     admin.admin.delete_acls(lambda acl: acl.operation == "idempotent_write")
-    assert alice.broker.init_producer_id().producer_epoch == 0
+    results = alice.broker.produce({TP: batch, other: batch})
+    assert results[TP].base_offset == 0
+    assert isinstance(results[other].error, eosdb.TopicAuthorizationFailedError)
+
+
+@pytest.mark.parametrize("among_others", [False, True], ids=["all rights", "of one topic"])
+def test_an_idempotent_producer_whose_right_is_taken_away_goes_on_when_it_is_given_back(
+    admin: eosdb.Database, alice: eosdb.Database, among_others: bool
+) -> None:
+    if among_others:
+        admin.admin.create_topic("u")
+        allow(admin, "write", "topic", "u")
+    allow(admin, "write", "topic", "t")
+    producer = alice.producer()
+    assert producer.send("t", "before").result().offset == 0
+    admin.admin.delete_acls(lambda acl: acl.resource_name == "t")
+    refused = producer.send("t", "refused")
+    with pytest.raises(eosdb.TopicAuthorizationFailedError):
+        refused.result()
+    allow(admin, "write", "topic", "t")
+    assert producer.send("t", "after").result().offset == 1
+    assert committed_values(admin, TP) == [b"before", b"after"]
+    assert admin.verify().ok
 
 
 @pytest.mark.parametrize("operation", ["alter", "cluster_action"])

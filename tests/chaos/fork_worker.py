@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import eosdb
 from eosdb import TopicPartition
@@ -22,6 +25,8 @@ from eosdb import TopicPartition
 TP = TopicPartition("t", 0)
 CHILDREN = 3
 RECORDS = 12
+KILLED = "killed"
+"""What the names of those begin with that are killed between storing a record and saying so."""
 
 
 def store(path: str, name: str, count: int = RECORDS) -> None:
@@ -67,17 +72,43 @@ def by_pool(path: str) -> None:
 
 
 def by_prefork(path: str) -> None:
-    """As a web server does: the application is loaded, then workers are forked, and replaced."""
+    """As a web server does: the application is loaded, then workers are forked; one that is killed is
+    replaced while the others serve; SIGTERM has the master close, and then end its workers."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+
+    def serve(name: str) -> None:
+        with eosdb.connect(path) as db:
+            for count in itertools.takewhile(lambda _: not ended.is_set(), itertools.count()):
+                append(db, path, f"{name}.{count}", 1)
+
     db = eosdb.connect(path)
     append(db, path, "loaded", 3)
-    for generation in range(2):
-        children = [
-            fork(functools.partial(store, path, f"worker{generation}.{i}")) for i in range(CHILDREN)
-        ]
-        append(db, path, f"master{generation}", 3)
-        for child in children:
-            wait_for(child)
+    workers = [fork(functools.partial(serve, f"worker{i}")) for i in range(CHILDREN)]
+    for i in range(CHILDREN):
+        victim = fork(functools.partial(serve, f"{KILLED}{i}"))
+        append(db, path, f"master{i}", 3)
+        until_acknowledged(path, f"{KILLED}{i}", 3)
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    ended.wait()
     db.close()
+    until_acknowledged(path, "worker", 20)
+    for worker in workers:
+        os.kill(worker, signal.SIGTERM)
+        wait_for(worker)
+
+
+def until_acknowledged(path: str, who: str, more: int) -> None:
+    """So many more records than there are."""
+
+    def count() -> int:
+        return Path(f"{path}.acknowledged").read_text().count(f"\n{who}")
+
+    wanted = count() + more
+    while count() < wanted:
+        pass
 
 
 def by_threads(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -221,6 +222,47 @@ def test_a_leader_that_forgets_to_wake_somebody_keeps_nobody_waiting(
     for thread in waiting:
         thread.join()
     assert sorted(ran) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_who_shared_a_round_with_a_leader_that_is_interrupted_is_served_by_the_next(
+    db: eosdb.Database, at: int
+) -> None:
+    """Ctrl-C reaches the leader while it runs the request at this place of its round, whosever it is."""
+    entered, go = threading.Event(), threading.Event()
+    places = iter(range(at + 1))
+    ends: queue.SimpleQueue[tuple[int, bool]] = queue.SimpleQueue()
+
+    def hold_up(unit: Unit) -> None:
+        entered.set()
+        go.wait()
+
+    def write(number: int) -> None:
+        def insert(unit: Unit) -> None:
+            unit.execute("INSERT INTO counters VALUES (?, 1)", (f"row {number}",))
+            if next(places, None) == at:
+                raise KeyboardInterrupt
+
+        try:
+            db._store.write(insert)
+            ends.put((number, True))
+        except KeyboardInterrupt:
+            ends.put((number, False))
+
+    first = threading.Thread(target=db._store.write, args=(hold_up,))
+    first.start()
+    entered.wait()
+    before = len(db._store._group._queue)
+    for number in range(4):
+        threading.Thread(target=write, args=(number,), daemon=True).start()
+    while len(db._store._group._queue) < before + 4:
+        pass
+    go.set()
+    first.join()
+    answers = dict(ends.get(timeout=60) for _ in range(4))
+    assert sorted(answers.values()) == [False, True, True, True]
+    names = {name for (name,) in db.query("SELECT name FROM counters WHERE name LIKE 'row %'").rows}
+    assert names == {f"row {number}" for number, is_stored in answers.items() if is_stored}
 
 
 def _note(ran: list[int], number: int, unit: Unit) -> None:

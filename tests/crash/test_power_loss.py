@@ -10,11 +10,15 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import eosdb
+from eosdb.store.group_commit import Request
+from eosdb.store.unit import Unit
 from tests.crash.children import check_everything, everything
 
 CUTS_PER_SEED = 8
@@ -38,30 +42,71 @@ def test_any_beginning_of_the_wal_is_a_sound_database(
         check_everything(path, [])
 
 
+def commits_of(connection: sqlite3.Connection) -> list[str]:
+    """What SQLite is asked to sync at each of the connection's commits from now on."""
+    state, commits = "unknown", list[str]()
+
+    def note(sql: str) -> None:
+        nonlocal state
+        if sql.startswith("PRAGMA synchronous="):
+            state = sql.removeprefix("PRAGMA synchronous=")
+        elif sql == "COMMIT":
+            commits.append(state)
+
+    (number,) = connection.execute("PRAGMA synchronous").fetchone()
+    state = ("OFF", "NORMAL", "FULL")[number]
+    connection.set_trace_callback(note)
+    return commits
+
+
 def test_what_was_acknowledged_under_full_durability_has_been_synced(
-    db_path: Path, clock: eosdb.ManualClock, monkeypatch: pytest.MonkeyPatch
+    db_path: Path, clock: eosdb.ManualClock
 ) -> None:
     """SQLite is asked to sync every unit that decides something, and no other."""
-    asked: list[str] = []
     with eosdb.connect(db_path, clock=clock, durability="full") as db:
         db.admin.create_topic("t")
         producer = db.producer(transactional_id="a")
         producer.init_transactions()
-
-        def note(sql: str) -> None:
-            if sql.startswith(("PRAGMA synchronous=", "COMMIT")):
-                asked.append(sql.removeprefix("PRAGMA synchronous="))
-
-        db._store._writer.connection.set_trace_callback(note)
+        commits = commits_of(db._store._writer.connection)
         db.broker.append(eosdb.TopicPartition("t", 0), eosdb.RecordBatch([eosdb.Record()]))
         producer.begin_transaction()
         producer.send("t", b"v").result()
         producer.commit_transaction()
-    state, commits = "FULL", []
-    for word in asked:
-        if word == "COMMIT":
-            commits.append(state)
-        else:
-            state = word
     send, decide, complete = "NORMAL", "FULL", "NORMAL"
     assert commits[:4] == ["FULL", send, decide, complete]
+
+
+@pytest.mark.parametrize(
+    ("durability", "asked"), [("full", "FULL"), ("normal", "NORMAL"), ("off", "OFF")]
+)
+def test_a_block_of_begin_is_synced_as_durability_says(
+    db_path: Path, durability: str, asked: str
+) -> None:
+    """It has a connection of its own, which is opened for the first block."""
+    with eosdb.connect(db_path, durability=durability) as db:
+        db.admin.create_topic("t")
+        with db.begin():
+            pass
+        commits = commits_of(db._store._held._raw)
+        with db.begin() as tx:
+            tx.publish("t", b"v")
+    assert commits == [asked]
+
+
+@pytest.mark.parametrize(
+    "batch", [(True, False), (False, True), (False, True, False), (False, False)], ids=str
+)
+def test_a_shared_commit_is_synced_when_any_of_its_requests_asks_for_it(
+    db_path: Path, batch: tuple[bool, ...]
+) -> None:
+    with eosdb.connect(db_path, durability="full") as db:
+        db.admin.create_topic("t")
+        commits = commits_of(db._store._writer.connection)
+        db._store._run_round(
+            [Request(write_a_row(number), sync) for number, sync in enumerate(batch)]
+        )
+        assert commits == ["FULL" if any(batch) else "NORMAL"]
+
+
+def write_a_row(number: int) -> Callable[[Unit], object]:
+    return lambda unit: unit.execute("INSERT INTO counters VALUES (?, 1)", (f"row {number}",))

@@ -1,0 +1,36 @@
+"""Spark's worker daemon with an application in it: it has the file open when it forks, and closes it then.
+
+(`spark.python.daemon.module`; the file is named by EOSDB_APPENDED_FILE.) Whoever is the last to close a
+file removes its WAL: that must not be the daemon while a worker is at work.
+"""
+
+from __future__ import annotations
+
+import os
+from uuid import uuid4
+
+from pyspark.daemon import manager
+
+import eosdb
+from tests.chaos.fork_worker import append
+
+
+class Application:
+    """The first of the functions that are called before a fork, and the last behind it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        os.register_at_fork(before=self.open, after_in_parent=self.close)
+
+    def open(self) -> None:
+        self._db = eosdb.connect(self._path)
+        append(self._db, self._path, f"daemon-{uuid4()}", 1)
+
+    def close(self) -> None:
+        append(self._db, self._path, f"daemon-{uuid4()}", 1)
+        self._db.close()
+
+
+if __name__ == "__main__":
+    Application(os.environ["EOSDB_APPENDED_FILE"])
+    manager()
