@@ -59,6 +59,8 @@ def query(
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
     """Columns and rows of one reading statement. Raises InvalidRequestError when SQLite refuses
     it."""
+    if sql.lstrip()[:6].upper() == "ATTACH":
+        raise InvalidRequestError(_ONLY_READS)
     rows = _rows(store, sql, parameters)
     columns: tuple[str, ...] = next(rows)
     return columns, rows
@@ -71,7 +73,7 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
     with translated(store.path):
         connection = connect(store.path, store.lock_timeout_ms, read_only=True)
     try:
-        # Not by an authorizer: a signal that raises in a callback looks like a refusal.
+        # Wherever it stands. Not by an authorizer: a signal that raises in a callback looks like a refusal.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         cursor = connection.execute(sql, tuple(parameters))
         rows = cursor.fetchmany(_AT_ONCE)
@@ -84,10 +86,7 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH):
-            raise InvalidRequestError(
-                "the statement would write or attach a file; a query only reads. Tables of your own are "
-                "written with db.engine, db.begin() or any SQLite client"
-            ) from error
+            raise InvalidRequestError(_ONLY_READS) from error
         if code in _REFUSED:
             raise InvalidRequestError(f"SQLite refuses the statement: {error}") from error
         raise translate(error, store.path) from error
@@ -97,7 +96,11 @@ def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tupl
         connection.close()
 
 
-_REFUSED = (
+_ONLY_READS: Final = (
+    "the statement would write or attach a file; a query only reads. Tables of your own are written with "
+    "db.engine, db.begin() or any SQLite client"
+)
+_REFUSED: Final = (
     sqlite3.SQLITE_ERROR,
     sqlite3.SQLITE_CONSTRAINT,
     sqlite3.SQLITE_RANGE,

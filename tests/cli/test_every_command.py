@@ -93,7 +93,7 @@ REFUSED_WHEN_EMPTY = {
     "groups delete-offsets", "groups reset-offsets", "ingest", "log dump", "perf consume",
     "perf produce", "produce", "restore", "snapshots show", "timeline",
     "topics alter", "topics delete", "transactions abort", "transactions describe",
-    "transactions describe-producers", "transactions fence", "transactions history", "views create",
+    "transactions describe-producers", "transactions history", "views create",
     "views drop", "why",
 }  # fmt: skip
 WITH_SPARK = {"spark export", "spark read", "spark stream"}
