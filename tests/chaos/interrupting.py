@@ -7,6 +7,7 @@ function counts those places in the thread that calls, in whatever code it runs,
 from __future__ import annotations
 
 import dis
+import inspect
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -38,7 +39,9 @@ class Interrupt:
         if event == "call":
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False
-            self._pass()
+            # CPython 3.11 mixes up its stack when a trace function raises where a generator goes on.
+            if not frame.f_code.co_flags & inspect.CO_GENERATOR:
+                self._pass()
         elif event == "opcode" and frame.f_lasti in _places(frame.f_code):
             self._pass()
         return self._trace
