@@ -48,9 +48,9 @@ _INSERT_MARKER: Final = (
     "producer_epoch, sequence, sequence_round, is_transactional, control, position, checksum) "
     "VALUES (?1, ?2, ?3, 0, ?4, ?5, -1, 0, 1, ?6, ?7, "
     + checksum.stored(
-        "0", partition_id="?1", offset="?2", timestamp="?3", timestamp_type="0", producer_id="?4",
-        producer_epoch="?5", sequence="-1", sequence_round="0", is_transactional="1", control="?6",
-        position="?7",
+        str(checksum.MARKER), partition_id="?1", offset="?2", timestamp="?3", timestamp_type="0",
+        producer_id="?4", producer_epoch="?5", sequence="-1", sequence_round="0",
+        is_transactional="1", control="?6", position="?7",
     )
     + ")"
 )  # fmt: skip
