@@ -9,15 +9,18 @@ given, so that a consumer's fetch need not look at it.
 
 from __future__ import annotations
 
-import struct
+import sys
+from array import array
 from collections.abc import Sequence
 from typing import Final
 from zlib import adler32, crc32
 
 _UPPER: Final = 48
+TIMES: Final = 70368744177643
+"""Timestamps below are themselves modulo it."""
 _GIVEN: Final = (
-    "({partition_id} * 1000003 + {offset} + {timestamp} % 70368744177643 + {timestamp_type} + "
-    "{producer_id} % 70368744177643 + {is_transactional} + ({control} IS NULL))"
+    f"({{partition_id}} * 1000003 + {{offset}} + {{timestamp}} % {TIMES} + {{timestamp_type}} + "
+    f"{{producer_id}} % {TIMES} + {{is_transactional}} + ({{control}} IS NULL))"
 )
 """What a consumer is given, or what decides whether it is. With the place, for a damaged index leads to
 another record, perhaps at the same offset of another partition."""
@@ -32,6 +35,11 @@ _NAMES: Final = {
         "control", "producer_epoch", "sequence", "sequence_round", "position",
     )
 }  # fmt: skip
+
+
+STEP: Final = 1 + (1 << _UPPER)
+"""What is added to the checksum from one record of a batch to the next by offset and sequence, unless a
+remainder begins anew."""
 
 
 def stored(content: str, **values: str) -> str:
@@ -85,7 +93,10 @@ def _sums(parts: Sequence[bytes | None]) -> list[int]:
 
 def crc(sums: Sequence[int]) -> int:
     """What an event says of its batch: the CRC-32 of its records' sums."""
-    return crc32(struct.pack(f"<{len(sums)}q", *sums))
+    packed = array("q", sums)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return crc32(packed)
 
 
 def first_altered(
