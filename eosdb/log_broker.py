@@ -62,8 +62,10 @@ class LogBroker:
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
     ) -> FetchedData:
-        """What `fetch` answers for readers who take very many records, such as consumers: rows, as they
-        come from SQLite, and no control records, which `max_records` does not count either.
+        """What a reader is to see of what `fetch` answers, for those who take very many records, such as
+        consumers: column by column, without control records and, under read_committed, without what
+        transactions took back. These count for `max_records`, too, so there may be less, even nothing,
+        and more from `next_offset` on.
         """
         return self._log.fetch_data(
             topic_partition, offset, isolation_level, max_records, max_bytes, check_crcs

@@ -49,7 +49,7 @@ class LogRequests(RequestHandler):
         max_bytes: int,
         check_crcs: bool,
     ) -> FetchedData:
-        """The same as rows, without control records."""
+        """What a reader is to see of it, column by column."""
         limits = (max_records, max_bytes)
         return self._fetch(
             fetch.fetch_data, topic_partition, offset, isolation_level, *limits, check_crcs

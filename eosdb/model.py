@@ -124,23 +124,21 @@ class FetchResult:
     next_offset: int
 
 
-DataRow = tuple[
-    int, int, int, bytes | None, bytes | None, tuple[Header, ...] | None, int, int | None
-]
-"""A data record for readers who take very many: offset, timestamp, timestamp_type, key, value, headers or
-None, the producer id if it is part of a transaction, else -1, and the sum that its content was found to
-have, None when nobody looked."""
-
-
 @dataclass(frozen=True, slots=True)
 class FetchedData:
-    """The data among the stored records from an offset on, aborted data included, as plain rows."""
+    """What a reader is to see of the stored records from an offset on, column by column: control records
+    are left out and, under read_committed, what transactions took back."""
 
-    rows: Sequence[DataRow]
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    timestamp_types: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+    """Empty when no record has any."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted_transactions: Sequence[AbortedTransaction]
     next_offset: int
 
 

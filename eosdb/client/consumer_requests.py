@@ -58,7 +58,7 @@ class ConsumerRequests:
                 check_crcs=self._settings.check_crcs,
             ),
         )
-        self._metrics.observe("records-per-request", len(fetched.rows))
+        self._metrics.observe("records-per-request", len(fetched.offsets))
         return fetched
 
     def list_offsets(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, Final
 
 from eosdb.client import collector
 from eosdb.client.config import ConsumerSettings
@@ -13,53 +14,75 @@ from eosdb.model import (
     EARLIEST,
     LATEST,
     ConsumerRecord,
-    DataRow,
+    FetchedData,
     OffsetAndMetadata,
     TopicPartition,
 )
-from eosdb.visible import visible
 
 _FETCH_RECORDS: Final = 2_000
-_MANY: Final = 1_000
-"""So many records in one list are worth holding the garbage collector off."""
 _new: Final = tuple.__new__
+Columns = tuple[Sequence[Any], ...]
+"""Offsets, timestamps, timestamp types, keys, values and headers."""
 
 
 class Cursor:
     """Where the consumer stands in one partition."""
 
-    __slots__ = ("_next", "_rows", "fetch_offset", "fetched_end", "paused", "position")
+    __slots__ = (
+        "_columns",
+        "_next",
+        "_offsets",
+        "fetch_offset",
+        "fetched_end",
+        "paused",
+        "position",
+    )
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.fetch_offset = 0
         self.fetched_end = 0
         self.paused = False
-        self._rows: list[DataRow] = []
+        self._empty()
+
+    def _empty(self) -> None:
+        self._offsets: Sequence[int] = ()
+        self._columns: Columns = ((),) * 6
         self._next = 0
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
-        self._rows, self._next = [], 0
+        self._empty()
 
-    def fill(self, rows: list[DataRow], fetch_offset: int) -> None:
-        """Go on with these rows, and behind them at `fetch_offset`."""
-        self._rows, self.fetch_offset = rows, fetch_offset
+    def fill(self, fetched: FetchedData) -> None:
+        """Go on with these records, and behind them where the fetch says."""
+        self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
+        self._columns = (
+            fetched.offsets,
+            fetched.timestamps,
+            fetched.timestamp_types,
+            fetched.keys,
+            fetched.values,
+            fetched.headers,
+        )
         self._next = 0
         self.advance(0)
 
-    def ahead(self, limit: int) -> list[DataRow]:
-        """The next rows; none when there must be a fetch first."""
-        return self._rows[self._next : self._next + limit]
+    def ahead(self, limit: int) -> Columns | None:
+        """The next records; None when there must be a fetch first."""
+        start, end = self._next, self._next + limit
+        if start == len(self._offsets):
+            return None
+        return tuple([column[start:end] for column in self._columns])
 
     def advance(self, count: int) -> None:
-        """Move the position past so many rows, and past what is left out behind them."""
+        """Move the position past so many records, and past what is left out behind them."""
         self._next += count
-        if self._next < len(self._rows):
-            self.position = self._rows[self._next][0]
+        if self._next < len(self._offsets):
+            self.position = self._offsets[self._next]
         else:
             self.position = self.fetch_offset
-            self._rows, self._next = [], 0
+            self._empty()
 
 
 class Fetcher:
@@ -86,10 +109,10 @@ class Fetcher:
         What was taken before an error is handed out first; the next call meets the error again.
         """
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
-        if limit >= _MANY and not self._calls_the_user:
-            with collector.held_off():
-                return self._take(limit)
-        return self._take(limit)
+        if self._calls_the_user:
+            return self._take(limit)
+        with collector.held_off():
+            return self._take(limit)
 
     def _take(self, limit: int) -> list[ConsumerRecord]:
         tps = [
@@ -114,11 +137,11 @@ class Fetcher:
         """Add to `taken`; the position moves with every record that is in it, and no further."""
         is_at_end = False
         while len(taken) < limit:
-            rows = cursor.ahead(limit - len(taken))
-            if rows:
+            columns = cursor.ahead(limit - len(taken))
+            if columns is not None:
                 before = len(taken)
                 try:
-                    self._hand_out(tp, rows, taken)
+                    self._hand_out(tp, columns, taken)
                 finally:
                     cursor.advance(len(taken) - before)
             elif is_at_end:
@@ -142,26 +165,26 @@ class Fetcher:
             cursor.seek(self._reset_offset(tp))
             return False
         cursor.fetched_end = fetched.last_stable_offset if committed else fetched.high_watermark
-        cursor.fill(visible(fetched.rows, fetched.aborted_transactions), fetched.next_offset)
+        cursor.fill(fetched)
         return fetched.next_offset >= cursor.fetched_end
 
-    def _hand_out(
-        self, tp: TopicPartition, rows: list[DataRow], taken: list[ConsumerRecord]
-    ) -> None:
-        """Add the rows to `taken` as records. What this does for each is what reading costs, so without
-        deserializers it calls nothing but the tuple's constructor."""
-        topic, partition = tp
-        key_of, value_of = self._settings.key_deserializer, self._settings.value_deserializer
+    def _hand_out(self, tp: TopicPartition, columns: Columns, taken: list[ConsumerRecord]) -> None:
+        """Add the records to `taken`. What this does for each is what reading costs, so without
+        deserializers it runs no Python at all."""
+        offsets, timestamps, kinds, keys, values, headers = columns
+        topic, partition = repeat(tp.topic), repeat(tp.partition)
+        all_headers: Iterable[Any] = headers or repeat(())
         if not self._calls_the_user:
-            taken += [
-                _new(ConsumerRecord, (topic, partition, at, time, kind, key, value, headers or ()))
-                for at, time, kind, key, value, headers, _, _ in rows
-            ]
+            fields = zip(topic, partition, offsets, timestamps, kinds, keys, values, all_headers)  # noqa: B905
+            taken += map(_new, repeat(ConsumerRecord), fields)
             return
-        for at, time, kind, key, value, headers, _, _ in rows:
+        key_of, value_of = self._settings.key_deserializer, self._settings.value_deserializer
+        for at, time, kind, key, value, of_record in zip(  # noqa: B905
+            offsets, timestamps, kinds, keys, values, all_headers
+        ):
             made_key = key if key_of is None or key is None else key_of(key)
             made_value = value if value_of is None or value is None else value_of(value)
-            record = (topic, partition, at, time, kind, made_key, made_value, headers or ())
+            record = (*tp, at, time, kind, made_key, made_value, of_record)
             taken.append(_new(ConsumerRecord, record))
 
     def locate(self, tps: list[TopicPartition]) -> None:

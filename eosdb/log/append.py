@@ -48,9 +48,9 @@ _INSERT_MARKER: Final = (
     "producer_epoch, sequence, sequence_round, is_transactional, control, position, checksum) "
     "VALUES (?1, ?2, ?3, 0, ?4, ?5, -1, 0, 1, ?6, ?7, "
     + checksum.stored(
-        "0", partition_id="?1", offset="?2", timestamp="?3", timestamp_type="0", producer_id="?4",
-        producer_epoch="?5", sequence="-1", sequence_round="0", is_transactional="1", control="?6",
-        position="?7",
+        str(checksum.MARKER), partition_id="?1", offset="?2", timestamp="?3", timestamp_type="0",
+        producer_id="?4", producer_epoch="?5", sequence="-1", sequence_round="0",
+        is_transactional="1", control="?6", position="?7",
     )
     + ")"
 )  # fmt: skip
@@ -263,33 +263,41 @@ def _stored_range(
     return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
 
 
+_NUMBERS: Final = {
+    "partition_id": "?1",
+    "offset": "?2",
+    "timestamp_type": "?3",
+    "producer_id": "?4",
+    "producer_epoch": "?5",
+    "sequence": "?6",
+    "sequence_round": "?7",
+    "is_transactional": "?8",
+    "position": "?9",
+    "timestamp": "?10",
+    "control": "NULL",
+}
+"""Where a statement finds what it is told once; `?11` is the checksum of the first row without its content
+and, if it varies, its timestamp."""
+_CHECKSUM: Final = f"SELECT {checksum.stored('0', **_NUMBERS)}"
+_FEW: Final = 8
+"""For so few rows it does not pay to find out how their checksums run on."""
+
+
 @lru_cache(maxsize=128)
-def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool) -> str:
+def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool, step: int = 0) -> str:
     """An INSERT of many rows; only what varies from row to row is bound for each, the rest once, and
-    numbers that run on are counted."""
+    numbers that run on are counted: with `step` also what the numbers add to the checksum."""
     values = []
     for i in range(rows):
-        at = {name: f"?{11 + i * len(varying) + j}" for j, name in enumerate(varying)}
-        numbers = {
-            "partition_id": "?1",
-            "offset": f"?2+{i}",
-            "timestamp": at.get("timestamp", "?10"),
-            "timestamp_type": "?3",
-            "producer_id": "?4",
-            "producer_epoch": "?5",
-            "sequence": f"?6+{i}" if sequenced else "-1",
-            "sequence_round": "?7",
-            "is_transactional": "?8",
-            "control": "NULL",
-            "position": "?9",
-        }
-        cells = {
-            **numbers,
-            "key": at.get("key", "NULL"),
-            "value": at["value"],
-            "headers": at.get("headers", "NULL"),
-            "checksum": checksum.stored(at["checksum"], **numbers),
-        }
+        at = {name: f"?{12 + i * len(varying) + j}" for j, name in enumerate(varying)}
+        content, counted = at.pop("checksum"), f"?6+{i}" if sequenced else "-1"
+        numbers = {**_NUMBERS, "offset": f"?2+{i}", "sequence": counted}
+        numbers["timestamp"] = at.get("timestamp", "?10")
+        if step:
+            of_row = f"{content}+?11+{i * step}+{at.get('timestamp', '0')}"
+        else:
+            of_row = checksum.stored(content, **numbers)
+        cells = {"key": "NULL", "headers": "NULL", **at, **numbers, "checksum": of_row}
         values.append(f"({','.join(cells.values())})")
     names = ",".join(f'"{name}"' for name in cells)
     return f"INSERT INTO records ({names}) VALUES {','.join(values)}"
@@ -309,26 +317,39 @@ def _insert_records(
     for i, column in enumerate(columns.values()):
         cells[i::width] = column
     sequenced = event.base_sequence >= 0
+
+    def numbers(done: int, timestamp: int) -> tuple[object, ...]:
+        serial = event.base_sequence + done if sequenced else NO_SEQUENCE
+        return (
+            event.partition_id,
+            event.base_offset + done,
+            timestamp_type,
+            event.producer_id,
+            event.producer_epoch,
+            sequence_of(serial),
+            round_of(serial),
+            int(event.is_transactional),
+            position,
+            timestamp,
+        )
+
+    step = first = 0
+    if batch.count > _FEW and max(timestamps) < checksum.TIMES:
+        constant = timestamps[0] if len(timestamps) == 1 else 0
+        ends = (numbers(0, constant), numbers(batch.count - 1, constant))
+        first, last = (unit.execute(_CHECKSUM, of_row).fetchone()[0] for of_row in ends)
+        step = checksum.STEP if sequenced else 1
+        if last - first != step * (batch.count - 1):
+            step = 0  # Somewhere a number begins anew.
     done = 0
     for chunk in _CHUNKS:
         while batch.count - done >= chunk:
-            serial = event.base_sequence + done if sequenced else NO_SEQUENCE
-            if chunk > 1 and sequenced and sequence_of(serial) + chunk > SEQUENCE_COUNT:
+            sequence = sequence_of(event.base_sequence + done) if sequenced else 0
+            if chunk > 1 and sequence + chunk > SEQUENCE_COUNT:
                 break  # The chunk lies across the wrap: smaller ones, down to single rows, do not.
+            rest = cells[width * done : width * (done + chunk)]
             unit.execute(
-                _insert_sql(chunk, varying, sequenced=sequenced),
-                [
-                    event.partition_id,
-                    event.base_offset + done,
-                    timestamp_type,
-                    event.producer_id,
-                    event.producer_epoch,
-                    sequence_of(serial),
-                    round_of(serial),
-                    int(event.is_transactional),
-                    position,
-                    timestamps[0],
-                    *cells[width * done : width * (done + chunk)],
-                ],
+                _insert_sql(chunk, varying, sequenced=sequenced, step=step),
+                [*numbers(done, timestamps[0]), first + step * done, *rest],
             )
             done += chunk

@@ -9,15 +9,18 @@ given, so that a consumer's fetch need not look at it.
 
 from __future__ import annotations
 
-import struct
+import sys
+from array import array
 from collections.abc import Sequence
 from typing import Final
 from zlib import adler32, crc32
 
 _UPPER: Final = 48
+TIMES: Final = 70368744177643
+"""Timestamps below are themselves modulo it."""
 _GIVEN: Final = (
-    "({partition_id} * 1000003 + {offset} + {timestamp} % 70368744177643 + {timestamp_type} + "
-    "{producer_id} % 70368744177643 + {is_transactional} + ({control} IS NULL))"
+    f"({{partition_id}} * 1000003 + {{offset}} + {{timestamp}} % {TIMES} + {{timestamp_type}} + "
+    f"{{producer_id}} % {TIMES} + {{is_transactional}} + ({{control}} IS NULL))"
 )
 """What a consumer is given, or what decides whether it is. With the place, for a damaged index leads to
 another record, perhaps at the same offset of another partition."""
@@ -34,21 +37,35 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
+STEP: Final = 1 + (1 << _UPPER)
+"""What is added to the checksum from one record of a batch to the next by offset and sequence, unless a
+remainder begins anew."""
+
+
 def stored(content: str, **values: str) -> str:
     """SQL: the checksum of a row whose content has this sum and whose numbers are these terms."""
     return f"{content} + {_GIVEN.format(**values)} + {_OTHERS.format(**values)}"
 
 
-_UNLESS_NULL: Final = "CASE WHEN position + 0 IS NULL THEN -1 ELSE -checksum END"
-"""SQL: NULL for a record without a checksum, and what no content has where something else has become NULL;
-everything has where the index names a row that is not there. (Of a bare column that is declared NOT NULL
-SQLite would not even look.)"""
-CONTENT: Final = (
-    f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_UNLESS_NULL})"
+MARKER: Final = 0x155555555555
+"""What a control record has in place of the sum of its content; no flipped bit makes it of any other."""
+OLD_MARKER: Final = -2
+"""The same for one from before schema 7."""
+MARKERS: Final = (MARKER, OLD_MARKER)
+UNCHECKED: Final = f"CASE WHEN control IS NULL THEN NULL ELSE {OLD_MARKER} END"
+"""SQL: what stands in place of CONTENT where nobody looks."""
+_WITHOUT: Final = (
+    f"CASE WHEN checksum IS NULL AND position + 0 IS NOT NULL THEN {UNCHECKED} ELSE -1 END"
 )
-"""SQL: the sum that a row's content must have; NULL for a row from before schema 7."""
+"""SQL: what CONTENT is for a record that has no checksum. Where something else has become NULL, and all has
+where the index names a row that is not there, it is what no content has. (Of a bare column that is
+declared NOT NULL SQLite would not even look.)"""
+CONTENT: Final = (
+    f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_WITHOUT})"
+)
+"""SQL: the sum that a row's content must have; NULL or OLD_MARKER for a row from before schema 7."""
 CONTENT_GIVEN: Final = (
-    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_NAMES)}, {_UNLESS_NULL})"
+    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_NAMES)}, {_WITHOUT})"
 )
 """The same, for half the price, without a look at what no consumer is given."""
 
@@ -76,7 +93,10 @@ def _sums(parts: Sequence[bytes | None]) -> list[int]:
 
 def crc(sums: Sequence[int]) -> int:
     """What an event says of its batch: the CRC-32 of its records' sums."""
-    return crc32(struct.pack(f"<{len(sums)}q", *sums))
+    packed = array("q", sums)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return crc32(packed)
 
 
 def first_altered(
@@ -88,20 +108,21 @@ def first_altered(
 ) -> int | None:
     """The first record whose content does not have the sum that CONTENT says; None when all have. The first
     `old` ones need not have any."""
+    wanted = (
+        [0 if sum_ == MARKER else sum_ for sum_ in expected] if MARKER in expected else expected
+    )
     try:
-        if content_sums(keys, values, headers) == list(expected):
+        if content_sums(keys, values, headers) == list(wanted):
             return None
     except (TypeError, AttributeError):
         pass
-    if expected.count(None) == len(expected) == old:
+    if expected.count(None) + expected.count(OLD_MARKER) == len(expected) == old:
         return None
-    for i, (key, value, text, wanted) in enumerate(
-        zip(keys, values, headers, expected, strict=True)
-    ):
+    for i, (key, value, text, sum_) in enumerate(zip(keys, values, headers, wanted, strict=True)):
+        if i < old and sum_ in (None, OLD_MARKER):
+            continue
         try:
-            if wanted is None and i < old:
-                continue
-            if content_sums([key], [value], [text]) != [wanted]:
+            if content_sums([key], [value], [text]) != [sum_]:
                 return i
         except (TypeError, AttributeError):
             return i

@@ -1,18 +1,21 @@
 """Reading a partition: records up to what the isolation level allows, and offsets by time.
 
 Everything here runs on one snapshot of the file. Control records and aborted data are part of a
-fetch; leaving them out is the reader's work, as with Kafka's consumer.
+fetch; leaving them out is the reader's work, as with Kafka's consumer. `fetch_data` does it for eosdb's
+own readers.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from operator import itemgetter
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, compress
+from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
-from eosdb.log import data, row_check, transaction_index
-from eosdb.log.checksum import CONTENT, CONTENT_GIVEN
+from eosdb.log import row_check, transaction_index
+from eosdb.log.checksum import CONTENT, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partitions import Partition
 from eosdb.model import (
     EARLIEST,
@@ -21,6 +24,7 @@ from eosdb.model import (
     AbortedTransaction,
     FetchedData,
     FetchResult,
+    Header,
     LogRecord,
     OffsetAndTimestamp,
 )
@@ -30,21 +34,20 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 _RANGE: Final = (
     'FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"'
 )
+_OF_RECORD: Final = {"timestamp": "timestamp", "timestamp_type": "timestamp_type"}
 _RECORDS: Final = {
     check_crcs: (
-        f'SELECT "offset", timestamp, timestamp_type, key, value, headers, producer_id, {content}, '
+        f"SELECT {row_check.BEGINNING.format(**_OF_RECORD, content=content)}, producer_id, "
         f"producer_epoch, sequence, is_transactional, control {_RANGE}"
     )
-    for check_crcs, content in ((True, CONTENT), (False, "NULL"))
+    for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
 }
 _DATA: Final = {
-    check_crcs: (
-        'SELECT "offset", timestamp, timestamp_type, key, value, headers, '
-        f"{data.TRANSACTION_OF}, {content} {_RANGE}"
-    )
-    for check_crcs, content in ((True, CONTENT_GIVEN), (False, "NULL"))
+    check_crcs: f"SELECT {row_check.BEGINNING.format(**_OF_RECORD, content=content)} {_RANGE}"
+    for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
 }
-_HEADERS: Final = itemgetter(row_check.HEADERS)
+_CHUNK: Final = 64
+"""So many rows are read before their size is looked at: what is read too much stays bounded."""
 _BY_TIME: Final = (
     'SELECT "offset", timestamp FROM records '
     'WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? ORDER BY "offset" LIMIT 1'
@@ -90,10 +93,11 @@ def fetch(
     """
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = data.within(found, partition, max_records, max_bytes)
+    rows, exhausted = within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
     if check_crcs:
-        rows, next_offset = row_check.checked(partition, rows, offset, next_offset)
+        count, next_offset = row_check.checked(partition, _by_column(rows), offset, next_offset)
+        rows = rows[:count]
     return FetchResult(
         [_log_record(partition, *row) for row in rows],
         partition.log_end_offset,
@@ -114,28 +118,75 @@ def fetch_data(
     max_bytes: int,
     check_crcs: bool = True,
 ) -> FetchedData:
-    """The same without control records, as rows that SQLite made: what SQLite and Python do for each column
-    of each record is what reading costs."""
+    """Only what a reader of the isolation level is to see, column by column: what SQLite and Python do for
+    each column of each record is what reading costs.
+
+    `max_records` counts what is left out, too, so there may be less, even nothing, and more behind it.
+    """
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
-    rows, exhausted = data.within(found, partition, max_records, max_bytes, only_data=True)
+    rows, exhausted = within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
-    if check_crcs:
-        rows, next_offset = row_check.checked(partition, rows, offset, next_offset)
-    rows = data.without_markers(rows)
-    if any(map(_HEADERS, rows)):
-        rows = [
-            (*row[:5], row_check.headers(partition, row[0], row[5]) or None, *row[6:])
-            for row in rows
+    # What an old marker looks like may be a damaged record, so `checked` looks at it.
+    markers = (MARKER,) if check_crcs else MARKERS
+    columns = _by_column(row_check.without_markers(rows, markers))
+    if check_crcs and not row_check.are_whole(partition, columns, len(rows), offset, next_offset):
+        count, next_offset = row_check.checked(partition, _by_column(rows), offset, next_offset)
+        columns = _by_column(row_check.without_markers(rows[:count]))
+    if read_committed and columns:
+        gone = transaction_index.taken_back_in(connection, partition, offset, next_offset)
+        if gone:
+            kept = [at not in gone for at in columns[0]]
+            columns = [tuple(compress(column, kept)) for column in columns]
+    offsets, timestamps, timestamp_types, keys, values, texts, _ = columns or ((),) * 7
+    headers: Sequence[tuple[Header, ...]] = ()
+    if texts.count(None) < len(texts):
+        headers = [
+            row_check.headers(partition, offset, text)
+            for offset, text in zip(offsets, texts, strict=True)
         ]
     return FetchedData(
-        rows,
+        offsets,
+        timestamps,
+        timestamp_types,
+        keys,
+        values,
+        headers,
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
-        _aborted(connection, partition, offset, next_offset) if read_committed and rows else [],
         next_offset,
     )
+
+
+def _by_column(rows: list[tuple[Any, ...]]) -> list[Sequence[Any]]:
+    return list(zip(*rows, strict=True))
+
+
+def within(
+    found: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """The rows that both limits allow, at least one, and whether there are no more.
+
+    Nothing is measured in a log that is smaller than the limit.
+    """
+    if partition.size_bytes <= max_bytes:
+        rows = found.fetchmany(max_records + 1)
+    else:
+        rows, sizes, left = [], [], max_bytes
+        while left >= 0 and len(rows) <= max_records and (chunk := found.fetchmany(_CHUNK)):
+            rows += chunk
+            measured = [
+                len(key or b"") + len(value or b"") + len(text or "")
+                for _, _, _, key, value, text, *_ in chunk
+            ]
+            sizes += measured
+            left -= sum(measured)
+        if left < 0:
+            fitting = bisect_right(list(accumulate(sizes)), max_bytes)
+            max_records = min(max_records, max(fitting, 1))
+    found.close()
+    return rows[:max_records], len(rows) <= max_records
 
 
 def _checked_bound(partition: Partition, offset: int, read_committed: bool) -> int:
@@ -161,8 +212,8 @@ def _log_record(
     key: bytes | None,
     value: bytes | None,
     headers: str | None,
-    producer_id: int,
     _: int | None,
+    producer_id: int,
     producer_epoch: int,
     sequence: int,
     is_transactional: int,

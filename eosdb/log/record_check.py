@@ -41,7 +41,7 @@ SELECT count(*) FROM asked CROSS JOIN records ON partition_id = partition AND "o
 WHERE position = at AND producer_id = producer AND producer_epoch = epoch AND control = kind
     AND timestamp = time AND timestamp_type = 0 AND is_transactional = 1 AND sequence = -1
     AND sequence_round = 0 AND key IS NULL AND value IS NULL AND headers IS NULL
-    AND COALESCE({checksum.CONTENT}, wanted) = 0
+    AND {checksum.CONTENT} = wanted
 """
 _AT_ONCE: Final = 100
 _AT_ONCE_BYTES: Final = 1024 * 1024
@@ -149,7 +149,8 @@ class RecordCheck:
         for position, event in markers:
             asked += (
                 event.partition_id, event.offset, position, event.producer_id, event.producer_epoch,
-                event.control, event.timestamp, int(self._is_checked(event)),
+                event.control, event.timestamp,
+                checksum.MARKER if self._is_checked(event) else checksum.OLD_MARKER,
             )  # fmt: skip
         query = _MARKERS.replace(":rows", ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(markers)))
         (right,) = self._connection.execute(query, asked).fetchone()

@@ -1,15 +1,13 @@
 """Whether rows that were read are those that were written, none altered and none missing: what a fetch
 looks at before it hands them out.
 
-The rows are tuples that begin alike (`PLACES`), control records among them. What is in front of a
-damaged record is handed out; the next fetch begins at it, and raises.
+What is in front of a damaged record is handed out; the next fetch begins at it, and raises.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any, Final
 
 from eosdb.errors import CorruptRecordError
@@ -18,56 +16,83 @@ from eosdb.log.batch import headers_from_text
 from eosdb.log.partitions import Partition
 from eosdb.model import Header
 
-OFFSET, KEY, VALUE, HEADERS, CONTENT = 0, 3, 4, 5, 7
-"""Where a row has its offset and its content, and what `log.checksum` says of the content."""
-_OFFSET: Final = itemgetter(OFFSET)
+BEGINNING: Final = '"offset", {timestamp}, {timestamp_type}, key, value, headers, {content}'
+"""SQL: what the rows of every fetch begin with; the last is what `log.checksum` says of the content."""
+CONTENT: Final = 6
+_MANY: Final = 50
+"""Taking out less than one of so many leaves most of a list in one piece."""
+
+
+def without_markers(
+    rows: list[tuple[Any, ...]], markers: Sequence[int] = checksum.MARKERS
+) -> list[tuple[Any, ...]]:
+    """The rows without control records."""
+    sums = [row[CONTENT] for row in rows]
+    count = sum(map(sums.count, markers))
+    if count == 0:
+        return rows
+    if count > len(rows) / _MANY:
+        return [row for row in rows if row[CONTENT] not in markers]
+    left = rows.copy()
+    for marker in markers:
+        place = -1
+        for _ in range(sums.count(marker)):  # From one to the next it runs in C.
+            place = sums.index(marker, place + 1)
+            del left[place], sums[place]
+            place -= 1
+    return left
+
+
+def are_whole(
+    partition: Partition,
+    columns: Sequence[Sequence[Any]],
+    count: int,
+    offset: int,
+    next_offset: int,
+) -> bool:
+    """Whether it is plain that all is well with [offset, next_offset), of which there are so many rows; the
+    columns are those without control records that have checksums. `checked` looks closer."""
+    if offset < partition.clean_offset or count != next_offset - offset or not columns:
+        return False
+    _, _, _, keys, values, texts, sums, *_ = columns
+    return checksum.first_altered(keys, values, texts, sums) is None
 
 
 def checked(
-    partition: Partition, rows: list[tuple[Any, ...]], offset: int, next_offset: int
-) -> tuple[list[tuple[Any, ...]], int]:
-    """The rows of [offset, next_offset), or those in front of the first one that is altered or missing;
-    with them, where to go on.
+    partition: Partition, columns: Sequence[Sequence[Any]], offset: int, next_offset: int
+) -> tuple[int, int]:
+    """How many of the rows of [offset, next_offset), given as columns, are in front of the first one that
+    is altered or missing, and where to go on.
 
     Below the clean offset compaction may have removed some. Raises CorruptRecordError when it is the very
     first one.
     """
-    altered = None
-    if rows:
-        _, _, _, keys, values, texts, _, sums, *_ = zip(*rows, strict=True)
-        altered = checksum.first_altered(keys, values, texts, sums, _old(partition, rows))
-    first_whole = max(offset, partition.clean_offset)
+    offsets, _, _, keys, values, texts, sums, *_ = columns if columns else ((),) * 7
+    count, first_whole = len(offsets), max(offset, partition.clean_offset)
+    altered = checksum.first_altered(keys, values, texts, sums, _old(partition, offsets))
     if altered is not None:
         if altered == 0:
             # Where nothing may be missing the place is known, whatever the row says of itself.
-            raise damaged(partition, offset if offset == first_whole else rows[0][OFFSET])
-        rows = rows[:altered]
-        next_offset = rows[-1][OFFSET] + 1
-    begin = 0 if offset == first_whole else bisect_left(rows, first_whole, key=_OFFSET)
-    if len(rows) - begin == max(next_offset - first_whole, 0):
-        return rows, next_offset
-    missing = _first_missing(rows[begin:], first_whole)
+            raise damaged(partition, offset if offset == first_whole else offsets[0])
+        count, next_offset = altered, offsets[altered - 1] + 1
+    begin = 0 if offset == first_whole else bisect_left(offsets, first_whole, 0, count)
+    if count - begin == max(next_offset - first_whole, 0):
+        return count, next_offset
+    missing = first_whole
+    while begin < count and offsets[begin] == missing:
+        begin, missing = begin + 1, missing + 1
     if missing == offset:
         raise damaged(partition, missing, "is missing")
-    return rows[: begin + missing - first_whole], missing
+    return begin, missing
 
 
-def _old(partition: Partition, rows: Sequence[tuple[Any, ...]]) -> int:
+def _old(partition: Partition, offsets: Sequence[int]) -> int:
     """How many of the rows may be from before there were checksums."""
     if partition.checked_from < 0:
-        return len(rows)
-    if rows[0][OFFSET] >= partition.checked_from:
+        return len(offsets)
+    if not offsets or offsets[0] >= partition.checked_from:
         return 0
-    return bisect_left(rows, partition.checked_from, key=_OFFSET)
-
-
-def _first_missing(rows: Sequence[tuple[Any, ...]], offset: int) -> int:
-    """Which offset from `offset` on none of the rows has."""
-    for row in rows:
-        if row[OFFSET] != offset:
-            break
-        offset += 1
-    return offset
+    return bisect_left(offsets, partition.checked_from)
 
 
 def damaged(

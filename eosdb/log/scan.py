@@ -12,19 +12,17 @@ from operator import itemgetter
 from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
-from eosdb.log import data, row_check, transaction_index
-from eosdb.log.checksum import CONTENT
+from eosdb.log import fetch, row_check, transaction_index
+from eosdb.log.checksum import CONTENT, UNCHECKED
 from eosdb.log.partitions import Partition
-from eosdb.visible import visible
 
-_BASE: Final = {
-    "offset": row_check.OFFSET,
-    "key": row_check.KEY,
-    "value": row_check.VALUE,
-    "headers": row_check.HEADERS,
-}
+_BASE: Final = {"offset": 0, "key": 3, "value": 4, "headers": 5}
 """What is read in any case, and where it stands."""
 _OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
+_BEGINNING: Final = {
+    check_crcs: row_check.BEGINNING.format(timestamp="NULL", timestamp_type="NULL", content=content)
+    for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
+}
 COLUMNS: Final = (
     "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
     "producer_epoch", "sequence",
@@ -65,18 +63,21 @@ def part(
         )
     others = [column for column in columns if column in _OTHERS]
     found = connection.execute(
-        f'SELECT "offset", NULL, NULL, key, value, headers, {data.TRANSACTION_OF}, '
-        f"{', '.join([CONTENT if check_crcs else 'NULL', *others])} FROM records "
+        f"SELECT {', '.join([_BEGINNING[check_crcs], *others])} FROM records "
         'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"',
         (partition.partition_id, start, end),
     )
-    rows, exhausted = data.within(found, partition, max_rows, 2**62, only_data=True)
+    rows, exhausted = fetch.within(found, partition, max_rows, 2**63)
     next_offset = max(start, end) if exhausted else rows[-1][0] + 1
     if check_crcs:
-        rows, next_offset = row_check.checked(partition, rows, start, next_offset)
-    rows = data.without_markers(rows)
+        by_column = list(zip(*rows, strict=True))
+        count, next_offset = row_check.checked(partition, by_column, start, next_offset)
+        rows = rows[:count]
+    rows = row_check.without_markers(rows)
     if read_committed and rows:
-        rows = visible(rows, transaction_index.collect(connection, partition, start, next_offset))
+        gone = transaction_index.taken_back_in(connection, partition, start, next_offset)
+        if gone:
+            rows = [row for row in rows if row[0] not in gone]
     places = [
         _BASE[column] if column in _BASE else row_check.CONTENT + 1 + others.index(column)
         for column in columns

@@ -7,11 +7,12 @@ names the entry before it, and the partition names the last one.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.log.partitions import Partition
+from eosdb.log.taken_back import taken_back
 from eosdb.model import AbortedTransaction
 from eosdb.store.row_checksum import row_checksum
 from eosdb.store.unit import Unit
@@ -19,6 +20,11 @@ from eosdb.store.unit import Unit
 _FROM: Final = (
     "SELECT producer_id, first_offset, last_offset, last_stable_offset, previous_offset, checksum "
     "FROM transaction_index WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset"
+)
+_PRODUCERS: Final = (
+    'SELECT "offset", producer_id FROM records '
+    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? AND is_transactional = 1 '
+    'ORDER BY "offset"'
 )
 _INSERT: Final = (
     "INSERT INTO transaction_index (partition_id, producer_id, first_offset, last_offset, "
@@ -49,6 +55,19 @@ def collect(
     """`search` over the stored index. Raises CorruptDatabaseError."""
     rows = connection.execute(_FROM, (partition.partition_id, fetch_offset))
     return list(search(linked(rows, partition, fetch_offset), fetch_offset, upper_bound))
+
+
+def taken_back_in(
+    connection: sqlite3.Connection, partition: Partition, start: int, end: int
+) -> Set[int]:
+    """The offsets in [start, end) whose records an aborted transaction took back. Raises
+    CorruptDatabaseError."""
+    aborted = collect(connection, partition, start, end)
+    if not aborted:
+        return frozenset()
+    low = max(start, min(entry.first_offset for entry in aborted))
+    high = min(end, max(entry.last_offset for entry in aborted))
+    return taken_back(connection.execute(_PRODUCERS, (partition.partition_id, low, high)), aborted)
 
 
 def linked(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from eosdb.client import fetcher
 from eosdb.coordinator import (
     coordinator,
 )
@@ -212,8 +211,9 @@ def markers_of_old_coordinators() -> Any:
 @mutant("the transaction index begins one record too late")
 def index_misses_the_first_record() -> Any:
     def make(add: Any) -> Any:
-        def added(unit: Any, partition_id: int, entry: Any) -> None:
-            add(unit, partition_id, entry._replace(first_offset=entry.first_offset + 1))
+        def added(unit: Any, partition_id: int, entry: Any, previous: int) -> None:
+            later = entry._replace(first_offset=entry.first_offset + 1)
+            add(unit, partition_id, later, previous)
 
         return added
 
@@ -241,11 +241,17 @@ def fetch_ignores_the_lso() -> Any:
 
 @mutant("the consumer goes on filtering a producer after its ABORT marker")
 def consumer_filters_too_long() -> Any:
-    def visible(rows: Any, aborted: Any) -> list[Any]:
-        gone = {entry.producer_id for entry in aborted}
-        return [row for row in rows if row[6] not in gone]
+    def taken_back_in(connection: Any, partition: Any, start: int, end: int) -> set[int]:
+        gone = {
+            entry.producer_id
+            for entry in transaction_index.collect(connection, partition, start, end)
+        }
+        rows = connection.execute(
+            transaction_index._PRODUCERS, (partition.partition_id, start, end)
+        )
+        return {offset for offset, producer_id in rows if producer_id in gone}
 
-    return mock.patch.object(fetcher, "visible", visible)
+    return mock.patch.object(transaction_index, "taken_back_in", taken_back_in)
 
 
 assert producer_state.judge is append.judge

@@ -93,7 +93,7 @@ def bad_steps(connection: sqlite3.Connection, sql: str, parameters: Any) -> list
 @pytest.mark.parametrize("name", HOT)
 def test_a_hot_query_searches(plans: sqlite3.Connection, name: str) -> None:
     sql = HOT[name]
-    parameters = (0,) * sql.count("?") if "?1" not in sql else (0,) * 22
+    parameters = (0,) * sql.count("?") if "?1" not in sql else (0,) * 23
     assert not bad_steps(plans, sql, parameters)
 
 

@@ -11,7 +11,7 @@ from tests.tidy.tree import imports, modules
 VOCABULARY = {
     "eosdb.model", "eosdb.errors", "eosdb.clock", "eosdb.config", "eosdb.events",
     "eosdb.failpoints", "eosdb.validation", "eosdb.consumer_protocol", "eosdb.reports",
-    "eosdb.progress", "eosdb.record_columns", "eosdb.decoding", "eosdb.damage", "eosdb.visible",
+    "eosdb.progress", "eosdb.record_columns", "eosdb.decoding", "eosdb.damage",
 }  # fmt: skip
 PURE = {
     "eosdb.log.producer_state",
@@ -30,7 +30,7 @@ PURE = {
     "eosdb.client.progress",
     "eosdb.client.settling",
     "eosdb.client.transaction_manager",
-    "eosdb.visible",
+    "eosdb.log.taken_back",
     "eosdb.testing.simulation.ledger",
 }
 SQL = {"sqlite3", "sqlalchemy"}

@@ -1,4 +1,4 @@
-"""The consumer's filter: what is left of fetched data (Kafka: CompletedFetch).
+"""What is left of a log for its readers (Kafka: CompletedFetch).
 
 Tables first; then random logs, in which the consumer's way and Kafka's own, which follows every record and
 marker of `fetch`, must come to the same.
@@ -15,23 +15,24 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import AbortedTransaction, LogRecord, ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.model import DataRow
-from eosdb.visible import visible
+from eosdb.log.taken_back import taken_back
 
-OUTSIDE = -1
-
-
-def data(offset: int, producer_id: int = 7) -> DataRow:
-    return offset, 0, 0, None, b"%d" % offset, None, producer_id, None
+Row = tuple[int, int]
+"""Offset and producer id of a record that is part of a transaction."""
 
 
-def kept(rows: list[DataRow], *aborted: tuple[int, int, int]) -> list[int]:
+def data(offset: int, producer_id: int = 7) -> Row:
+    return offset, producer_id
+
+
+def kept(rows: list[Row], *aborted: tuple[int, int, int]) -> list[int]:
     transactions = [AbortedTransaction(pid, first, last, 100) for pid, first, last in aborted]
-    return [row[0] for row in visible(rows, transactions)]
+    gone = taken_back(rows, transactions)
+    return [offset for offset, _ in rows if offset not in gone]
 
 
 def test_without_aborted_transactions_all_stays() -> None:
-    assert kept([data(0), data(2, OUTSIDE)]) == [0, 2]
+    assert kept([data(0), data(2)]) == [0, 2]
 
 
 def test_aborted_data_is_left_out_up_to_its_marker() -> None:
@@ -46,10 +47,6 @@ def test_a_producers_data_before_the_aborted_transaction_stays() -> None:
     assert kept([data(0), data(2)], (7, 2, 3)) == [0]
 
 
-def test_records_outside_of_transactions_are_never_filtered() -> None:
-    assert kept([data(0), data(1, OUTSIDE)], (7, 0, 2)) == [1]
-
-
 def test_an_aborted_transaction_that_began_before_the_fetch_and_one_that_ends_behind() -> None:
     assert kept([data(5), data(7), data(8, 9)], (7, 0, 6), (9, 8, 90)) == [7]
 
@@ -60,13 +57,6 @@ def test_an_aborted_transaction_without_records_here_is_harmless() -> None:
 
 def test_two_aborted_transactions_of_one_producer() -> None:
     assert kept([data(0), data(2), data(4)], (7, 0, 1), (7, 4, 5)) == [2]
-
-
-def test_what_was_fetched_is_not_changed() -> None:
-    rows = [data(0), data(1)]
-    assert visible(rows, [AbortedTransaction(7, 0, 2, 3)]) == []
-    assert rows == [data(0), data(1)]
-    assert visible(rows, []) is not rows
 
 
 # -- random logs --------------------------------------------------------------------------------
@@ -152,14 +142,23 @@ def kafkas_way(db: eosdb.Database, level: str, max_bytes: int) -> Iterator[LogRe
 
 def consumers_way(
     db: eosdb.Database, level: str, max_records: int, max_bytes: int
-) -> Iterator[DataRow]:
+) -> Iterator[tuple[object, ...]]:
     offset = db.broker.offsets(TP).log_start_offset
     limits = {"max_records": max_records, "max_bytes": max_bytes}
     while True:
         fetched = db.broker.fetch_data(TP, offset, isolation_level=level, **limits)
-        size = sum(len(row[3] or b"") + len(row[4] or b"") for row in fetched.rows)
-        assert len(fetched.rows) <= 1 or (len(fetched.rows) <= max_records and size <= max_bytes)
-        yield from visible(fetched.rows, fetched.aborted_transactions)
+        count = len(fetched.offsets)
+        size = sum(map(len, filter(None, [*fetched.keys, *fetched.values])))
+        assert count <= 1 or (count <= max_records and size <= max_bytes)
+        yield from zip(
+            fetched.offsets,
+            fetched.timestamps,
+            fetched.timestamp_types,
+            fetched.keys,
+            fetched.values,
+            fetched.headers or [()] * count,
+            strict=True,
+        )
         if fetched.next_offset == offset:
             return
         assert fetched.next_offset > offset
@@ -181,7 +180,7 @@ def test_rows_without_what_was_taken_back_are_kafkas_records(
                 (TP.topic, TP.partition, *record[:6]) for record in kafkas_way(db, level, max_bytes)
             ]
             found = [
-                (TP.topic, TP.partition, *row[:5], row[5] or ())
+                (TP.topic, TP.partition, *row)
                 for row in consumers_way(db, level, max_records, max_bytes)
             ]
             assert found == expected

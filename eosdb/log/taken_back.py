@@ -1,0 +1,27 @@
+"""What readers leave out of committed data: what transactions took back."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from eosdb.model import AbortedTransaction
+
+
+def taken_back(
+    transactional: Iterable[tuple[int, int]], aborted_transactions: Iterable[AbortedTransaction]
+) -> set[int]:
+    """The offsets among these records of transactions, given as offset and producer id in order, that no
+    committed reader may see (Kafka: CompletedFetch.nextFetchedRecord).
+
+    An aborted transaction's producer is filtered from the transaction's first offset to its ABORT marker.
+    """
+    by_producer: dict[int, list[int]] = {}
+    for offset, producer_id in transactional:
+        by_producer.setdefault(producer_id, []).append(offset)
+    gone: set[int] = set()
+    for aborted in aborted_transactions:
+        offsets = by_producer.get(aborted.producer_id, [])
+        start = bisect_left(offsets, aborted.first_offset)
+        gone.update(offsets[start : bisect_left(offsets, aborted.last_offset, start)])
+    return gone
