@@ -63,14 +63,15 @@ class LogAdmin(RequestHandler):
         isolation_level: str = "read_committed",
         batch_size: int = 2_000,
         check_crcs: bool = True,
+        skip_lost: bool = False,
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The data records in [start, end) as rows, in lists of at most `batch_size`, each read when it is
         asked for: in between nothing is held.
 
         Raises InvalidRequestError for an unknown column or an end behind what the isolation level allows,
-        OffsetOutOfRangeError when the log begins behind `start`, or behind what is to come next,
-        UnknownTopicOrPartitionError, TopicAuthorizationFailedError and, unless `check_crcs` is False,
-        CorruptRecordError.
+        OffsetOutOfRangeError when the log begins behind `start`, or behind what is to come next (unless
+        `skip_lost` says to go on at the log start), UnknownTopicOrPartitionError,
+        TopicAuthorizationFailedError and, unless `check_crcs` is False, CorruptRecordError.
         """
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
@@ -80,9 +81,12 @@ class LogAdmin(RequestHandler):
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "read", "topic", tp.topic)
+                partition = partitions.read(connection, tp)
+                if skip_lost:
+                    at = min(max(at, partition.log_start_offset), end)
                 rows, at = scan.part(
                     connection,
-                    partitions.read(connection, tp),
+                    partition,
                     at,
                     end,
                     columns,

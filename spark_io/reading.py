@@ -28,7 +28,7 @@ def batches(
     """The records of the ranges, in order.
 
     Raises OffsetOutOfRangeError when retention has taken some of them since they were planned, unless
-    `fail_on_data_loss` is False: then what is left is read.
+    `fail_on_data_loss` is False: then what is left is read. Raises CorruptRecordError for a damaged record.
     """
     wanted = columns.stored(names)
     with contextlib.ExitStack() as cleanup:
@@ -43,18 +43,15 @@ def batches(
                 opened.close()
                 path = source.path
                 db = opened.enter_context(eosdb.connect(path, read_only=True))
-            start = source.start
-            if not fail_on_data_loss:
-                offsets = db.broker.offsets(source.topic_partition)
-                start = min(max(start, offsets.log_start_offset), source.end)
             try:
                 for rows in db.admin.scan(
                     source.topic_partition,
-                    start,
+                    source.start,
                     source.end,
                     columns=wanted,
                     isolation_level=isolation_level,
                     batch_size=_ROWS,
+                    skip_lost=not fail_on_data_loss,
                 ):
                     yield columns.to_arrow(rows, names, source)
             except OffsetOutOfRangeError as error:

@@ -83,3 +83,17 @@ def test_what_cannot_be_scanned_is_refused(
     db.broker.delete_records(TP, 1)
     with pytest.raises(eosdb.OffsetOutOfRangeError):
         list(db.admin.scan(TP, 0, 1))
+
+
+def test_what_is_lost_while_it_is_scanned_is_skipped_if_that_is_wanted(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    db.broker.append(TP, RecordBatch([Record(value=b"%d" % i) for i in range(9)]))
+    scans = [
+        db.admin.scan(TP, 0, 9, columns=("offset",), batch_size=2, skip_lost=skip_lost)
+        for skip_lost in (True, False)
+    ]
+    assert [next(found) for found in scans] == [[(0,), (1,)]] * 2
+    db.broker.delete_records(TP, 5)
+    assert list(scans[0]) == [[(5,), (6,)], [(7,), (8,)]]
+    with pytest.raises(eosdb.OffsetOutOfRangeError):
+        next(scans[1])

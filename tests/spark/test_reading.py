@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,22 @@ def test_a_live_file_is_read_whole_transactions_only(spark: Any, db_path: Path) 
             assert set(by_value.values()) == {2}
             assert not any(value[-2:] == b"-3" for value in by_value)
         db.broker.append(TP0, RecordBatch([Record(value=b"x")]))
+
+
+def test_a_damaged_record_is_no_row(tmp_path: Path) -> None:
+    """Kafka's connector reads with a consumer, which checks CRCs, and so does this source."""
+    path = tmp_path / "damaged.db"
+    with eosdb.connect(path) as db:
+        db.admin.create_topic(TP0.topic)
+        db.broker.append(TP0, RecordBatch([Record(value=b"%d" % i) for i in range(9)]))
+    with sqlite3.connect(path) as file:
+        file.execute("DROP TRIGGER records_refuse_update")
+        file.execute("UPDATE records SET value = X'6F' WHERE \"offset\" = 4")
+    file.close()
+    names = ("offset", "value")
+    found = reading.batches(
+        [plan.Range(str(path), *TP0, 0, 9)], names, "read_committed", fail_on_data_loss=True
+    )
+    assert next(found).column("offset").to_pylist() == [0, 1, 2, 3]
+    with pytest.raises(eosdb.CorruptRecordError, match=f"{TP0}: the record at offset 4"):
+        next(found)
