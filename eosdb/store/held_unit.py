@@ -158,4 +158,6 @@ class HeldUnit:
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH
+    """A function that is refused comes under the code of any error."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code == sqlite3.SQLITE_AUTH or "not authorized" in str(error)
