@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 _HEAD: Final = struct.Struct("<cQIQQ")
 _SECTOR: Final = 512
 _SOURCE: Final = Path(__file__).with_name("disk.c")
-_WRITES: Final = ("W", "T")
 
 
 class Operation(NamedTuple):
