@@ -16,7 +16,12 @@ import click
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.config import TopicConfig
-from eosdb.errors import InvalidRecordError, ProducerFencedError, UnstableOffsetCommitError
+from eosdb.errors import (
+    InvalidRecordError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    UnstableOffsetCommitError,
+)
 
 from .progress import progress
 from .session import Session, pass_session
@@ -121,7 +126,9 @@ class Ingest:
             ) as producer:
                 producer.init_transactions()
                 end = self._append(producer, transaction_size, skip)
-        except ProducerFencedError as error:
+        except (ProducerFencedError, InvalidTxnStateError) as error:
+            # The successor first aborts what is open, and only then takes the id: in between, the
+            # commit finds a transaction that was ended otherwise.
             raise ProducerFencedError(
                 f"another ingest of {self._source.path} has taken over from this one, or this one stood "
                 "still for too long; no line is lost or doubled: let the other one finish, or start again"

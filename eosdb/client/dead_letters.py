@@ -87,7 +87,8 @@ class DeadLetters:
 
         Each goes to the topic and partition where it first was, or to the topic `to`, without the
         headers of its failure. Raises InvalidRequestError for an offset without a letter and for a letter
-        that does not say where it was, and ProducerFencedError when another replay has taken over.
+        that does not say where it was, and ProducerFencedError when another replay has taken over, or
+        InvalidTxnStateError while it does so.
         """
         replayed = skipped = 0
         with self._consumer() as consumer, contextlib.ExitStack() as cleanup:

@@ -325,3 +325,26 @@ def test_started_twice_at_once_the_first_is_fenced(
     assert complaint.splitlines()[-1].startswith("error: PRODUCER_FENCED: another ingest of ")
     assert second.returncode == 0, second_complaint
     assert sorted(value for _, value in stored(db_path)) == sorted(lines)
+
+
+def test_a_successor_that_has_only_aborted_what_was_open_fences_all_the_same(
+    run: Run, tmp_path: Path, db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"one\ntwo")
+    commit = eosdb.Producer.commit_transaction
+
+    def commit_while_another_one_starts(producer: eosdb.Producer) -> None:
+        with (
+            eosdb.connect(db_path) as db,
+            pytest.raises(eosdb.ConcurrentTransactionsError, match="has been aborted"),
+        ):
+            ((transactional_id,),) = db.query("SELECT transactional_id FROM transactions").rows
+            db.broker.init_producer_id(str(transactional_id))
+        commit(producer)
+
+    monkeypatch.setattr(eosdb.Producer, "commit_transaction", commit_while_another_one_starts)
+    result = run("ingest", "t", str(path))
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("error: PRODUCER_FENCED: another ingest of ")
+    assert stored(db_path) == []
