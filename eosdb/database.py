@@ -19,12 +19,13 @@ from eosdb import maintenance
 from eosdb.admin import Admin
 from eosdb.append_once import Batches, OnceAppender
 from eosdb.broker import Broker
-from eosdb.client.config import ConsumerConfig, ProducerConfig
 from eosdb.client.consumer import Consumer
+from eosdb.client.consumer_settings import ConsumerConfig
 from eosdb.client.dead_letters import DeadLetters
 from eosdb.client.processor import Processor
 from eosdb.client.processor_config import ProcessorConfig
 from eosdb.client.producer import Producer
+from eosdb.client.producer_settings import ProducerConfig
 from eosdb.client.record_handler import Handler
 from eosdb.client.transport import BrokerRequests, DirectTransport, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
@@ -50,7 +51,7 @@ from eosdb.store import backup, facts
 from eosdb.store.migrate import open_file
 from eosdb.store.store import Store
 from eosdb.user_transaction import Publisher, UserTransaction
-from eosdb.validation import check_path, check_text
+from eosdb.validation import check_choice, check_path, check_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -89,10 +90,7 @@ def connect(
     SchemaTooNewError, ReadOnlyDatabaseError, DatabaseLockedError, DatabaseFullError and
     ConfigError.
     """
-    if durability not in DURABILITIES:
-        raise ConfigError(
-            f"durability: got {durability!r}, expected one of {', '.join(DURABILITIES)}"
-        )
+    check_choice("durability", durability, *DURABILITIES)
     if config is not None and not isinstance(config, BrokerConfig):
         raise ConfigError(f"config: got {config!r}, expected a BrokerConfig")
     return Database(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -90,6 +91,18 @@ def check_int(
         assert isinstance(value, int)
         return value
     raise error(f"{name}: got {_shown(value)}, expected a whole number from {low} to {high}")
+
+
+def check_whole(name: str, value: object, low: int) -> None:
+    """A setting that is a whole number. Raises ConfigError."""
+    if not _is_int(value, low, sys.maxsize):
+        raise ConfigError(f"{name}: got {value!r}, expected a whole number from {low} on")
+
+
+def check_choice(name: str, value: object, *known: str) -> None:
+    """A setting that is one of a few words. Raises ConfigError."""
+    if value not in known:
+        raise ConfigError(f"{name}: got {value!r}, expected one of {', '.join(known)}")
 
 
 def check_bytes(name: str, value: object) -> bytes:

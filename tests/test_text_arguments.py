@@ -27,8 +27,9 @@ from eosdb import (
     TransactionToken,
 )
 from eosdb.admin import Admin
-from eosdb.client.config import ConsumerConfig, ProducerConfig
+from eosdb.client.consumer_settings import ConsumerConfig
 from eosdb.client.dead_letters import DeadLetters
+from eosdb.client.producer_settings import ProducerConfig
 
 LONE = "a\ud800"
 TP = TopicPartition("t", 0)

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Final, Unpack
 
 from eosdb.client.assigned import AssignedPartitions, OnChange
-from eosdb.client.config import ConsumerConfig, ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
+from eosdb.client.consumer_settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.fetcher import Cursor, Fetcher
 from eosdb.client.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.transport import Transport

@@ -7,8 +7,8 @@ from itertools import repeat
 from typing import Any, Final
 
 from eosdb.client import collector
-from eosdb.client.config import ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
+from eosdb.client.consumer_settings import ConsumerSettings
 from eosdb.errors import OffsetOutOfRangeError, UnstableOffsetCommitError
 from eosdb.model import (
     EARLIEST,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eosdb.client.answers import RequestKind
-from eosdb.client.config import ProducerSettings
 from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
+from eosdb.client.producer_settings import ProducerSettings
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.errors import EosdbError
 from eosdb.model import ProducerIdAndEpoch

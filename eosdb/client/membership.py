@@ -17,8 +17,8 @@ from typing import Final, Protocol
 from eosdb.client.assignment import MemberSubscription
 from eosdb.client.assignors import ASSIGNORS
 from eosdb.client.background import Background
-from eosdb.client.config import ConsumerSettings
 from eosdb.client.consumer_requests import ConsumerRequests
+from eosdb.client.consumer_settings import ConsumerSettings
 from eosdb.clock import Clock, SystemClock
 from eosdb.consumer_protocol import (
     Subscription,

@@ -7,8 +7,8 @@ import random
 from typing import Final
 
 from eosdb.client.accumulator import Drive, ProducerBatch, RecordAccumulator
-from eosdb.client.config import ProducerSettings
 from eosdb.client.partitioner import partitioner_of
+from eosdb.client.producer_settings import ProducerSettings
 from eosdb.client.transport import Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOrPartitionError

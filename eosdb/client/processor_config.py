@@ -7,17 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
-from eosdb.client.config import (
-    ConsumerConfig,
-    Deserializer,
-    ProducerConfig,
-    ProducerSettings,
-    Serializer,
-    check_whole,
-)
+from eosdb.client.consumer_settings import ConsumerConfig
+from eosdb.client.producer_settings import ProducerConfig, ProducerSettings
+from eosdb.client.serializing import Deserializer, Serializer
 from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
 from eosdb.model import ConsumerRecord
+from eosdb.validation import check_whole
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """As in Kafka Streams: what a killed copy left open keeps its heirs waiting for so long."""

@@ -16,9 +16,9 @@ from typing import Final, Unpack
 
 from eosdb.client.accumulator import OnDelivery, ProduceFuture, ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind
-from eosdb.client.config import ProducerConfig, ProducerSettings
 from eosdb.client.driver import Driver, timed_out
 from eosdb.client.partition_choice import PartitionChooser
+from eosdb.client.producer_settings import ProducerConfig, ProducerSettings
 from eosdb.client.producer_transactions import ProducerTransactions
 from eosdb.client.sender import Sender
 from eosdb.client.serializing import serialized

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from eosdb.client.answers import RequestKind
-from eosdb.client.config import ProducerSettings
 from eosdb.client.coordinator_calls import CoordinatorCall
 from eosdb.client.driver import Driver, timed_out
+from eosdb.client.producer_settings import ProducerSettings
 from eosdb.client.sender import Sender
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import BrokerRequests, Exchange, Request, Transport

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind, is_lost
-from eosdb.client.config import ProducerSettings
 from eosdb.client.coordinator_calls import CoordinatorCalls
 from eosdb.client.identity import IdentityRequest
+from eosdb.client.producer_settings import ProducerSettings
 from eosdb.client.settling import Settling
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import DirectTransport, Exchange, Request, Transport

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from eosdb.client.config import Serializer
+from collections.abc import Callable
+
 from eosdb.errors import InvalidRecordError
 from eosdb.validation import check_text
+
+Serializer = Callable[[object], bytes]
+Deserializer = Callable[[bytes], object]
 
 
 def serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:

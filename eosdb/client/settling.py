@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind, is_lost, may_be_repeated
-from eosdb.client.config import ProducerSettings
+from eosdb.client.producer_settings import ProducerSettings
 from eosdb.client.transaction_manager import TransactionManager
 from eosdb.errors import (
     DuplicateSequenceNumberError,

@@ -45,8 +45,8 @@ def imports(name: str) -> frozenset[str]:
             if node.level:
                 up = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*up, *([base] if base else [])])
-            found.add(base)
-            found.update(f"{base}.{alias.name}" for alias in node.names)
+            names = {f"{base}.{alias.name}" for alias in node.names}
+            found |= names if names <= modules().keys() else {base, *names}
     return frozenset(found)
 
 
