@@ -12,7 +12,21 @@ from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.database import Database, QueryResult, connect, process
 from eosdb.errors import *  # noqa: F403
 from eosdb.events import Acl
-from eosdb.model import (
+from eosdb.model.reports import (
+    Diagnosis,
+    GroupPartition,
+    GroupReport,
+    HangingReason,
+    JournalEntry,
+    JsonView,
+    Lag,
+    LoggedBatch,
+    OffsetReset,
+    OpenTransaction,
+    SnapshotEntry,
+    ViewDescription,
+)
+from eosdb.model.values import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
@@ -54,20 +68,6 @@ from eosdb.model import (
     VerifyReport,
 )
 from eosdb.progress import Progress
-from eosdb.reports import (
-    Diagnosis,
-    GroupPartition,
-    GroupReport,
-    HangingReason,
-    JournalEntry,
-    JsonView,
-    Lag,
-    LoggedBatch,
-    OffsetReset,
-    OpenTransaction,
-    SnapshotEntry,
-    ViewDescription,
-)
 from eosdb.user_transaction import UserTransaction
 
 __version__ = "0.1.0"

@@ -17,8 +17,8 @@ from eosdb.events import Acl, AclAdded, AclRemoved
 from eosdb.group_admin import GroupAdmin
 from eosdb.log import json_views, partitions, retention, topics
 from eosdb.log_admin import LogAdmin
-from eosdb.model import TopicDescription
-from eosdb.reports import JsonView
+from eosdb.model.reports import JsonView
+from eosdb.model.values import TopicDescription
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 from eosdb.transaction_admin import TransactionAdmin

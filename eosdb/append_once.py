@@ -31,7 +31,13 @@ from eosdb.log import partitions, sinks
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.sinks import SinkBatch
 from eosdb.metrics import Metrics
-from eosdb.model import AppendOnceResult, ProducerIdAndEpoch, Record, RecordBatch, TopicPartition
+from eosdb.model.values import (
+    AppendOnceResult,
+    ProducerIdAndEpoch,
+    Record,
+    RecordBatch,
+    TopicPartition,
+)
 from eosdb.produce import ProduceHandler
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit

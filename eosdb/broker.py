@@ -29,7 +29,7 @@ from eosdb.log import partitions as log_partitions
 from eosdb.log import producers, topics
 from eosdb.log_broker import LogBroker
 from eosdb.metrics import Metrics
-from eosdb.model import (
+from eosdb.model.values import (
     Coordinator,
     OffsetAndMetadata,
     ProduceResult,

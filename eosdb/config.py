@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from eosdb.errors import InvalidConfigError
-from eosdb.model import TimestampType
+from eosdb.model.values import TimestampType
 
 INT64_MAX: Final = 2**63 - 1
 INT32_MAX: Final = 2**31 - 1

@@ -36,7 +36,8 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.housekeeping import Housekeeper
 from eosdb.log import snapshots
-from eosdb.model import (
+from eosdb.model.reports import ViewDescription
+from eosdb.model.values import (
     AppendOnceResult,
     HousekeepingReport,
     RebuildReport,
@@ -46,7 +47,6 @@ from eosdb.model import (
 )
 from eosdb.progress import Progress
 from eosdb.projection import apply
-from eosdb.reports import ViewDescription
 from eosdb.store import backup, facts
 from eosdb.store.migrate import open_file
 from eosdb.store.store import Store

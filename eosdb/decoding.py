@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from eosdb.events import COLUMNS, KINDS, Acl, Event, GroupMember, OffsetCommit, ViewColumn
-from eosdb.model import TopicPartition, TransactionState
+from eosdb.model.values import TopicPartition, TransactionState
 
 _PLAIN_TYPES: Final = frozenset({int, str, bool, types.NoneType})
 _STATES: Final[dict[str | None, TransactionState | None]] = {

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from eosdb.model import CLASSIC, NO_PRODUCER_ID, OffsetAndMetadata, TopicPartition, TransactionState
+from eosdb.model.values import (
+    CLASSIC,
+    NO_PRODUCER_ID,
+    OffsetAndMetadata,
+    TopicPartition,
+    TransactionState,
+)
 
 COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
 """What an event says in columns of its own; the rest is its detail."""

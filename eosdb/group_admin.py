@@ -9,8 +9,8 @@ from eosdb.coordinator import diagnosis, group_offsets, offset_reset
 from eosdb.coordinator.group_requests import Committer, GroupRequests
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
-from eosdb.model import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
-from eosdb.reports import GroupReport, OffsetReset
+from eosdb.model.reports import GroupReport, OffsetReset
+from eosdb.model.values import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import Unit
 from eosdb.validation import check_group_id, check_topic_partitions
 

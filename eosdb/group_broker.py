@@ -11,7 +11,7 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group_membership import GroupMembership
 from eosdb.coordinator.group_requests import Committer, GroupRequests
 from eosdb.errors import IllegalGenerationError
-from eosdb.model import (
+from eosdb.model.values import (
     GroupDescription,
     JoinGroupResult,
     OffsetAndMetadata,

@@ -22,7 +22,7 @@ from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partitions, retention, snapshots
 from eosdb.log.partitions import IsDue, Partition
-from eosdb.model import HousekeepingReport
+from eosdb.model.values import HousekeepingReport
 from eosdb.progress import Progress, carried
 from eosdb.store.store import Store
 from eosdb.store.unit import STEPS_PER_UNIT, Unit

@@ -10,8 +10,8 @@ from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
 from eosdb.log import dump, fetch, partitions, scan, snapshots
 from eosdb.log.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
-from eosdb.model import PartitionOffsets, SnapshotInfo, TopicPartition
-from eosdb.reports import LoggedBatch, SnapshotEntry
+from eosdb.model.reports import LoggedBatch, SnapshotEntry
+from eosdb.model.values import PartitionOffsets, SnapshotInfo, TopicPartition
 from eosdb.store import history
 from eosdb.validation import check_int, check_text, check_topic_partition
 

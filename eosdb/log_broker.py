@@ -7,14 +7,14 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.log_requests import LogRequests
-from eosdb.model import (
+from eosdb.model.reports import Lag
+from eosdb.model.values import (
     FetchedData,
     FetchResult,
     OffsetAndTimestamp,
     PartitionOffsets,
     TopicPartition,
 )
-from eosdb.reports import Lag
 from eosdb.store.store import Store
 
 

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.log import fetch, lag, partitions, retention
-from eosdb.model import (
+from eosdb.model.reports import Lag
+from eosdb.model.values import (
     FetchedData,
     FetchResult,
     OffsetAndTimestamp,
     PartitionOffsets,
     TopicPartition,
 )
-from eosdb.reports import Lag
 from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_topic_partition
 

@@ -6,7 +6,7 @@ from eosdb.clock import Clock
 from eosdb.coordinator import groups
 from eosdb.log import restore
 from eosdb.log.record_check import RecordCheck
-from eosdb.model import RebuildReport, VerifyReport
+from eosdb.model.values import RebuildReport, VerifyReport
 from eosdb.progress import Progress, carried
 from eosdb.projection import apply
 from eosdb.store import backup, file_id, integrity, journal, newest_schema, replay

@@ -25,7 +25,7 @@ from eosdb.log import append as log_append
 from eosdb.log import partitions
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.metrics import Metrics
-from eosdb.model import (
+from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProduceResult,
     ProducerIdAndEpoch,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from eosdb.errors import EosdbError
 from eosdb.log.batch import PreparedBatch
 from eosdb.metrics import Metrics
-from eosdb.model import ProduceResult, TopicPartition
+from eosdb.model.values import ProduceResult, TopicPartition
 
 C = TypeVar("C", bound=type)
 

@@ -15,8 +15,8 @@ from eosdb.errors import (
     TransactionalIdNotFoundError,
 )
 from eosdb.log import append, partitions, producers
-from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
-from eosdb.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
+from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
+from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store import journal
 from eosdb.store.unit import Unit
 from eosdb.validation import (

@@ -11,8 +11,6 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from eosdb.client.partitioner import consistent_random
-from eosdb.client.serializing import serialized
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import group_offsets
@@ -25,7 +23,9 @@ from eosdb.events import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import idempotency, partitions, topics
 from eosdb.log.batch import PreparedBatch, prepare
-from eosdb.model import (
+from eosdb.model.partitioner import consistent_random
+from eosdb.model.serializing import serialized
+from eosdb.model.values import (
     ConsumerGroupMetadata,
     Header,
     OffsetAndMetadata,

@@ -26,7 +26,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from eosdb.model import Header, RecordBatch, TopicPartition
+from eosdb.model.values import Header, RecordBatch, TopicPartition
 
 INT16_MAX: Final = 2**15 - 1
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import eosdb
 from eosdb import Record, TopicPartition
-from eosdb.client.partitioner import Partitioner, partitioner_of
+from eosdb.model.partitioner import Partitioner, partitioner_of
 
 from .errors import SparkOptionError
 from .files import local

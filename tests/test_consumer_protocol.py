@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eosdb.consumer_protocol import (
+from eosdb.model.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
 )
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 
 partitions = st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 1000))
 

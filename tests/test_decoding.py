@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eosdb import decoding
 from eosdb.decoding import decode
 from eosdb.events import KINDS, Event, MarkerWritten
-from eosdb.model import TransactionState
+from eosdb.model.values import TransactionState
 
 COLUMNS = ("timestamp", "topic", "partition", "transactional_id")
 

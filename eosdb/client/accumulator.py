@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
-from eosdb.model import (
+from eosdb.model.record_columns import RecordColumns
+from eosdb.model.values import (
     Header,
     ProduceResult,
     ProducerIdAndEpoch,
@@ -21,7 +22,6 @@ from eosdb.model import (
     RecordMetadata,
     TopicPartition,
 )
-from eosdb.record_columns import RecordColumns
 
 OnDelivery: TypeAlias = "Callable[[EosdbError | None, RecordMetadata | None], object]"
 Drive: TypeAlias = "Callable[[ProducerBatch, float | None], None]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from eosdb.client.fetcher import Cursor
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 
 OnChange = Callable[[list[TopicPartition]], object]
 

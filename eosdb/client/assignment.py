@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eosdb.consumer_protocol import Subscription
-from eosdb.model import TopicPartition
+from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.values import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
 """The partitions of every member, by its id; of one who gets none, an empty list."""

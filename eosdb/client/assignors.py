@@ -13,7 +13,7 @@ from typing import Final
 
 from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
 from eosdb.client.cooperative_assignor import assign_cooperatively
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

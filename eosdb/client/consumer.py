@@ -32,7 +32,8 @@ from eosdb.errors import (
     WakeupError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model import (
+from eosdb.model.reports import Lag
+from eosdb.model.values import (
     EARLIEST,
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -40,7 +41,6 @@ from eosdb.model import (
     OffsetAndTimestamp,
     TopicPartition,
 )
-from eosdb.reports import Lag
 
 _RATES: Final = ("records-consumed", "fetch")
 

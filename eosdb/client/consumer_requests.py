@@ -11,7 +11,8 @@ from eosdb.client.transport import Request, Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
 from eosdb.metrics import Metrics
-from eosdb.model import (
+from eosdb.model.reports import Lag
+from eosdb.model.values import (
     ConsumerGroupMetadata,
     FetchedData,
     GroupDescription,
@@ -21,7 +22,6 @@ from eosdb.model import (
     SyncGroupResult,
     TopicPartition,
 )
-from eosdb.reports import Lag
 
 T = TypeVar("T")
 

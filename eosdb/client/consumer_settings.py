@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from eosdb.client.assignors import ASSIGNORS
-from eosdb.client.serializing import Deserializer
 from eosdb.errors import ConfigError
+from eosdb.model.serializing import Deserializer
 from eosdb.validation import check_choice, check_whole
 
 

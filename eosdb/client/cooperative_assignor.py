@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
 from eosdb.client.sticky_balance import assign_unequal
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX
 from eosdb.errors import InvalidRequestError
-from eosdb.model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 REPLAYED_FROM: Final = "__eosdb.replayed-from"
 """The header that names the dead letter which a replayed record was."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.model import ConsumerRecord, Header
+from eosdb.model.values import ConsumerRecord, Header
 
 PREFIX: Final = "__eosdb.errors."
 _MESSAGE_MAX: Final = 1_000

@@ -10,7 +10,7 @@ from eosdb.client import collector
 from eosdb.client.consumer_requests import ConsumerRequests
 from eosdb.client.consumer_settings import ConsumerSettings
 from eosdb.errors import OffsetOutOfRangeError, UnstableOffsetCommitError
-from eosdb.model import (
+from eosdb.model.values import (
     EARLIEST,
     LATEST,
     ConsumerRecord,

@@ -7,7 +7,7 @@ from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
 from eosdb.client.producer_settings import ProducerSettings
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.errors import EosdbError
-from eosdb.model import ProducerIdAndEpoch
+from eosdb.model.values import ProducerIdAndEpoch
 
 
 class IdentityRequest:

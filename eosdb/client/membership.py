@@ -20,12 +20,6 @@ from eosdb.client.background import Background
 from eosdb.client.consumer_requests import ConsumerRequests
 from eosdb.client.consumer_settings import ConsumerSettings
 from eosdb.clock import Clock, SystemClock
-from eosdb.consumer_protocol import (
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-)
 from eosdb.errors import (
     ApiError,
     DatabaseClosedError,
@@ -36,7 +30,13 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model import (
+from eosdb.model.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from eosdb.model.values import (
     ConsumerGroupMetadata,
     GroupState,
     JoinGroupMember,

@@ -7,12 +7,12 @@ import random
 from typing import Final
 
 from eosdb.client.accumulator import Drive, ProducerBatch, RecordAccumulator
-from eosdb.client.partitioner import partitioner_of
 from eosdb.client.producer_settings import ProducerSettings
 from eosdb.client.transport import Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOrPartitionError
-from eosdb.model import TopicPartition
+from eosdb.model.partitioner import partitioner_of
+from eosdb.model.values import TopicPartition
 from eosdb.validation import check_text
 
 _NONE: Final = -1

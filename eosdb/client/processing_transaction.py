@@ -13,7 +13,7 @@ from eosdb.client.producer import Producer
 from eosdb.client.transaction_manager import ClientState
 from eosdb.clock import Clock
 from eosdb.metrics import Metrics
-from eosdb.model import OffsetAndMetadata, ProducerRecord, TopicPartition
+from eosdb.model.values import OffsetAndMetadata, ProducerRecord, TopicPartition
 
 _MAY_BE_ABORTED = {
     ClientState.IN_TRANSACTION.name,

@@ -37,7 +37,7 @@ from eosdb.errors import (
     WakeupError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model import ConsumerRecord, TopicPartition
+from eosdb.model.values import ConsumerRecord, TopicPartition
 
 _POLL_MS: Final = 1_000
 _RATES: Final = ("process", "commit")

@@ -9,10 +9,10 @@ from typing import Final, TypedDict
 
 from eosdb.client.consumer_settings import ConsumerConfig
 from eosdb.client.producer_settings import ProducerConfig, ProducerSettings
-from eosdb.client.serializing import Deserializer, Serializer
 from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
-from eosdb.model import ConsumerRecord
+from eosdb.model.serializing import Deserializer, Serializer
+from eosdb.model.values import ConsumerRecord
 from eosdb.validation import check_whole
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000

@@ -21,7 +21,6 @@ from eosdb.client.partition_choice import PartitionChooser
 from eosdb.client.producer_settings import ProducerConfig, ProducerSettings
 from eosdb.client.producer_transactions import ProducerTransactions
 from eosdb.client.sender import Sender
-from eosdb.client.serializing import serialized
 from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import (
     DirectTransport,
@@ -38,7 +37,8 @@ from eosdb.errors import (
     TransactionAbortableError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model import (
+from eosdb.model.serializing import serialized
+from eosdb.model.values import (
     ConsumerGroupMetadata,
     Header,
     OffsetAndMetadata,

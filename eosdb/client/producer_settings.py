@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from eosdb.client.partitioner import Partitioner
-from eosdb.client.serializing import Serializer
 from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
+from eosdb.model.partitioner import Partitioner
+from eosdb.model.serializing import Serializer
 from eosdb.validation import check_whole
 
 

@@ -24,7 +24,7 @@ from eosdb.errors import (
     TransactionAbortableError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model import (
+from eosdb.model.values import (
     CLASSIC,
     ConsumerGroupMetadata,
     OffsetAndMetadata,

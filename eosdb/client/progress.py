@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from eosdb.client.accumulator import ProducerBatch
-from eosdb.model import ProducerIdAndEpoch
+from eosdb.model.values import ProducerIdAndEpoch
 
 _KNOWN_FOR_MS: Final = 10_000
 """For so long after an answer the partition surely still knows the producer; far below any sensible

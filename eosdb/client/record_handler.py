@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from eosdb.client.failure import Failure
 from eosdb.client.processing_transaction import ProcessingTransaction
 from eosdb.client.processor_config import ProcessorSettings
-from eosdb.client.serializing import serialized
 from eosdb.clock import Clock
 from eosdb.errors import (
     EosdbError,
@@ -25,7 +24,8 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model import ConsumerRecord, OffsetAndMetadata, ProducerRecord, TopicPartition
+from eosdb.model.serializing import serialized
+from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, ProducerRecord, TopicPartition
 
 Result = ProducerRecord | bytes | str
 Handler = Callable[[ConsumerRecord], Result | Iterable[Result] | None]

@@ -20,7 +20,7 @@ from eosdb.client.transaction_manager import ClientState, TransactionManager
 from eosdb.client.transport import DirectTransport, Exchange, Request, Transport
 from eosdb.errors import EosdbError, NetworkExceptionError, RequestTimedOutError
 from eosdb.metrics import Metrics
-from eosdb.model import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
+from eosdb.model.values import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 T = TypeVar("T")
 ProduceAnswer: TypeAlias = dict[TopicPartition, ProduceResult]

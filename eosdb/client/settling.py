@@ -24,7 +24,7 @@ from eosdb.errors import (
     UnknownProducerIdError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model import ProduceResult, ProducerIdAndEpoch, TopicPartition
+from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 
 class Settling:

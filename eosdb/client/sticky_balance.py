@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 
 
 def assign_unequal(

@@ -13,7 +13,7 @@ from typing import Final
 from eosdb.client.answers import RequestKind, is_abortable, is_fatal, may_be_repeated
 from eosdb.client.progress import PartitionProgress
 from eosdb.errors import EosdbError, IllegalStateError, InvalidProducerIdMappingError
-from eosdb.model import CLASSIC, ProducerIdAndEpoch, TopicPartition
+from eosdb.model.values import CLASSIC, ProducerIdAndEpoch, TopicPartition
 
 
 class ClientState(Enum):

@@ -14,7 +14,8 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 from eosdb.client.answers import is_lost
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, RequestTimedOutError
-from eosdb.model import (
+from eosdb.model.reports import Lag
+from eosdb.model.values import (
     FetchedData,
     GroupDescription,
     JoinGroupResult,
@@ -27,7 +28,6 @@ from eosdb.model import (
     SyncGroupResult,
     TopicPartition,
 )
-from eosdb.reports import Lag
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -27,7 +27,7 @@ from eosdb.errors import (
 from eosdb.events import OffsetCommit, TxnOffsetsCommitted
 from eosdb.log import append, partitions, producers
 from eosdb.log.producer_state import check_marker
-from eosdb.model import ProducerIdAndEpoch, TopicPartition
+from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.store.joint_unit import JointUnit
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit

@@ -9,13 +9,13 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from eosdb.coordinator import groups, hanging, listing, transactions
 from eosdb.coordinator.group import Group
 from eosdb.log import lag, partitions
 from eosdb.log.partitions import Partition
-from eosdb.model import GroupState, TopicPartition
-from eosdb.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
+from eosdb.model.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
+from eosdb.model.values import GroupState, TopicPartition
 
 _OPEN: Final = """
     SELECT p.topic, p.partition, s.producer_id, s.producer_epoch, s.coordinator_epoch,

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eosdb.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from eosdb.errors import (
     ApiError,
     FencedInstanceIdError,
@@ -23,7 +22,8 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model import GroupState
+from eosdb.model.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from eosdb.model.values import GroupState
 
 NO_DEADLINE: Final = -1
 

@@ -18,7 +18,7 @@ from eosdb.errors import (
     InvalidSessionTimeoutError,
     RebalanceInProgressError,
 )
-from eosdb.model import (
+from eosdb.model.values import (
     GroupDescription,
     GroupMemberDescription,
     JoinGroupMember,

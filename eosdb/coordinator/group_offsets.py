@@ -20,7 +20,7 @@ from eosdb.errors import (
 )
 from eosdb.events import OffsetCommit, OffsetsDeleted
 from eosdb.log import partitions
-from eosdb.model import OffsetAndMetadata, TopicPartition
+from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import STEPS_PER_UNIT, Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 

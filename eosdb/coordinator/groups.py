@@ -17,7 +17,7 @@ from eosdb.coordinator.due_bound import due_by
 from eosdb.coordinator.group import Group, Member
 from eosdb.damage import reads
 from eosdb.events import GroupChanged, GroupMember
-from eosdb.model import GroupState
+from eosdb.model.values import GroupState
 from eosdb.store.row_checksum import row_checksum
 from eosdb.store.unit import STEPS_PER_UNIT, Unit
 

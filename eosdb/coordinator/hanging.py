@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from eosdb.coordinator.transaction import TransactionMetadata
-from eosdb.model import TopicPartition, TransactionState
-from eosdb.reports import HangingReason, OpenTransaction
+from eosdb.model.reports import HangingReason, OpenTransaction
+from eosdb.model.values import TopicPartition, TransactionState
 
 _DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 

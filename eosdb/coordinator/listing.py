@@ -10,7 +10,7 @@ from eosdb.coordinator import transactions as stored
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.placement import partition_for
 from eosdb.errors import TransactionalIdNotFoundError
-from eosdb.model import GROUP_METADATA_TOPIC, TransactionDescription, TransactionListing
+from eosdb.model.values import GROUP_METADATA_TOPIC, TransactionDescription, TransactionListing
 from eosdb.validation import check_transactional_id
 
 

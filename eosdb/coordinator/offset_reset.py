@@ -11,8 +11,8 @@ from collections.abc import Callable
 from eosdb.coordinator import group_offsets, groups
 from eosdb.errors import InvalidRequestError, NonEmptyGroupError
 from eosdb.log import fetch, partitions
-from eosdb.model import LATEST, TopicPartition
-from eosdb.reports import OffsetReset
+from eosdb.model.reports import OffsetReset
+from eosdb.model.values import LATEST, TopicPartition
 from eosdb.validation import check_int
 
 Target = Callable[[sqlite3.Connection, TopicPartition, int], int]

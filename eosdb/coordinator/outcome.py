@@ -9,7 +9,7 @@ from typing import Final
 
 from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
-from eosdb.model import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
+from eosdb.model.values import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
 from eosdb.validation import check_identity, check_int
 
 NEVER_STARTED: Final = "never started"

@@ -24,7 +24,7 @@ from eosdb.events import (
     TransactionStateChanged,
     TxnOffsetsCommitted,
 )
-from eosdb.model import EPOCH_PER_TRANSACTION, GroupState, TransactionState
+from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
 from eosdb.store.unit import Unit
 

@@ -7,7 +7,7 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.log import partitions, topics
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit
 

@@ -15,7 +15,7 @@ from eosdb.coordinator.group_offsets import OWN
 from eosdb.errors import InvalidRequestError
 from eosdb.log import partitions, timeline
 from eosdb.log.timeline import GroupPosition, PartitionTimeline, TransactionSpan
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 from eosdb.validation import check_int, check_topic_partition
 
 MAX_GROUPS: Final = 200

@@ -31,7 +31,7 @@ from eosdb.errors import (
     NotEnoughReplicasError,
     ProducerFencedError,
 )
-from eosdb.model import (
+from eosdb.model.values import (
     CLASSIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

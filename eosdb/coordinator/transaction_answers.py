@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eosdb.coordinator.transaction_state import IllegalTransitionError, TransactionMetadata
 from eosdb.errors import ApiError, InvalidProducerIdMappingError
-from eosdb.model import ProducerIdAndEpoch
+from eosdb.model.values import ProducerIdAndEpoch
 
 
 def held_by(

@@ -23,7 +23,7 @@ from eosdb.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
 )
-from eosdb.model import (
+from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
     NO_PRODUCER_ID,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from eosdb.model import (
+from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,

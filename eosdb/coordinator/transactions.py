@@ -32,7 +32,12 @@ from eosdb.events import (
     texts_json,
 )
 from eosdb.log import append, partitions
-from eosdb.model import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.model.values import (
+    EPOCH_PER_TRANSACTION,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionState,
+)
 from eosdb.store.counters import counter
 from eosdb.store.unit import STEPS_PER_UNIT, Unit
 

@@ -36,7 +36,7 @@ from eosdb.log.producer_state import (
     sequence_of,
     settle,
 )
-from eosdb.model import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
+from eosdb.model.values import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
 from eosdb.store.unit import Unit
 
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from eosdb.config import INT64_MAX
 from eosdb.errors import InvalidRecordError
 from eosdb.log.checksum import content_sums
-from eosdb.model import Header, Record
-from eosdb.record_columns import RecordColumns
+from eosdb.model.record_columns import RecordColumns
+from eosdb.model.values import Header, Record
 from eosdb.validation import (
     check_batch,
     check_headers,

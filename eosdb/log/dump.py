@@ -10,8 +10,8 @@ from eosdb.damage import reads
 from eosdb.log import fetch
 from eosdb.log.partitions import Partition
 from eosdb.log.producer_state import sequence_of
-from eosdb.model import NO_SEQUENCE
-from eosdb.reports import LoggedBatch
+from eosdb.model.reports import LoggedBatch
+from eosdb.model.values import NO_SEQUENCE
 
 _NEXT: Final = """
     SELECT j.timestamp, j.transactional_id, j.detail

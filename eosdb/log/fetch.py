@@ -17,7 +17,7 @@ from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import row_check, transaction_index
 from eosdb.log.checksum import CONTENT, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partitions import Partition
-from eosdb.model import (
+from eosdb.model.values import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,

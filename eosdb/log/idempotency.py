@@ -6,7 +6,7 @@ from typing import Final
 
 from eosdb.errors import InvalidRequestError
 from eosdb.events import IdempotencyKeyUsed
-from eosdb.model import RecordMetadata
+from eosdb.model.values import RecordMetadata
 from eosdb.store.unit import Unit
 from eosdb.validation import check_text
 

@@ -15,8 +15,8 @@ from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.events import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partitions
-from eosdb.model import TopicPartition
-from eosdb.reports import JsonView
+from eosdb.model.reports import JsonView
+from eosdb.model.values import TopicPartition
 from eosdb.store import guard
 from eosdb.store.unit import Unit
 

@@ -11,7 +11,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.log.partitions import Partition
-from eosdb.reports import Lag
+from eosdb.model.reports import Lag
 
 _ROWS: Final = (
     "SELECT count(*), count(*) - count(control) FROM records "

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.damage import reads
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
-from eosdb.model import PartitionOffsets, TopicPartition
+from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.row_checksum import row_checksum
 from eosdb.store.unit import Unit
 

@@ -19,7 +19,7 @@ from eosdb.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.model import (
+from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
     NO_COORDINATOR_EPOCH,

@@ -10,7 +10,7 @@ from eosdb.damage import reads
 from eosdb.events import ProducersExpired
 from eosdb.log import partitions
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
-from eosdb.model import ProducerState
+from eosdb.model.values import ProducerState
 from eosdb.store.unit import STEPS_PER_UNIT, Unit
 
 _COLUMNS: Final = (

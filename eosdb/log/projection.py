@@ -37,7 +37,7 @@ from eosdb.log import (
 )
 from eosdb.log.partitions import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
-from eosdb.model import AbortedTransaction, TopicPartition
+from eosdb.model.values import AbortedTransaction, TopicPartition
 from eosdb.store.counters import set_counter
 from eosdb.store.unit import Unit
 

@@ -14,7 +14,7 @@ from eosdb.errors import CorruptRecordError
 from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
 from eosdb.log.partitions import Partition
-from eosdb.model import Header
+from eosdb.model.values import Header
 
 BEGINNING: Final = '"offset", {timestamp}, {timestamp_type}, key, value, headers, {content}'
 """SQL: what the rows of every fetch begin with; the last is what `log.checksum` says of the content."""

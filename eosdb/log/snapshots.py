@@ -8,8 +8,8 @@ import sqlite3
 from eosdb.events import SnapshotTaken
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log.partitions import find_by_id
-from eosdb.model import SnapshotInfo
-from eosdb.reports import SnapshotEntry
+from eosdb.model.reports import SnapshotEntry
+from eosdb.model.values import SnapshotInfo
 from eosdb.store.unit import Unit
 
 

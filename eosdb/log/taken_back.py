@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from eosdb.model import AbortedTransaction
+from eosdb.model.values import AbortedTransaction
 
 
 def taken_back(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.log.partitions import Partition
-from eosdb.model import PartitionOffsets
+from eosdb.model.values import PartitionOffsets
 
 MAX_TRANSACTIONS: Final = 300
 MAX_BINS: Final = 480

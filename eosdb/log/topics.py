@@ -15,7 +15,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.events import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
-from eosdb.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from eosdb.store.counters import counter
 from eosdb.store.unit import Unit
 from eosdb.validation import check_int, check_topic_name

@@ -13,7 +13,7 @@ from typing import Any, Final
 from eosdb.errors import CorruptDatabaseError
 from eosdb.log.partitions import Partition
 from eosdb.log.taken_back import taken_back
-from eosdb.model import AbortedTransaction
+from eosdb.model.values import AbortedTransaction
 from eosdb.store.row_checksum import row_checksum
 from eosdb.store.unit import Unit
 

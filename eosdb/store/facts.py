@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
-from eosdb.reports import ViewDescription
+from eosdb.model.reports import ViewDescription
 from eosdb.store import file_id, newest_schema, wal_growth
 from eosdb.store.connection import connect
 from eosdb.store.failures import translate, translated

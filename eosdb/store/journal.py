@@ -9,7 +9,7 @@ from typing import Final
 from eosdb.decoding import decode
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events import Event
-from eosdb.reports import JournalEntry
+from eosdb.model.reports import JournalEntry
 from eosdb.store.row_checksum import row_checksum
 
 _COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"

@@ -21,7 +21,7 @@ from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.errors import EosdbError
 from eosdb.failpoints import watched
-from eosdb.model import Record, RecordBatch, TopicPartition, TransactionToken
+from eosdb.model.values import Record, RecordBatch, TopicPartition, TransactionToken
 from eosdb.testing.arena import Arena, Faults
 from eosdb.testing.scheduler import NodeCrashed
 

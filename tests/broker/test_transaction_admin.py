@@ -15,7 +15,7 @@ from eosdb import HangingReason, ManualClock, Record, RecordBatch, TopicPartitio
 from eosdb.coordinator import hanging
 from eosdb.coordinator.transaction import TransactionMetadata
 from eosdb.errors import InvalidRequestError, TransactionalIdNotFoundError
-from eosdb.model import TransactionState
+from eosdb.model.values import TransactionState
 from tests.broker.conftest import Send
 from tests.readers import committed_values
 

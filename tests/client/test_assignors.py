@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from eosdb.client.assignment import Assignment, MemberSubscription
 from eosdb.client.assignors import ASSIGNORS
-from eosdb.consumer_protocol import Subscription
-from eosdb.model import TopicPartition
+from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.values import TopicPartition
 
 Told = dict[str, str]
 """`{"c1": "t1-0 t1-1"}`: partitions by member, short."""

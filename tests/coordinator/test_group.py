@@ -15,7 +15,7 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model import GroupState
+from eosdb.model.values import GroupState
 
 RANGE, ROBIN = ("range", b""), ("roundrobin", b"")
 NOW = 1_000

@@ -18,7 +18,7 @@ from eosdb.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
 )
-from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from tests.coordinator.transaction_requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -24,7 +24,7 @@ from eosdb.errors import (
     ConcurrentTransactionsError,
     ProducerFencedError,
 )
-from eosdb.model import TopicPartition, TransactionState
+from eosdb.model.values import TopicPartition, TransactionState
 from tests.coordinator.transaction_requests import (
     DEAD,
     EMPTY,

@@ -15,7 +15,7 @@ from eosdb.coordinator.transaction import (
     IllegalTransitionError,
     transition,
 )
-from eosdb.model import TransactionState
+from eosdb.model.values import TransactionState
 from tests.coordinator.transaction_requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -19,7 +19,7 @@ from eosdb.coordinator.transaction import (
 from eosdb.errors import (
     InvalidTransactionTimeoutError,
 )
-from eosdb.model import TransactionState
+from eosdb.model.values import TransactionState
 from tests.coordinator.transaction_requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

@@ -12,7 +12,7 @@ import pytest
 from eosdb.coordinator import transaction, transaction_end
 from eosdb.coordinator.transaction import FenceOngoing, Initialized
 from eosdb.coordinator.transaction_state import TransactionMetadata
-from eosdb.model import TransactionState
+from eosdb.model.values import TransactionState
 from tests.coordinator.transaction_requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

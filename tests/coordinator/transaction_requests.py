@@ -15,7 +15,7 @@ from eosdb.coordinator.transaction import (
 from eosdb.errors import (
     ApiError,
 )
-from eosdb.model import ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 
 UNMAPPED = "INVALID_PRODUCER_ID_MAPPING"
 FENCED = "PRODUCER_FENCED"

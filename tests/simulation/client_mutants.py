@@ -9,7 +9,7 @@ from eosdb.client.answers import is_lost
 from eosdb.errors import (
     EosdbError,
 )
-from eosdb.model import ProduceResult
+from eosdb.model.values import ProduceResult
 from tests.simulation.planting import mutant, replaced
 
 # -- the client --------------------------------------------------------------------------------------

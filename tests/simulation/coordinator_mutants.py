@@ -26,7 +26,7 @@ from eosdb.errors import (
     UnknownMemberIdError,
 )
 from eosdb.events import TxnOffsetsCommitted
-from eosdb.model import ConsumerGroupMetadata, TransactionState
+from eosdb.model.values import ConsumerGroupMetadata, TransactionState
 from tests.simulation.planting import both, mutant, replaced
 
 # -- the coordinator's decisions ---------------------------------------------------------------------

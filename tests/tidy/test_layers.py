@@ -17,8 +17,7 @@ ROOMS = [
     "eosdb.clock",
     "eosdb.progress",
     "eosdb.damage",
-    "eosdb.model eosdb.client.partitioner eosdb.client.serializing eosdb.config "
-    "eosdb.consumer_protocol eosdb.record_columns eosdb.reports eosdb.validation",
+    "eosdb.model eosdb.config eosdb.validation",
     "eosdb.metrics",
     "eosdb.client",
     "eosdb.client.consumer eosdb.client.assigned eosdb.client.assignment eosdb.client.assignors "
@@ -104,7 +103,7 @@ PURE = {
     "eosdb.client.cooperative_assignor",
     "eosdb.client.failure",
     "eosdb.client.sticky_balance",
-    "eosdb.client.partitioner",
+    "eosdb.model.partitioner",
     "eosdb.client.progress",
     "eosdb.client.settling",
     "eosdb.client.transaction_manager",

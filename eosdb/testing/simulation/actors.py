@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from eosdb.client.consumer import Consumer
 from eosdb.client.producer import Producer
 from eosdb.errors import EosdbError, InvalidRequestError
-from eosdb.model import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
+from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
 from eosdb.testing.simulation.commits import OF_ITS_OWN
 from eosdb.testing.simulation.ledger import TransactionRecord
 from eosdb.testing.simulation.model import INPUT, INPUTS, OUTPUT, SHARED, TABLE, WORKERS

@@ -13,7 +13,7 @@ import sqlite3
 from collections import defaultdict
 from typing import Final
 
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.commits import Commits
 from eosdb.testing.simulation.ledger import Ledger, transaction_of
 from eosdb.testing.simulation.model import (

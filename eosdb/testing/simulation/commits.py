@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.model import require
 
 OF_ITS_OWN: Final = "offsets of "

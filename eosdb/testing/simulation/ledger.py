@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eosdb.model import TopicPartition, TransactionToken
+from eosdb.model.values import TopicPartition, TransactionToken
 
 
 @dataclass(slots=True)

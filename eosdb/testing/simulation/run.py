@@ -11,7 +11,7 @@ from typing import Final
 
 from eosdb.errors import EosdbError
 from eosdb.failpoints import watched
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed
 from eosdb.testing.simulation.actors import ROLES, Me

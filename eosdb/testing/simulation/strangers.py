@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eosdb.errors import EosdbError
-from eosdb.model import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.model.values import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.testing.simulation.model import INPUT, MEMBERS, PartitionModel, Row, Violation
 from eosdb.testing.simulation.world import World
 

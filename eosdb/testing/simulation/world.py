@@ -9,7 +9,7 @@ from eosdb.client.consumer import Consumer
 from eosdb.client.producer import Producer
 from eosdb.client.transport import DirectTransport
 from eosdb.config import BrokerConfig
-from eosdb.model import ProducerIdAndEpoch, TopicPartition
+from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.testing.arena import CALM, Arena, Faults
 from eosdb.testing.simulation.checker import Checker
 from eosdb.testing.simulation.ledger import Ledger

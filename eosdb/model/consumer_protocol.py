@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.model import TopicPartition
+from eosdb.model.values import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 """What groups of consumers call themselves; other users of the protocol take another word."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, overload
 
-from eosdb.model import Header, Record
+from eosdb.model.values import Header, Record
 
 
 class RecordColumns(Sequence[Record]):

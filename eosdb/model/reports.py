@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from eosdb.model import LogRecord, PartitionOffsets, TopicPartition
+from eosdb.model.values import LogRecord, PartitionOffsets, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""The values that everybody speaks in: records, batches, answers, reports."""
