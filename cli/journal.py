@@ -9,7 +9,7 @@ import click
 
 import eosdb
 from eosdb import JournalEntry
-from eosdb.events import KINDS
+from eosdb.events.kinds import KINDS
 
 from . import output
 from .session import Session, pass_session

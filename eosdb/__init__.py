@@ -11,7 +11,7 @@ from eosdb.clock import Clock, ManualClock, SystemClock
 from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.database import Database, QueryResult, connect, process
 from eosdb.errors import *  # noqa: F403
-from eosdb.events import Acl
+from eosdb.events.kinds import Acl
 from eosdb.model.reports import (
     Diagnosis,
     GroupPartition,

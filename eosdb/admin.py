@@ -13,7 +13,7 @@ from eosdb.coordinator import authorizer
 from eosdb.coordinator.authorizer import CLUSTER, Authorizer, check_acl
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import UnknownTopicOrPartitionError
-from eosdb.events import Acl, AclAdded, AclRemoved
+from eosdb.events.kinds import Acl, AclAdded, AclRemoved
 from eosdb.group_admin import GroupAdmin
 from eosdb.log import json_views, partitions, retention, topics
 from eosdb.log_admin import LogAdmin

@@ -25,7 +25,7 @@ from eosdb.errors import (
     MessageTooLargeError,
     ProducerFencedError,
 )
-from eosdb.events import SinkBatchAppended
+from eosdb.events.kinds import SinkBatchAppended
 from eosdb.log import append as log_append
 from eosdb.log import partitions, sinks
 from eosdb.log.batch import PreparedBatch, prepare

@@ -6,7 +6,7 @@ The live path and replay both come here, so they cannot disagree.
 from __future__ import annotations
 
 from eosdb.coordinator import projection as coordinator_projection
-from eosdb.events import KINDS, Event
+from eosdb.events.kinds import KINDS, Event
 from eosdb.log import projection as log_projection
 from eosdb.store.unit import Unit
 

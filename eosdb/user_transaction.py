@@ -19,7 +19,7 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group_requests import Committer, GroupRequests
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
-from eosdb.events import IdempotencyKeyUsed
+from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import idempotency, partitions, topics
 from eosdb.log.batch import PreparedBatch, prepare

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eosdb import decoding
-from eosdb.decoding import decode
-from eosdb.events import KINDS, Event, MarkerWritten
+from eosdb.events import decoding
+from eosdb.events.decoding import decode
+from eosdb.events.kinds import KINDS, Event, MarkerWritten
 from eosdb.model.values import TransactionState
 
 COLUMNS = ("timestamp", "topic", "partition", "transactional_id")

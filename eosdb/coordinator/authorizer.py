@@ -19,7 +19,7 @@ from eosdb.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
-from eosdb.events import Acl
+from eosdb.events.kinds import Acl
 from eosdb.store.unit import Unit
 from eosdb.validation import check_text
 

@@ -24,7 +24,7 @@ from eosdb.errors import (
     ConcurrentTransactionsError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.events import OffsetCommit, TxnOffsetsCommitted
+from eosdb.events.kinds import OffsetCommit, TxnOffsetsCommitted
 from eosdb.log import append, partitions, producers
 from eosdb.log.producer_state import check_marker
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition

@@ -18,7 +18,7 @@ from eosdb.errors import (
     OffsetMetadataTooLargeError,
     UnstableOffsetCommitError,
 )
-from eosdb.events import OffsetCommit, OffsetsDeleted
+from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
 from eosdb.log import partitions
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import STEPS_PER_UNIT, Unit

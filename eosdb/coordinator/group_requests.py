@@ -9,7 +9,7 @@ from eosdb.coordinator import group_offsets, groups
 from eosdb.coordinator.group import Group, check_commit, check_offset_delete
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
-from eosdb.events import OffsetCommit, OffsetsCommitted
+from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.unit import Unit
 from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions

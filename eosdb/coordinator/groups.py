@@ -16,7 +16,7 @@ from eosdb.coordinator import group as decisions
 from eosdb.coordinator.due_bound import due_by
 from eosdb.coordinator.group import Group, Member
 from eosdb.damage import reads
-from eosdb.events import GroupChanged, GroupMember
+from eosdb.events.kinds import GroupChanged, GroupMember
 from eosdb.model.values import GroupState
 from eosdb.store.row_checksum import row_checksum
 from eosdb.store.unit import STEPS_PER_UNIT, Unit

@@ -14,7 +14,7 @@ from typing import Final
 from eosdb.clock import Clock
 from eosdb.config import INT64_MAX
 from eosdb.errors import ProducerIdsExhaustedError
-from eosdb.events import ProducerIdBlockAllocated
+from eosdb.events.kinds import ProducerIdBlockAllocated
 from eosdb.store.counters import counter
 from eosdb.store.store import Store
 from eosdb.store.unit import Unit

@@ -10,7 +10,7 @@ from eosdb.coordinator import group_offsets, groups, transactions
 from eosdb.coordinator.due_bound import due_by
 from eosdb.coordinator.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.coordinator.transaction import TransactionMetadata
-from eosdb.events import (
+from eosdb.events.kinds import (
     AclAdded,
     AclRemoved,
     CoordinatorElected,

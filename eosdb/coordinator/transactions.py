@@ -24,7 +24,7 @@ from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
 )
-from eosdb.events import (
+from eosdb.events.kinds import (
     CoordinatorElected,
     TransactionalIdExpired,
     TransactionStateChanged,

@@ -16,7 +16,7 @@ from eosdb.errors import (
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
 )
-from eosdb.events import BatchAppended, MarkerWritten
+from eosdb.events.kinds import BatchAppended, MarkerWritten
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import checksum, producers
 from eosdb.log.batch import PreparedBatch

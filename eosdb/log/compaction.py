@@ -13,7 +13,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.config import TopicConfig
-from eosdb.events import LogCleaned
+from eosdb.events.kinds import LogCleaned
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import Partition

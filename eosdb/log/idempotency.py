@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from eosdb.errors import InvalidRequestError
-from eosdb.events import IdempotencyKeyUsed
+from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.model.values import RecordMetadata
 from eosdb.store.unit import Unit
 from eosdb.validation import check_text

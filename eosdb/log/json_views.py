@@ -13,7 +13,7 @@ from typing import Final
 
 from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
-from eosdb.events import ViewColumn, ViewCreated, ViewDropped
+from eosdb.events.kinds import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partitions
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition

@@ -7,7 +7,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.damage import reads
-from eosdb.events import ProducersExpired
+from eosdb.events.kinds import ProducersExpired
 from eosdb.log import partitions
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.values import ProducerState

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from eosdb.events import (
+from eosdb.events.kinds import (
     BatchAppended,
     Event,
     IdempotencyKeyUsed,

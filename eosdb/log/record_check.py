@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
-from eosdb.events import BatchAppended, Event, MarkerWritten
+from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.producer_state import SEQUENCE_COUNT

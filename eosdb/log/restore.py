@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 
 from eosdb.errors import InvalidRequestError
-from eosdb.events import LogCleaned, LogStartOffsetMoved
+from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import by_id
 from eosdb.progress import Progress

@@ -15,7 +15,7 @@ from typing import Final
 
 from eosdb.config import TopicConfig
 from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
-from eosdb.events import LogStartOffsetMoved
+from eosdb.events.kinds import LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import Partition, find_by_id
 from eosdb.store.unit import STEPS_PER_UNIT, Unit

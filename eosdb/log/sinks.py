@@ -8,7 +8,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from eosdb.errors import BatchDiffersError
-from eosdb.events import SinkBatchAppended, texts_json
+from eosdb.events.kinds import SinkBatchAppended, texts_json
 from eosdb.store.unit import Unit
 
 _KEPT: Final = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from eosdb.events import SnapshotTaken
+from eosdb.events.kinds import SnapshotTaken
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log.partitions import find_by_id
 from eosdb.model.reports import SnapshotEntry

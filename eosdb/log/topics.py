@@ -14,7 +14,7 @@ from eosdb.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from eosdb.events import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
+from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from eosdb.store.counters import counter
 from eosdb.store.unit import Unit

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from eosdb.decoding import decode
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events import Event
+from eosdb.events.decoding import decode
+from eosdb.events.kinds import Event
 from eosdb.model.reports import JournalEntry
 from eosdb.store.row_checksum import row_checksum
 

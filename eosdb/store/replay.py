@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
-from eosdb.events import Event
+from eosdb.events.kinds import Event
 from eosdb.failpoints import Failpoint, reach
 from eosdb.progress import Progress, silent, told
 from eosdb.store import journal

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from eosdb.events import Event
+from eosdb.events.kinds import Event
 from eosdb.store.row_checksum import row_checksum
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from eosdb.errors import (
     InvalidTxnStateError,
     UnknownMemberIdError,
 )
-from eosdb.events import TxnOffsetsCommitted
+from eosdb.events.kinds import TxnOffsetsCommitted
 from eosdb.model.values import ConsumerGroupMetadata, TransactionState
 from tests.simulation.planting import both, mutant, replaced
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eosdb.events import Event
+from eosdb.events.kinds import Event
 from eosdb.store import late_unit
 from eosdb.store.late_unit import late
 from eosdb.store.unit import Unit

@@ -31,7 +31,7 @@ ROOMS = [
     "eosdb.client.processor eosdb.client.dead_letters eosdb.client.failure "
     "eosdb.client.processing_transaction eosdb.client.processor_config "
     "eosdb.client.record_handler",
-    "eosdb.events eosdb.decoding",
+    "eosdb.events",
     "eosdb.store.connection eosdb.store.failures eosdb.store.forking eosdb.store.lock_holder "
     "eosdb.store.mutex eosdb.store.open_files eosdb.store.watch",
     "eosdb.store.wal_growth eosdb.store.wal_index eosdb.store.wal_renewal",

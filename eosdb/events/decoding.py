@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from eosdb.events import COLUMNS, KINDS, Acl, Event, GroupMember, OffsetCommit, ViewColumn
+from eosdb.events.kinds import COLUMNS, KINDS, Acl, Event, GroupMember, OffsetCommit, ViewColumn
 from eosdb.model.values import TopicPartition, TransactionState
 
 _PLAIN_TYPES: Final = frozenset({int, str, bool, types.NoneType})
