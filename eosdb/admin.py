@@ -20,7 +20,7 @@ from eosdb.log_admin import LogAdmin
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicDescription
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.transaction_admin import TransactionAdmin
 from eosdb.validation import check_text
 

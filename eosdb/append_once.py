@@ -40,7 +40,7 @@ from eosdb.model.values import (
 )
 from eosdb.produce import ProduceHandler
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_collection, check_int, check_text, check_topic_partition
 
 Batches = (

@@ -42,9 +42,9 @@ from eosdb.model.values import (
 )
 from eosdb.produce import ProduceHandler
 from eosdb.request_metrics import RATES, counts_requests
-from eosdb.store.joint_unit import JointUnit
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.joint_unit import JointUnit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import (
     INT16_MAX,
     check_collection,

@@ -47,8 +47,8 @@ from eosdb.model.values import (
 )
 from eosdb.progress import Progress
 from eosdb.projection import apply
-from eosdb.store import backup, facts
-from eosdb.store.migrate import open_file
+from eosdb.store import backup, queries
+from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store
 from eosdb.user_transaction import Publisher, UserTransaction
 from eosdb.validation import check_choice, check_path, check_text
@@ -165,7 +165,7 @@ class Database:
     @cached_property
     def engine(self) -> Engine:
         """A SQLAlchemy engine on the file, for queries and for tables of the user's own."""
-        from eosdb.store.engine import make_engine
+        from eosdb.store.schema.engine import make_engine
 
         store = self._store
         store.check_open()
@@ -325,7 +325,7 @@ class Database:
         for one that is computed by a view of the user's. Empty when there is none of the name."""
         check_text("view", view)
         with self._store.read() as connection:
-            return facts.columns(connection, view)
+            return queries.columns(connection, view)
 
     def restore_to(
         self,
@@ -353,13 +353,13 @@ class Database:
         `rows` is closed. Raises InvalidRequestError for what SQLite refuses, every writing one among it.
         """
         check_text("sql", sql)
-        columns, rows = facts.query(self._store, sql, parameters)
+        columns, rows = queries.query(self._store, sql, parameters)
         return QueryResult(columns, rows)
 
     def views(self) -> list[ViewDescription]:
         """The views that SQL may rely on: their names, columns, and what each shows."""
         with self._store.read() as connection:
-            return facts.describe_views(connection)
+            return queries.describe_views(connection)
 
     def metrics(self) -> dict[str, float]:
         """What this object has done since it was opened: requests and their time by name, records
@@ -369,7 +369,7 @@ class Database:
 
     def info(self) -> dict[str, object]:
         """Facts about the file: sizes, counts, versions, and who keeps the WAL from shrinking."""
-        return {"path": self.path, **facts.info(self._store)}
+        return {"path": self.path, **queries.info(self._store)}
 
     def close(self) -> None:
         """Take a last snapshot and release the file; idempotent."""

@@ -11,7 +11,7 @@ from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.model.reports import GroupReport, OffsetReset
 from eosdb.model.values import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_group_id, check_topic_partitions
 
 

@@ -19,7 +19,7 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 
 class GroupBroker:

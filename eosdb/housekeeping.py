@@ -25,7 +25,7 @@ from eosdb.log.partitions import IsDue, Partition
 from eosdb.model.values import HousekeepingReport
 from eosdb.progress import Progress, carried
 from eosdb.store.store import Store
-from eosdb.store.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 K = TypeVar("K")
 

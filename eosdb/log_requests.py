@@ -16,7 +16,7 @@ from eosdb.model.values import (
     PartitionOffsets,
     TopicPartition,
 )
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_int, check_topic_partition
 
 T = TypeVar("T")

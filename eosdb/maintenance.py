@@ -9,7 +9,9 @@ from eosdb.log.record_check import RecordCheck
 from eosdb.model.values import RebuildReport, VerifyReport
 from eosdb.progress import Progress, carried
 from eosdb.projection import apply
-from eosdb.store import backup, file_id, integrity, journal, newest_schema, replay
+from eosdb.store import backup, integrity, journal, replay
+from eosdb.store.schema import file_id
+from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
 
 

@@ -34,7 +34,7 @@ from eosdb.model.values import (
 )
 from eosdb.request_metrics import count_produced
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_mapping, check_topic_partition, check_transactional_id
 
 _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")

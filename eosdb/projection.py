@@ -8,7 +8,7 @@ from __future__ import annotations
 from eosdb.coordinator import projection as coordinator_projection
 from eosdb.events.kinds import KINDS, Event
 from eosdb.log import projection as log_projection
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 _HANDLERS = {
     kind: tuple(

@@ -18,7 +18,7 @@ from eosdb.log import append, partitions, producers
 from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store import journal
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import (
     check_int,
     check_text,

@@ -34,9 +34,9 @@ from eosdb.model.values import (
     RecordMetadata,
     TopicPartition,
 )
-from eosdb.store.held_unit import HeldUnit
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.held_unit import HeldUnit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import (
     check_group_id,
     check_topic_partition,

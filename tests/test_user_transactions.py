@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 import eosdb
 from eosdb import BrokerConfig, OffsetAndMetadata, Record, TopicPartition
 from eosdb.errors import IllegalStateError, InvalidRequestError
-from eosdb.store import migrate
+from eosdb.store.schema import migrate
 from tests.readers import committed_values
 
 TP = TopicPartition("orders", 0)

@@ -20,7 +20,7 @@ from eosdb.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from eosdb.events.kinds import Acl
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_text
 
 OPERATIONS: Final = (

@@ -28,9 +28,9 @@ from eosdb.events.kinds import OffsetCommit, TxnOffsetsCommitted
 from eosdb.log import append, partitions, producers
 from eosdb.log.producer_state import check_marker
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
-from eosdb.store.joint_unit import JointUnit
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.joint_unit import JointUnit
+from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
 

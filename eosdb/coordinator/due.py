@@ -7,7 +7,7 @@ from typing import Final
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import group_offsets, groups, transactions
 from eosdb.log import producers
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 MINUTE_MS: Final = 60_000
 

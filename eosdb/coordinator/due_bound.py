@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 DUE: Final = "housekeeping due"
 

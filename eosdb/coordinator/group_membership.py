@@ -25,7 +25,7 @@ from eosdb.model.values import (
     JoinGroupResult,
     SyncGroupResult,
 )
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_bytes, check_group_id, check_int, check_text
 
 

@@ -21,7 +21,7 @@ from eosdb.errors import (
 from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
 from eosdb.log import partitions
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
-from eosdb.store.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
 OWN: Final = "__eosdb."

@@ -11,7 +11,7 @@ from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
 
 

@@ -18,8 +18,8 @@ from eosdb.coordinator.group import Group, Member
 from eosdb.damage import reads
 from eosdb.events.kinds import GroupChanged, GroupMember
 from eosdb.model.values import GroupState
-from eosdb.store.row_checksum import row_checksum
-from eosdb.store.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _COLUMNS: Final = (
     "group_id, state, protocol_type, protocol_name, generation_id, leader, members, deadline"

@@ -17,7 +17,7 @@ from eosdb.coordinator.transaction_state import TransactionMetadata
 from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from eosdb.errors import ProducerIdsExhaustedError
 from eosdb.events.kinds import ProducerIdBlockAllocated
 from eosdb.store.counters import counter
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 BLOCK_VERSION: Final = "producer_id_block_version"

@@ -26,7 +26,7 @@ from eosdb.events.kinds import (
 )
 from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 
 def producer_id_block_allocated(unit: Unit, event: ProducerIdBlockAllocated, position: int) -> None:

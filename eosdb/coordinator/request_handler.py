@@ -9,7 +9,7 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.log import partitions, topics
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 
 class RequestHandler:

@@ -39,7 +39,7 @@ from eosdb.model.values import (
     TransactionState,
 )
 from eosdb.store.counters import counter
-from eosdb.store.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
 DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})

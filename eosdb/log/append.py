@@ -37,7 +37,7 @@ from eosdb.log.producer_state import (
     settle,
 )
 from eosdb.model.values import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 """How many rows one statement inserts: few statements to prepare, and few calls for any number."""

@@ -17,7 +17,7 @@ from eosdb.events.kinds import LogCleaned
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import Partition
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 _CANDIDATES: Final = f"""
 CREATE TEMP TABLE candidates AS

@@ -7,7 +7,7 @@ from typing import Final
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.model.values import RecordMetadata
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_text
 
 _FIND: Final = (

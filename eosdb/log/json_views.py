@@ -17,8 +17,8 @@ from eosdb.events.kinds import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partitions
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
-from eosdb.store import guard
-from eosdb.store.unit import Unit
+from eosdb.store.schema import guard
+from eosdb.store.writing.unit import Unit
 
 TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
 COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")

@@ -11,8 +11,8 @@ from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.damage import reads
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
 from eosdb.model.values import PartitionOffsets, TopicPartition
-from eosdb.store.row_checksum import row_checksum
-from eosdb.store.unit import Unit
+from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.unit import Unit
 
 _COLUMNS: Final = (
     "partition_id, topic_id, topic, partition, log_start_offset, log_end_offset, "

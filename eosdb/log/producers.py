@@ -11,7 +11,7 @@ from eosdb.events.kinds import ProducersExpired
 from eosdb.log import partitions
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.values import ProducerState
-from eosdb.store.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _COLUMNS: Final = (
     "producer_id, producer_epoch, coordinator_epoch, last_timestamp, last_append_time, "

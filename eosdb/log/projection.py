@@ -39,7 +39,7 @@ from eosdb.log.partitions import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.values import AbortedTransaction, TopicPartition
 from eosdb.store.counters import set_counter
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 _TIME_INDEX_INTERVAL_BYTES: Final = 65_536
 """How much is appended between two entries of the time index (Kafka: index.interval.bytes)."""

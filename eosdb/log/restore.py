@@ -14,9 +14,10 @@ from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partitions import by_id
 from eosdb.progress import Progress
-from eosdb.store import backup, file_id
+from eosdb.store import backup
 from eosdb.store.replay import rebuild
-from eosdb.store.unit import Apply, Unit
+from eosdb.store.schema import file_id
+from eosdb.store.writing.unit import Apply, Unit
 from eosdb.validation import check_int
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from eosdb.errors import BatchDiffersError
 from eosdb.events.kinds import SinkBatchAppended, texts_json
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 _KEPT: Final = 100
 """Of so many batches of a sink it is known what they held."""

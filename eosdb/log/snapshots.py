@@ -10,7 +10,7 @@ from eosdb.failpoints import Failpoint, reach
 from eosdb.log.partitions import find_by_id
 from eosdb.model.reports import SnapshotEntry
 from eosdb.model.values import SnapshotInfo
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 
 def grown(connection: sqlite3.Connection) -> list[int]:

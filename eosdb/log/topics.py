@@ -17,7 +17,7 @@ from eosdb.errors import (
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from eosdb.store.counters import counter
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_int, check_topic_name
 
 PARTITIONS_MAX = 10_000

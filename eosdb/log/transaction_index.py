@@ -14,8 +14,8 @@ from eosdb.errors import CorruptDatabaseError
 from eosdb.log.partitions import Partition
 from eosdb.log.taken_back import taken_back
 from eosdb.model.values import AbortedTransaction
-from eosdb.store.row_checksum import row_checksum
-from eosdb.store.unit import Unit
+from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.unit import Unit
 
 _FROM: Final = (
     "SELECT producer_id, first_offset, last_offset, last_stable_offset, previous_offset, checksum "

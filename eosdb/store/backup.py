@@ -11,9 +11,9 @@ from typing import Final
 
 from eosdb.errors import ConfigError, IllegalStateError, StorageError
 from eosdb.progress import Progress, silent
-from eosdb.store.connection import connect
-from eosdb.store.failures import translated
-from eosdb.store.new_file import sync_folder
+from eosdb.store.file.connection import connect
+from eosdb.store.file.failures import translated
+from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
 from eosdb.validation import check_text
 

@@ -3,7 +3,7 @@ epochs."""
 
 from __future__ import annotations
 
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 
 def set_counter(unit: Unit, name: str, value: int) -> None:

@@ -13,7 +13,8 @@ import sqlite3
 from typing import Final
 
 from eosdb.errors import InvalidRequestError
-from eosdb.store import file_id, journal
+from eosdb.store import journal
+from eosdb.store.schema import file_id
 
 _DIGEST_CHARS: Final = 16
 _NO_EVENT: Final = "0" * _DIGEST_CHARS

@@ -10,7 +10,7 @@ from eosdb.errors import CorruptDatabaseError
 from eosdb.events.decoding import decode
 from eosdb.events.kinds import Event
 from eosdb.model.reports import JournalEntry
-from eosdb.store.row_checksum import row_checksum
+from eosdb.store.schema.row_checksum import row_checksum
 
 _COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"
 _SELECT: Final = f"SELECT {_COLUMNS}, checksum FROM journal ORDER BY position"

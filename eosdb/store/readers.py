@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eosdb.store.connection import connect
-from eosdb.store.failures import translate, translated
-from eosdb.store.open_files import OpenFiles
+from eosdb.store.file.connection import connect
+from eosdb.store.file.failures import translate, translated
+from eosdb.store.file.open_files import OpenFiles
 
 _LOOK_AGAIN_S: Final = 0.05
 """How often whoever closes looks whether somebody still reads; it is woken as a rule."""

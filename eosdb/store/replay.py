@@ -13,10 +13,10 @@ from eosdb.events.kinds import Event
 from eosdb.failpoints import Failpoint, reach
 from eosdb.progress import Progress, silent, told
 from eosdb.store import journal
-from eosdb.store.late_unit import late
-from eosdb.store.migrate import create_materialized
-from eosdb.store.newest_schema import materialized_tables
-from eosdb.store.unit import Apply, Unit
+from eosdb.store.schema.migrate import create_materialized
+from eosdb.store.schema.newest import materialized_tables
+from eosdb.store.writing.late_unit import late
+from eosdb.store.writing.unit import Apply, Unit
 
 _MEMO_MAX: Final = 20_000
 _PROBLEMS_PER_TABLE: Final = 20

@@ -24,18 +24,18 @@ from eosdb.errors import (
     IllegalStateError,
     ReadOnlyDatabaseError,
 )
-from eosdb.store import forking
-from eosdb.store.connection import connect
-from eosdb.store.failures import is_failed_sync, translate, translated
-from eosdb.store.group_commit import GroupCommit, Request
-from eosdb.store.held_unit import HeldUnit
-from eosdb.store.joint_unit import JointUnit
-from eosdb.store.mutex import WriterMutex
-from eosdb.store.open_files import OpenFiles
+from eosdb.store.file import forking
+from eosdb.store.file.connection import connect
+from eosdb.store.file.failures import is_failed_sync, translate, translated
+from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.open_files import OpenFiles
+from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
-from eosdb.store.unit import Apply, Unit
-from eosdb.store.watch import Watch
-from eosdb.store.writer import Counts, Writer
+from eosdb.store.writing.group_commit import GroupCommit, Request
+from eosdb.store.writing.held_unit import HeldUnit
+from eosdb.store.writing.joint_unit import JointUnit
+from eosdb.store.writing.unit import Apply, Unit
+from eosdb.store.writing.writer import Counts, Writer
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPart
 from eosdb.config import BrokerConfig
 from eosdb.log import retention
 from eosdb.store.store import Store
-from eosdb.store.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 MANY = 2 * STEPS_PER_UNIT + 100
 DAY_MS = 24 * 3600 * 1000

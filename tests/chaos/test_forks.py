@@ -143,7 +143,7 @@ def test_a_fork_that_python_is_not_told_of_is_refused_the_file(path: Path) -> No
 def test_a_fork_does_not_wait_for_ever_for_somebody_who_writes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eosdb.store.forking._PATIENCE_S", 0.05)
+    monkeypatch.setattr("eosdb.store.file.forking._PATIENCE_S", 0.05)
 
     def work() -> None:
         with pytest.raises(eosdb.IllegalStateError, match="in use"):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store import watch
+from eosdb.store.file import watch
 
 SESSION_MS = 400
 

@@ -48,9 +48,9 @@ def test_a_checkpoint_is_made_under_the_writer_mutex(
     mode: str,
 ) -> None:
     db.admin.create_topic("t")
-    monkeypatch.setattr("eosdb.store.writer._CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr("eosdb.store.writing.writer._CHECKPOINT_BYTES", 1)
     if mode == "RESTART":
-        monkeypatch.setattr("eosdb.store.writer.WAL_LIMIT_BYTES", 0)
+        monkeypatch.setattr("eosdb.store.writing.writer.WAL_LIMIT_BYTES", 0)
     modes: list[str] = []
     held: list[bool] = []
 

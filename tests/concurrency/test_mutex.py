@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store.mutex import WriterMutex
+from eosdb.store.file.mutex import WriterMutex
 
 QUEUE, WRITER = 0, 1
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -13,9 +13,9 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.store import group_commit
-from eosdb.store.group_commit import GroupCommit, Request
-from eosdb.store.unit import Unit
+from eosdb.store.writing import group_commit
+from eosdb.store.writing.group_commit import GroupCommit, Request
+from eosdb.store.writing.unit import Unit
 from tests.concurrency.worker import threads
 from tests.readers import committed_values
 

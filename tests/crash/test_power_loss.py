@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store.group_commit import Request
-from eosdb.store.unit import Unit
+from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.unit import Unit
 from tests.crash.children import check_everything, everything
 
 CUTS_PER_SEED = 8

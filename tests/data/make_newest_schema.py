@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from eosdb.store.migrate import apply_revisions
-from eosdb.store.newest_schema import STATEMENT_END
+from eosdb.store.schema.migrate import apply_revisions
+from eosdb.store.schema.newest import STATEMENT_END
 from tests.tidy.tree import ROOT
 
 SCRIPT = ROOT / "migrations/newest.sql"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store.newest_schema import newest_schema
+from eosdb.store.schema.newest import newest_schema
 from tests.maintenance import everything
 
 TABLES = [found.table for found in newest_schema() if found.type == "table"]

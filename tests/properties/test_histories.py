@@ -21,7 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.store import late_unit, replay
+from eosdb.store import replay
+from eosdb.store.writing import late_unit
 from tests.readers import committed_values, dump_state
 
 TOPIC = "t"

@@ -12,7 +12,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.store import migrate
+from eosdb.store.schema import migrate
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 

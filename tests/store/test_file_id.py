@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import eosdb
 from eosdb.cli.main import main
-from eosdb.store import migrate, new_file
+from eosdb.store.schema import migrate, new_file
 from tests.tidy.tree import ROOT
 
 

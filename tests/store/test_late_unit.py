@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eosdb.events.kinds import Event
-from eosdb.store import late_unit
-from eosdb.store.late_unit import late
-from eosdb.store.unit import Unit
+from eosdb.store.writing import late_unit
+from eosdb.store.writing.late_unit import late
+from eosdb.store.writing.unit import Unit
 from tests.tidy.tree import modules
 
 INSERT = "INSERT INTO items (value, key) VALUES (?, ?)"

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import eosdb
 from eosdb import TopicPartition
 from eosdb.cli.main import main
-from eosdb.store.wal_growth import Checkpoint
+from eosdb.store.wal.growth import Checkpoint
 
 TP = TopicPartition("t", 0)
 MIB = 1024 * 1024

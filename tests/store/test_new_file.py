@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 from eosdb.failpoints import Failpoint, watched
-from eosdb.store import migrate, new_file
+from eosdb.store.schema import migrate, new_file
 from tests.crash.children import environment
 from tests.data.make_newest_schema import SCRIPT, newest_schema
 

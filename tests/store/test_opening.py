@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store import migrate
+from eosdb.store.schema import migrate
 
 
 def foreign(path: Path) -> None:

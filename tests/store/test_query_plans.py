@@ -18,7 +18,7 @@ import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.coordinator import group_offsets, groups, outcome, transactions
 from eosdb.log import append, fetch, partitions, producers, transaction_index
-from eosdb.store import unit
+from eosdb.store.writing import unit
 
 IN_VIEW = 'topic = \'t\' AND partition = 0 AND "offset" >= 100 AND "offset" < 200'
 HOT = {

@@ -15,7 +15,9 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.store import migrate, newest_schema, schema
+from eosdb.store.schema import migrate
+from eosdb.store.schema import newest as newest_schema
+from eosdb.store.schema import tables as schema
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT
 
@@ -144,7 +146,7 @@ def upgrade() -> None:
 UPGRADE = """
 import sys
 from pathlib import Path
-from eosdb.store import migrate
+from eosdb.store.schema import migrate
 import eosdb
 migrate.SCHEMA_VERSION += 1
 migrate._scripts = lambda: Path(sys.argv[2])

@@ -32,14 +32,10 @@ ROOMS = [
     "eosdb.client.processing_transaction eosdb.client.processor_config "
     "eosdb.client.record_handler",
     "eosdb.events",
-    "eosdb.store.connection eosdb.store.failures eosdb.store.forking eosdb.store.lock_holder "
-    "eosdb.store.mutex eosdb.store.open_files eosdb.store.watch",
-    "eosdb.store.wal_growth eosdb.store.wal_index eosdb.store.wal_renewal",
-    "eosdb.store.schema eosdb.store.engine eosdb.store.file_id eosdb.store.guard "
-    "eosdb.store.migrate eosdb.store.new_file eosdb.store.newest_schema "
-    "eosdb.store.row_checksum",
-    "eosdb.store.group_commit eosdb.store.held_unit eosdb.store.joint_unit "
-    "eosdb.store.late_unit eosdb.store.unit eosdb.store.writer",
+    "eosdb.store.file",
+    "eosdb.store.wal",
+    "eosdb.store.schema",
+    "eosdb.store.writing",
     "eosdb.store",
     "eosdb.log",
     "eosdb.coordinator.transactions eosdb.coordinator.producer_ids "

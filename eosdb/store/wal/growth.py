@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from eosdb.store import lock_holder, wal_index
-from eosdb.store.connection import WAL_LIMIT_BYTES
+from eosdb.store.file import lock_holder
+from eosdb.store.file.connection import WAL_LIMIT_BYTES
+from eosdb.store.wal import index as wal_index
 
 _log: Final = logging.getLogger("eosdb")
 _MIB: Final = 1024 * 1024

@@ -11,7 +11,7 @@ import stat
 from typing import Final
 
 from eosdb.errors import StorageError
-from eosdb.store.watch import NameWatch
+from eosdb.store.file.watch import NameWatch
 
 _UNFINISHED: Final = ".eosdb-unfinished"
 """The second name that a file has for the instant in which it is made (see new_file.py)."""

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from eosdb.errors import CorruptDatabaseError, StorageError
-from eosdb.store import wal_index
+from eosdb.store.wal import index as wal_index
 
 _HEADER: Final = struct.Struct(">8I")
 """Of the WAL: magic, format, page size, checkpoint, two salts, two checksums."""

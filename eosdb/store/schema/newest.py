@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from eosdb.store import file_id
+from eosdb.store.schema import file_id
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""

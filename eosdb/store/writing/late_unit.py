@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from eosdb.store.unit import Apply, T, Unit
+from eosdb.store.writing.unit import Apply, T, Unit
 
 _WAITING_MAX: Final = 5_000
 """Rows of one table that wait at most, so that memory stays flat."""

@@ -42,8 +42,8 @@ _PRAGMAS: Final = {
 @cache
 def own_names() -> frozenset[str]:
     """The names of eosdb's tables and views, in lower case."""
-    from eosdb.store.newest_schema import views
-    from eosdb.store.schema import metadata
+    from eosdb.store.schema.newest import views
+    from eosdb.store.schema.tables import metadata
 
     return frozenset(name.lower() for name in (*metadata.tables, *views()))
 

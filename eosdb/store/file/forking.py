@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from eosdb.errors import IllegalStateError
-from eosdb.store.open_files import identity_of
+from eosdb.store.file.open_files import identity_of
 
 _PATIENCE_S: Final = 5.0
 """How long a fork waits at most for those that are reading or writing."""

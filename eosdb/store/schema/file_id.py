@@ -13,7 +13,7 @@ import sqlite3
 from typing import Final
 
 from eosdb.errors import CorruptDatabaseError
-from eosdb.store.row_checksum import row_checksum
+from eosdb.store.schema.row_checksum import row_checksum
 
 _FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
 """128 bits in 22 characters: the last one holds two of them."""

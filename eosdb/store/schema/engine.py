@@ -9,8 +9,8 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.pool import QueuePool
 
-from eosdb.store import guard
-from eosdb.store.connection import connect
+from eosdb.store.file.connection import connect
+from eosdb.store.schema import guard
 
 
 def make_engine(

@@ -12,10 +12,12 @@ from typing import Any, Final
 from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.model.reports import ViewDescription
-from eosdb.store import file_id, newest_schema, wal_growth
-from eosdb.store.connection import connect
-from eosdb.store.failures import translate, translated
+from eosdb.store.file.connection import connect
+from eosdb.store.file.failures import translate, translated
+from eosdb.store.schema import file_id
+from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
+from eosdb.store.wal import growth as wal_growth
 
 _AT_ONCE: Final = 100
 _JOURNAL: Final = "Every event in the one total order in which it happened."

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from typing import Final
 
-from eosdb.store.forking import check_not_inherited
+from eosdb.store.file.forking import check_not_inherited
 
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 

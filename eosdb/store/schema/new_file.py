@@ -14,8 +14,8 @@ from typing import Final
 
 from eosdb.errors import StorageError
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store import file_id
-from eosdb.store.newest_schema import create
+from eosdb.store.schema import file_id
+from eosdb.store.schema.newest import create
 
 _FORMAT_AT: Final = slice(18, 20)
 _WAL_FORMAT: Final = b"\x02\x02"

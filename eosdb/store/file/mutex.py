@@ -21,7 +21,7 @@ from functools import partial
 from typing import Final
 
 from eosdb.errors import DatabaseLockedError, StorageError
-from eosdb.store import lock_holder
+from eosdb.store.file import lock_holder
 
 _QUEUE: Final = 0
 _WRITER: Final = 1

@@ -13,13 +13,13 @@ from typing import Final
 
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store import wal_renewal
-from eosdb.store.connection import WAL_LIMIT_BYTES, connect
-from eosdb.store.failures import is_failed_sync, translated
-from eosdb.store.group_commit import Request
-from eosdb.store.mutex import WriterMutex
-from eosdb.store.unit import Apply, RedoCarefullyError, Unit
-from eosdb.store.wal_growth import Checkpoint, WalGrowth
+from eosdb.store.file.connection import WAL_LIMIT_BYTES, connect
+from eosdb.store.file.failures import is_failed_sync, translated
+from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.wal import renewal as wal_renewal
+from eosdb.store.wal.growth import Checkpoint, WalGrowth
+from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
 
 _MEMO_MAX: Final = 20_000
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from eosdb.errors import IllegalStateError, StorageError
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store import guard
-from eosdb.store.failures import translated
-from eosdb.store.unit import Apply, Unit
+from eosdb.store.file.failures import translated
+from eosdb.store.schema import guard
+from eosdb.store.writing.unit import Apply, Unit
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -105,7 +105,7 @@ class HeldUnit:
         from sqlalchemy import create_engine, event
         from sqlalchemy.pool import StaticPool
 
-        from eosdb.store.engine import raise_refusals
+        from eosdb.store.schema.engine import raise_refusals
 
         engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
         raise_refusals(engine)

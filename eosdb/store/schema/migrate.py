@@ -24,11 +24,13 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store import file_id, forking, new_file
-from eosdb.store.connection import connect
-from eosdb.store.failures import translated
-from eosdb.store.mutex import WriterMutex
-from eosdb.store.newest_schema import (
+from eosdb.store.file import forking
+from eosdb.store.file.connection import connect
+from eosdb.store.file.failures import translated
+from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.open_files import check_only_name
+from eosdb.store.schema import file_id, new_file
+from eosdb.store.schema.newest import (
     APPLICATION_ID,
     SCHEMA_VERSION,
     create,
@@ -37,7 +39,6 @@ from eosdb.store.newest_schema import (
     newest_schema,
     stamp,
 )
-from eosdb.store.open_files import check_only_name
 
 _LOCK: Final = "-lock"
 

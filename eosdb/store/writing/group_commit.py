@@ -20,7 +20,7 @@ from itertools import islice, takewhile
 from typing import Any, Final, TypeVar
 
 from eosdb.errors import DatabaseLockedError, IllegalStateError
-from eosdb.store.unit import Unit
+from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from eosdb.errors import EosdbError, StorageError
-from eosdb.store.failures import translate
-from eosdb.store.unit import RedoCarefullyError, Unit
+from eosdb.store.file.failures import translate
+from eosdb.store.writing.unit import RedoCarefullyError, Unit
 
 T = TypeVar("T")
 

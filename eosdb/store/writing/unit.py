@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from eosdb.events.kinds import Event
-from eosdb.store.row_checksum import row_checksum
+from eosdb.store.schema.row_checksum import row_checksum
 
 T = TypeVar("T")
 STEPS_PER_UNIT: Final = 500
