@@ -15,7 +15,7 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import UnknownTopicOrPartitionError
 from eosdb.events.kinds import Acl, AclAdded, AclRemoved
 from eosdb.group_admin import GroupAdmin
-from eosdb.log import json_views, partitions, retention, topics
+from eosdb.log import json_views, partition_rows, retention, topics
 from eosdb.log_admin import LogAdmin
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicDescription
@@ -96,7 +96,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
             config = topics.read_config(connection, name)
-            found = partitions.read_topic(connection, name)
+            found = partition_rows.read_topic(connection, name)
         return TopicDescription(name, tuple(p.offsets() for p in found), config)
 
     def topic_config(self, name: str) -> TopicConfig:

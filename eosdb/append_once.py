@@ -27,7 +27,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import SinkBatchAppended
 from eosdb.log import append as log_append
-from eosdb.log import partitions, sinks
+from eosdb.log import partition_rows, sinks
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.sinks import SinkBatch
 from eosdb.metrics import Metrics
@@ -117,8 +117,8 @@ class OnceAppender(RequestHandler):
 
     def _append(self, unit: Unit, part: Part) -> int:
         """In halves, as long as a part is larger than the topic takes. Returns the first offset."""
-        partition = partitions.load(unit, part.tp)
-        config = partitions.config(unit, partition.topic_id, self._config)
+        partition = partition_rows.load(unit, part.tp)
+        config = partition_rows.config(unit, partition.topic_id, self._config)
         now = self._clock.time_ms()
         if part.batch.size > config.max_message_bytes and len(part.records) > 1:
             first, second = part.halves(now)

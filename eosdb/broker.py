@@ -25,8 +25,8 @@ from eosdb.errors import (
     InvalidTopicExceptionError,
 )
 from eosdb.group_broker import GroupBroker
-from eosdb.log import partitions as log_partitions
-from eosdb.log import producers, topics
+from eosdb.log import partition_rows as log_partitions
+from eosdb.log import producer_rows, topics
 from eosdb.log_broker import LogBroker
 from eosdb.metrics import Metrics
 from eosdb.model.values import (
@@ -358,7 +358,9 @@ class Broker(LogBroker, GroupBroker):
         tp = check_described_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "topic", tp.topic)
-            return producers.describe(connection, log_partitions.read(connection, tp).partition_id)
+            return producer_rows.describe(
+                connection, log_partitions.read(connection, tp).partition_id
+            )
 
     def describe_transactions(
         self, transactional_ids: Collection[str]

@@ -20,8 +20,8 @@ from eosdb.coordinator import group_offsets
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
-from eosdb.log import compaction, partitions, retention, snapshots
-from eosdb.log.partitions import IsDue, Partition
+from eosdb.log import compaction, partition_rows, retention, snapshots
+from eosdb.log.partition_rows import IsDue, Partition
 from eosdb.model.values import HousekeepingReport
 from eosdb.progress import Progress, carried
 from eosdb.store.store import Store
@@ -111,11 +111,11 @@ class Housekeeper:
         after: int | None = 0
         while after is not None:
             with self._store.read() as connection:
-                some, after = partitions.page(connection, after, condition)
+                some, after = partition_rows.page(connection, after, condition)
                 for partition in some:
                     config = configs.get(partition.topic_id)
                     if config is None:
-                        config = configs[partition.topic_id] = partitions.read_config(
+                        config = configs[partition.topic_id] = partition_rows.read_config(
                             connection, partition.topic_id, self._config
                         )
                     if is_due(connection, partition, config):
@@ -137,10 +137,10 @@ class Housekeeper:
         now = self._clock.time_ms()
 
         def move(unit: Unit, partition_id: int) -> int:
-            partition = partitions.find_by_id(unit, partition_id)
+            partition = partition_rows.find_by_id(unit, partition_id)
             if partition is None:
                 return 0
-            config = partitions.config(unit, partition.topic_id, self._config)
+            config = partition_rows.config(unit, partition.topic_id, self._config)
             target = retention.due_log_start(unit, partition, config, now)
             if target is None:
                 return 0
@@ -189,10 +189,10 @@ class Housekeeper:
             tell(done, total)
 
             def clean(unit: Unit, partition_id: int = partition_id) -> int:
-                partition = partitions.find_by_id(unit, partition_id)
+                partition = partition_rows.find_by_id(unit, partition_id)
                 if partition is None:
                     return 0
-                config = partitions.config(unit, partition.topic_id, self._config)
+                config = partition_rows.config(unit, partition.topic_id, self._config)
                 return compaction.clean(unit, partition, config, self._clock.time_ms())
 
             if partition_id in due:

@@ -8,7 +8,7 @@ from typing import Any
 from eosdb.coordinator import consistent_cut, timelines
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
-from eosdb.log import dump, fetch, partitions, scan, snapshots
+from eosdb.log import dump, fetch, partition_rows, scan, snapshots
 from eosdb.log.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
 from eosdb.model.reports import LoggedBatch, SnapshotEntry
 from eosdb.model.values import PartitionOffsets, SnapshotInfo, TopicPartition
@@ -25,7 +25,7 @@ class LogAdmin(RequestHandler):
         with self._store.read() as connection:
             return {
                 partition.topic_partition: partition.offsets()
-                for partition in partitions.read_all(connection)
+                for partition in partition_rows.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }
 
@@ -37,7 +37,7 @@ class LogAdmin(RequestHandler):
             ends = consistent_cut.consistent_ends(connection)
             return {
                 partition.topic_partition: (partition.offsets(), ends[partition.partition_id])
-                for partition in partitions.read_all(connection)
+                for partition in partition_rows.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }
 
@@ -81,7 +81,7 @@ class LogAdmin(RequestHandler):
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "read", "topic", tp.topic)
-                partition = partitions.read(connection, tp)
+                partition = partition_rows.read(connection, tp)
                 if skip_lost:
                     at = min(max(at, partition.log_start_offset), end)
                 rows, at = scan.part(
@@ -129,7 +129,7 @@ class LogAdmin(RequestHandler):
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "read", "topic", tp.topic)
-                batch = dump.next_batch(connection, partitions.read(connection, tp), offset)
+                batch = dump.next_batch(connection, partition_rows.read(connection, tp), offset)
             if batch is None:
                 return
             yield batch
@@ -150,7 +150,7 @@ class LogAdmin(RequestHandler):
         tp = check_topic_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
-            partition_id = partitions.read(connection, tp).partition_id
+            partition_id = partition_rows.read(connection, tp).partition_id
             kept = [
                 info.offset
                 for info in snapshots.kept(connection)

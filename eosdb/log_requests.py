@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from eosdb.coordinator.request_handler import RequestHandler
-from eosdb.log import fetch, lag, partitions, retention
+from eosdb.log import fetch, lag, partition_rows, retention
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
     FetchedData,
@@ -74,7 +74,7 @@ class LogRequests(RequestHandler):
             self._authorizer.check(connection, "read", "topic", tp.topic)
             return read(
                 connection,
-                partitions.read(connection, tp),
+                partition_rows.read(connection, tp),
                 offset,
                 read_committed=read_committed,
                 max_records=max_records,
@@ -91,7 +91,7 @@ class LogRequests(RequestHandler):
         check_int("timestamp", timestamp, -3)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
-            partition = partitions.read(connection, tp)
+            partition = partition_rows.read(connection, tp)
             return fetch.list_offset(
                 connection, partition, timestamp, read_committed=read_committed
             )
@@ -101,7 +101,7 @@ class LogRequests(RequestHandler):
         tp = check_topic_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
-            return partitions.read(connection, tp).offsets()
+            return partition_rows.read(connection, tp).offsets()
 
     def lag(self, topic_partition: TopicPartition, offset: int, isolation_level: str) -> Lag:
         """What lies between the offset and the end of the log."""
@@ -110,7 +110,7 @@ class LogRequests(RequestHandler):
         check_int("offset", offset, 0)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
-            partition = partitions.read(connection, tp)
+            partition = partition_rows.read(connection, tp)
             return lag.measure(connection, partition, offset, read_committed=read_committed)
 
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
@@ -120,8 +120,8 @@ class LogRequests(RequestHandler):
 
         def delete(unit: Unit) -> tuple[int, int]:
             self._authorizer.check(unit, "delete", "topic", tp.topic)
-            partition = partitions.load(unit, tp)
-            config = partitions.config(unit, partition.topic_id, self._config)
+            partition = partition_rows.load(unit, tp)
+            config = partition_rows.config(unit, partition.topic_id, self._config)
             now = self._clock.time_ms()
             moved_to = retention.delete_records(unit, partition, before_offset, config, now)
             return partition.partition_id, moved_to

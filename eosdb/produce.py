@@ -22,7 +22,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.log import append as log_append
-from eosdb.log import partitions
+from eosdb.log import partition_rows
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.metrics import Metrics
 from eosdb.model.values import (
@@ -166,14 +166,14 @@ class ProduceHandler(RequestHandler):
                 results[tp] = ProduceResult(error=error)
         return results
 
-    def _partition(self, unit: Unit, tp: TopicPartition) -> partitions.Partition:
+    def _partition(self, unit: Unit, tp: TopicPartition) -> partition_rows.Partition:
         self._authorizer.check(unit, "write", "topic", tp.topic)
         return self._load(unit, tp)
 
     def _join(
         self,
         unit: Unit,
-        found: Mapping[TopicPartition, partitions.Partition],
+        found: Mapping[TopicPartition, partition_rows.Partition],
         prepared: Mapping[TopicPartition, PreparedBatch],
         request: _Request,
     ) -> None:
@@ -200,13 +200,17 @@ class ProduceHandler(RequestHandler):
                 log_append.check_begins_at_zero(unit, partition.partition_id, prepared[tp])
 
     def _append(
-        self, unit: Unit, partition: partitions.Partition, batch: PreparedBatch, request: _Request
+        self,
+        unit: Unit,
+        partition: partition_rows.Partition,
+        batch: PreparedBatch,
+        request: _Request,
     ) -> ProduceResult:
         return log_append.append(
             unit,
             partition,
             batch,
-            partitions.config(unit, partition.topic_id, self._config),
+            partition_rows.config(unit, partition.topic_id, self._config),
             request.now,
             transactional_id=request.transactional_id if batch.is_transactional else None,
         )
@@ -221,11 +225,11 @@ class ProduceHandler(RequestHandler):
         if any(batch.is_transactional for batch in prepared.values()):
             self._authorizer.check(unit, "write", "transactional_id", transactional_id or "")
 
-    def _load(self, unit: Unit, tp: TopicPartition) -> partitions.Partition:
+    def _load(self, unit: Unit, tp: TopicPartition) -> partition_rows.Partition:
         try:
-            return partitions.load(unit, tp)
+            return partition_rows.load(unit, tp)
         except UnknownTopicOrPartitionError:
             if not self._config.auto_create_topics_enable:
                 raise
             self.ensure_topic(unit, tp.topic)
-            return partitions.load(unit, tp)
+            return partition_rows.load(unit, tp)

@@ -14,7 +14,7 @@ from eosdb.errors import (
     InvalidRequestError,
     TransactionalIdNotFoundError,
 )
-from eosdb.log import append, partitions, producers
+from eosdb.log import append, partition_rows, producer_rows
 from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
 from eosdb.store import journal
@@ -41,7 +41,7 @@ class TransactionAdmin(RequestHandler):
         """What is open in the partition, or in all, and what the coordinator knows of it."""
         tp = None if topic_partition is None else check_topic_partition(topic_partition)
         with self._store.read() as connection:
-            partition = None if tp is None else partitions.read(connection, tp)
+            partition = None if tp is None else partition_rows.read(connection, tp)
             return [
                 found
                 for found in diagnosis.open_transactions(
@@ -174,8 +174,8 @@ class TransactionAdmin(RequestHandler):
 
     def _end_hanging(self, unit: Unit, found: OpenTransaction) -> str:
         self._may_end(unit)
-        partition = partitions.load(unit, found.topic_partition)
-        entry = producers.load(unit, partition.partition_id, found.producer_id)
+        partition = partition_rows.load(unit, found.topic_partition)
+        entry = producer_rows.load(unit, partition.partition_id, found.producer_id)
         if entry is None or entry.current_txn_first_offset != found.start_offset:
             return "ABORT"  # Somebody else has been faster.
         if found.hanging is HangingReason.REFUSED:
@@ -199,9 +199,9 @@ class TransactionAdmin(RequestHandler):
         assert decided is not None
         seen = []
         for tp in decided.partitions:
-            if partitions.exists(unit, tp):
-                partition_id = partitions.load(unit, tp).partition_id
-                entry = producers.load(unit, partition_id, decided.producer_id)
+            if partition_rows.exists(unit, tp):
+                partition_id = partition_rows.load(unit, tp).partition_id
+                entry = producer_rows.load(unit, partition_id, decided.producer_id)
                 seen.append(-1 if entry is None else entry.coordinator_epoch)
         now = self._clock.time_ms()
         epoch = transactions.elect(unit, now, above=max(seen, default=0))

@@ -21,7 +21,7 @@ from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
-from eosdb.log import idempotency, partitions, topics
+from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model.partitioner import consistent_random
 from eosdb.model.serializing import serialized
@@ -159,8 +159,8 @@ class Publisher(RequestHandler):
         check_topic_partition((topic, 0))
         self._authorizer.check(unit, "write", "topic", topic)
         if idempotency_key is not None:
-            idempotency.check_key(idempotency_key)
-            if (first := idempotency.find(unit, topic, idempotency_key)) is not None:
+            once.check_key(idempotency_key)
+            if (first := once.find(unit, topic, idempotency_key)) is not None:
                 return first
         tp = check_topic_partition((topic, self._partition_for(unit, topic, record.key, partition)))
         base_offset, log_append_time = self._append(unit, tp, batch, now)
@@ -197,8 +197,8 @@ class Publisher(RequestHandler):
     def _append(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, now: int
     ) -> tuple[int, int]:
-        partition = partitions.load(unit, tp)
-        config = partitions.config(unit, partition.topic_id, self._config)
+        partition = partition_rows.load(unit, tp)
+        config = partition_rows.config(unit, partition.topic_id, self._config)
         result = log_append.append(unit, partition, batch, config, now)
         return result.base_offset, result.log_append_time
 

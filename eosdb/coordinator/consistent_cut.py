@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from eosdb.damage import reads
-from eosdb.log import partitions
-from eosdb.log.partitions import Partition
+from eosdb.log import partition_rows
+from eosdb.log.partition_rows import Partition
 
 _APPENDS: Final = (
     "SELECT DISTINCT position FROM records WHERE partition_id = ? "
@@ -44,7 +44,7 @@ Spans = dict[int, tuple[int, int]]
 
 def consistent_ends(connection: sqlite3.Connection) -> dict[int, int]:
     """For each partition, by id, the furthest offset that all can be read up to together."""
-    found = {p.partition_id: p for p in partitions.read_all(connection)}
+    found = {p.partition_id: p for p in partition_rows.read_all(connection)}
     ends = {id_: p.last_stable_offset for id_, p in found.items()}
     known: dict[tuple[str, int], Spans] = {}
     waiting = [

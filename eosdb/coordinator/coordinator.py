@@ -25,7 +25,7 @@ from eosdb.errors import (
     TransactionCoordinatorFencedError,
 )
 from eosdb.events.kinds import OffsetCommit, TxnOffsetsCommitted
-from eosdb.log import append, partitions, producers
+from eosdb.log import append, partition_rows, producer_rows
 from eosdb.log.producer_state import check_marker
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.store.store import Store
@@ -113,7 +113,7 @@ class TransactionCoordinator:
             unit.memo.pop(DUE, None)
             return (
                 transactions.expire(unit, now, config.transactional_id_expiration_ms),
-                producers.expire(unit, now, config.producer_id_expiration_ms),
+                producer_rows.expire(unit, now, config.producer_id_expiration_ms),
                 group_offsets.expire(unit, now, config.offsets_retention_minutes * MINUTE_MS),
                 groups.expire_members(unit, now),
             )
@@ -192,7 +192,7 @@ class TransactionCoordinator:
         def add(unit: Unit) -> None:
             authorize(unit)
             for tp in sorted(tps):
-                partitions.load(unit, tp)
+                partition_rows.load(unit, tp)
             current = transactions.load(unit, transactional_id)
             now = self._clock.time_ms()
             after = transaction.add_to_transaction(
@@ -301,9 +301,9 @@ class TransactionCoordinator:
 
         def write(unit: Unit) -> None:
             authorize(unit)
-            found = [partitions.load(unit, tp) for tp in tps]
+            found = [partition_rows.load(unit, tp) for tp in tps]
             for partition in found:
-                entry = producers.load(unit, partition.partition_id, producer_id)
+                entry = producer_rows.load(unit, partition.partition_id, producer_id)
                 check_marker(entry, producer_epoch, coordinator_epoch, version)
             for partition in found:
                 append.append_marker(

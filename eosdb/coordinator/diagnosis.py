@@ -11,8 +11,8 @@ from typing import Final
 
 from eosdb.coordinator import groups, hanging, listing, transactions
 from eosdb.coordinator.group import Group
-from eosdb.log import lag, partitions
-from eosdb.log.partitions import Partition
+from eosdb.log import lag, partition_rows
+from eosdb.log.partition_rows import Partition
 from eosdb.model.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
 from eosdb.model.values import GroupState, TopicPartition
@@ -66,7 +66,7 @@ def diagnose(
     connection: sqlite3.Connection, tp: TopicPartition, group_id: str | None, now_ms: int
 ) -> Diagnosis:
     """Raises UnknownTopicOrPartitionError."""
-    partition = partitions.read(connection, tp)
+    partition = partition_rows.read(connection, tp)
     holders = list(open_transactions(connection, now_ms, partition))
     behind = lag.measure(connection, partition, partition.last_stable_offset, read_committed=True)
     _, waiting_open = connection.execute(
@@ -106,7 +106,7 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     known = sorted(committed.keys() | pending.keys() | readers.keys())
     found = []
     for tp in known:
-        partition = partitions.find(connection, tp)
+        partition = partition_rows.find(connection, tp)
         if partition is None:
             continue
         offset, metadata = committed.get(tp, (-1, ""))

@@ -6,7 +6,7 @@ from typing import Final
 
 from eosdb.config import BrokerConfig
 from eosdb.coordinator import group_offsets, groups, transactions
-from eosdb.log import producers
+from eosdb.log import producer_rows
 from eosdb.store.writing.unit import Unit
 
 MINUTE_MS: Final = 60_000
@@ -19,7 +19,7 @@ def next_due(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
         (groups.NEXT_SESSION_END, 1),
         (groups.NEXT_DEADLINE, 1),
         (transactions.OLDEST_IDLE, config.transactional_id_expiration_ms),
-        (producers.OLDEST_IDLE, config.producer_id_expiration_ms),
+        (producer_rows.OLDEST_IDLE, config.producer_id_expiration_ms),
         (group_offsets.OLDEST, config.offsets_retention_minutes * MINUTE_MS),
     )
     # What begins to exist later is due no sooner than the shortest limit from now.

@@ -19,7 +19,7 @@ from eosdb.errors import (
     UnstableOffsetCommitError,
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
-from eosdb.log import partitions
+from eosdb.log import partition_rows
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
@@ -79,7 +79,7 @@ def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[
 def check_stored(unit: Unit, offsets: Sequence[OffsetCommit], config: BrokerConfig) -> None:
     """Raises UnknownTopicOrPartitionError and OffsetMetadataTooLargeError; all or nothing."""
     for commit in offsets:
-        partitions.load(unit, TopicPartition(commit.topic, commit.partition))
+        partition_rows.load(unit, TopicPartition(commit.topic, commit.partition))
         size = len(commit.metadata.encode())
         if size > config.offset_metadata_max_bytes:
             raise OffsetMetadataTooLargeError(

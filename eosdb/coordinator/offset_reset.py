@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from eosdb.coordinator import group_offsets, groups
 from eosdb.errors import InvalidRequestError, NonEmptyGroupError
-from eosdb.log import fetch, partitions
+from eosdb.log import fetch, partition_rows
 from eosdb.model.reports import OffsetReset
 from eosdb.model.values import LATEST, TopicPartition
 from eosdb.validation import check_int
@@ -35,7 +35,7 @@ def plan(
     standing = group_offsets.fetch(connection, group_id, tps, require_stable=False)
     plan = []
     for tp in tps:
-        partition = partitions.read(connection, tp)
+        partition = partition_rows.read(connection, tp)
         before = standing[tp].offset if tp in standing else -1
         wanted = target(connection, tp, before)
         after = min(max(wanted, partition.log_start_offset), partition.log_end_offset)
@@ -47,7 +47,7 @@ def at(timestamp: int) -> Target:
     """Where the log begins, ends, or goes on at a time."""
 
     def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
-        partition = partitions.read(connection, tp)
+        partition = partition_rows.read(connection, tp)
         found = fetch.list_offset(connection, partition, timestamp, read_committed=False)
         return partition.log_end_offset if found.offset < 0 else found.offset
 

@@ -6,7 +6,7 @@ from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.log import partitions, topics
+from eosdb.log import partition_rows, topics
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
@@ -31,6 +31,6 @@ class RequestHandler:
 
     def ensure_topic(self, unit: Unit, topic: str) -> None:
         """Make the topic with the broker's defaults unless it exists."""
-        if not partitions.exists(unit, TopicPartition(topic, 0)):
+        if not partition_rows.exists(unit, TopicPartition(topic, 0)):
             self._authorizer.check(unit, "create", "topic", topic)
             topics.create(unit, topic, None, None, self._config, self._clock.time_ms())

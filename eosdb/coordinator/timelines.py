@@ -13,7 +13,7 @@ from typing import Final
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.group_offsets import OWN
 from eosdb.errors import InvalidRequestError
-from eosdb.log import partitions, timeline
+from eosdb.log import partition_rows, timeline
 from eosdb.log.timeline import GroupPosition, PartitionTimeline, TransactionSpan
 from eosdb.model.values import TopicPartition
 from eosdb.validation import check_int, check_topic_partition
@@ -53,8 +53,8 @@ def read(
     """
     tp = check_topic_partition(TopicPartition(topic, 0 if partition is None else partition))
     authorizer.check(connection, "describe", "topic", topic)
-    first = partitions.read(connection, tp)
-    for found in [first] if partition is not None else partitions.read_topic(connection, topic):
+    first = partition_rows.read(connection, tp)
+    for found in [first] if partition is not None else partition_rows.read_topic(connection, topic):
         read = timeline.read(connection, found, start, end, max_transactions, max_bins)
         shown = tuple(_shown(connection, authorizer, span) for span in read.transactions)
         groups, left_out = _groups(connection, authorizer, found.topic_partition)

@@ -31,7 +31,7 @@ from eosdb.events.kinds import (
     partitions_json,
     texts_json,
 )
-from eosdb.log import append, partitions
+from eosdb.log import append, partition_rows
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProducerIdAndEpoch,
@@ -237,11 +237,11 @@ def write_markers_and_complete(
             f"{coordinator_epoch}, now it is {epoch(unit)}; the newer coordinator completes it"
         )
     for tp in sorted(decided.partitions):
-        if partitions.exists(unit, tp):  # A topic deleted meanwhile counts as done.
+        if partition_rows.exists(unit, tp):  # A topic deleted meanwhile counts as done.
             with contextlib.suppress(InvalidProducerEpochError):
                 append.append_marker(
                     unit,
-                    partitions.load(unit, tp),
+                    partition_rows.load(unit, tp),
                     decided.producer_id,
                     decided.producer_epoch,
                     coordinator_epoch,

@@ -18,9 +18,9 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import BatchAppended, MarkerWritten
 from eosdb.failpoints import Failpoint, reach
-from eosdb.log import checksum, producers
+from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
-from eosdb.log.partitions import Partition, by_id
+from eosdb.log.partition_rows import Partition, by_id
 from eosdb.log.producer_state import (
     RETAINED_BATCHES,
     SEQUENCE_COUNT,
@@ -147,7 +147,7 @@ def append_marker(
 
     Raises InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
     """
-    entry = producers.load(unit, partition.partition_id, producer_id)
+    entry = producer_rows.load(unit, partition.partition_id, producer_id)
     check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
     control = "COMMIT" if committed else "ABORT"
     offset = by_id(unit, partition.partition_id).log_end_offset
@@ -176,7 +176,7 @@ def has_open_transaction(
     unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
 ) -> bool:
     """Whether the partition has a transaction of this very producer and epoch open."""
-    entry = producers.load(unit, partition_id, producer_id)
+    entry = producer_rows.load(unit, partition_id, producer_id)
     return (
         entry is not None
         and entry.current_txn_first_offset >= 0
@@ -190,7 +190,7 @@ def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) ->
     Each of them has its own epoch and counts from 0, so what comes first with another sequence has
     overtaken the batch before it. Raises OutOfOrderSequenceNumberError.
     """
-    if batch.base_sequence and producers.load(unit, partition_id, batch.producer_id) is None:
+    if batch.base_sequence and producer_rows.load(unit, partition_id, batch.producer_id) is None:
         raise OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
             f"{batch.base_sequence}, expected 0, the first of the transaction in this partition"
@@ -203,7 +203,7 @@ def _decide(
     incoming = Incoming(
         batch.producer_epoch, batch.base_sequence, batch.count, batch.is_transactional
     )
-    entry = producers.load(unit, partition_id, batch.producer_id)
+    entry = producer_rows.load(unit, partition_id, batch.producer_id)
     newest = NO_SEQUENCE
     if (
         entry is None

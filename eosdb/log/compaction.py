@@ -16,7 +16,7 @@ from eosdb.config import TopicConfig
 from eosdb.events.kinds import LogCleaned
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log.batch import STORED_SIZE
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.store.writing.unit import Unit
 
 _CANDIDATES: Final = f"""

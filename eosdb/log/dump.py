@@ -8,7 +8,7 @@ from typing import Final
 
 from eosdb.damage import reads
 from eosdb.log import fetch
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
 from eosdb.model.reports import LoggedBatch
 from eosdb.model.values import NO_SEQUENCE

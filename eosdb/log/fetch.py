@@ -16,7 +16,7 @@ from typing import Any, Final
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import row_check, transaction_index
 from eosdb.log.checksum import CONTENT, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.model.values import (
     EARLIEST,
     LATEST,

@@ -14,7 +14,7 @@ from typing import Final
 from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import ViewColumn, ViewCreated, ViewDropped
-from eosdb.log import partitions
+from eosdb.log import partition_rows
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
 from eosdb.store.schema import guard
@@ -48,7 +48,7 @@ def parse_column(field: str, type_name: str) -> ViewColumn:
 def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], now_ms: int) -> None:
     """Raises InvalidRequestError for a name that is taken or is none, and
     UnknownTopicOrPartitionError."""
-    partitions.load(unit, TopicPartition(topic, 0))
+    partition_rows.load(unit, TopicPartition(topic, 0))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidRequestError(
             f"view {name!r}: expected a name of up to 63 letters, digits and underscores that does not "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.model.reports import Lag
 
 _ROWS: Final = (

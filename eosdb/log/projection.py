@@ -27,15 +27,8 @@ from eosdb.events.kinds import (
     ViewCreated,
     ViewDropped,
 )
-from eosdb.log import (
-    idempotency,
-    json_views,
-    partitions,
-    producers,
-    sinks,
-    transaction_index,
-)
-from eosdb.log.partitions import Partition
+from eosdb.log import json_views, once, partition_rows, producer_rows, sinks, transaction_index
+from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.values import AbortedTransaction, TopicPartition
 from eosdb.store.counters import set_counter
@@ -47,10 +40,10 @@ _SNAPSHOTS_KEPT: Final = 2
 
 
 def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
-    partition = partitions.by_id(unit, event.partition_id)
+    partition = partition_rows.by_id(unit, event.partition_id)
     opens = False
     if event.producer_id >= 0:
-        entry = producers.load(unit, event.partition_id, event.producer_id)
+        entry = producer_rows.load(unit, event.partition_id, event.producer_id)
         known = entry is not None
         entry = entry or ProducerStateEntry(event.producer_id, event.producer_epoch)
         opens = event.is_transactional and entry.current_txn_first_offset < 0
@@ -64,7 +57,7 @@ def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
         after = entry.after_append(
             event.producer_epoch, batch, event.is_transactional, event.timestamp
         )
-        producers.save(unit, event.partition_id, after, known=known)
+        producer_rows.save(unit, event.partition_id, after, known=known)
     first_unstable = partition.first_unstable_offset
     if opens and first_unstable < 0:
         first_unstable = event.base_offset
@@ -84,16 +77,16 @@ def batch_appended(unit: Unit, event: BatchAppended, position: int) -> None:
 
 
 def marker_written(unit: Unit, event: MarkerWritten, position: int) -> None:
-    partition = partitions.by_id(unit, event.partition_id)
-    entry = producers.load(unit, event.partition_id, event.producer_id)
+    partition = partition_rows.by_id(unit, event.partition_id)
+    entry = producer_rows.load(unit, event.partition_id, event.producer_id)
     known = entry is not None
     entry = entry or ProducerStateEntry(event.producer_id, event.producer_epoch)
     first_offset = entry.current_txn_first_offset
     after = entry.after_marker(event.producer_epoch, event.coordinator_epoch, event.timestamp)
-    producers.save(unit, event.partition_id, after, known=known)
+    producer_rows.save(unit, event.partition_id, after, known=known)
     first_unstable, last_aborted = partition.first_unstable_offset, partition.last_aborted_offset
     if first_offset >= 0:
-        first_unstable = producers.first_open_offset(unit, event.partition_id)
+        first_unstable = producer_rows.first_open_offset(unit, event.partition_id)
         if event.control == "ABORT":
             stable = first_unstable if first_unstable >= 0 else event.offset + 1
             transaction_index.add(
@@ -145,7 +138,7 @@ def _grow(
         max_timestamp_offset = partition.max_timestamp_offset
     first_unstable, stable = partition.stability(first_unstable, log_end_offset)
     # As a call, which costs a third of _replace: this runs at every append.
-    partitions.save(
+    partition_rows.save(
         unit,
         Partition(
             partition.partition_id,
@@ -170,13 +163,15 @@ def _grow(
 
 
 def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int) -> None:
-    partition = partitions.by_id(unit, event.partition_id)
+    partition = partition_rows.by_id(unit, event.partition_id)
     moved = partition._replace(
         log_start_offset=event.log_start_offset,
         size_bytes=partition.size_bytes - event.size,
     )
     first, stable = moved.stability(partition.first_unstable_offset, partition.log_end_offset)
-    partitions.save(unit, moved._replace(first_unstable_offset=first, last_stable_offset=stable))
+    partition_rows.save(
+        unit, moved._replace(first_unstable_offset=first, last_stable_offset=stable)
+    )
     below = (event.partition_id, event.log_start_offset)
     unit.execute('DELETE FROM time_index WHERE partition_id = ? AND "offset" <= ?', below)
     unit.execute('DELETE FROM delete_horizons WHERE partition_id = ? AND "offset" < ?', below)
@@ -185,7 +180,7 @@ def log_start_offset_moved(unit: Unit, event: LogStartOffsetMoved, position: int
 
 
 def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
-    partition = partitions.by_id(unit, event.partition_id)
+    partition = partition_rows.by_id(unit, event.partition_id)
     # Without its ABORT marker a reader would never learn where the aborted transaction ends.
     last_aborted = transaction_index.forget(
         unit, event.partition_id, event.expired_horizons, partition.last_aborted_offset
@@ -195,7 +190,7 @@ def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
         clean_offset=max(partition.clean_offset, event.clean_offset),
         size_bytes=partition.size_bytes - event.size,
     )
-    partitions.save(unit, cleaned)
+    partition_rows.save(unit, cleaned)
     unit.executemany(
         'INSERT INTO delete_horizons (partition_id, "offset", since) VALUES (?, ?, ?)',
         [(event.partition_id, offset, event.timestamp) for offset in event.horizons],
@@ -206,7 +201,7 @@ def log_cleaned(unit: Unit, event: LogCleaned, position: int) -> None:
 
 def producers_expired(unit: Unit, event: ProducersExpired, position: int) -> None:
     for producer_id in event.producer_ids:
-        producers.forget(unit, event.partition_id, producer_id)
+        producer_rows.forget(unit, event.partition_id, producer_id)
 
 
 def snapshot_taken(unit: Unit, event: SnapshotTaken, position: int) -> None:
@@ -216,7 +211,7 @@ def snapshot_taken(unit: Unit, event: SnapshotTaken, position: int) -> None:
         (partition_id, event.offset, event.timestamp),
     )
     rows = []
-    for entry in producers.entries(unit, partition_id):
+    for entry in producer_rows.entries(unit, partition_id):
         last = entry.batches[-1] if entry.batches else None
         rows.append(
             (
@@ -245,8 +240,8 @@ def snapshot_taken(unit: Unit, event: SnapshotTaken, position: int) -> None:
                 f"DELETE FROM {table} WHERE partition_id = ? AND snapshot_offset = ?",
                 (partition_id, offset),
             )
-    partition = partitions.by_id(unit, partition_id)
-    partitions.save(unit, partition._replace(snapshot_offset=event.offset))
+    partition = partition_rows.by_id(unit, partition_id)
+    partition_rows.save(unit, partition._replace(snapshot_offset=event.offset))
 
 
 def topic_created(unit: Unit, event: TopicCreated, position: int) -> None:
@@ -276,7 +271,7 @@ def partitions_added(unit: Unit, event: PartitionsAdded, position: int) -> None:
 def _insert_partitions(unit: Unit, event: TopicCreated | PartitionsAdded, first: int) -> None:
     for i in range(event.partitions):
         tp = TopicPartition(event.topic, first + i)
-        partitions.insert(unit, event.first_partition_id + i, event.topic_id, tp)
+        partition_rows.insert(unit, event.first_partition_id + i, event.topic_id, tp)
     set_counter(unit, "partition_id", event.first_partition_id + event.partitions - 1)
 
 
@@ -303,12 +298,12 @@ def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
     ):
         unit.executemany(f"DELETE FROM {table} WHERE partition_id = ?", ids)
     unit.execute("DELETE FROM topics WHERE topic_id = ?", (event.topic_id,))
-    idempotency.forget_topic(unit, event.topic)
+    once.forget_topic(unit, event.topic)
     unit.memo.clear()
 
 
 def idempotency_key_used(unit: Unit, event: IdempotencyKeyUsed, position: int) -> None:
-    idempotency.save(unit, event)
+    once.save(unit, event)
 
 
 HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {

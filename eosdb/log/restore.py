@@ -12,7 +12,7 @@ import sqlite3
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
-from eosdb.log.partitions import by_id
+from eosdb.log.partition_rows import by_id
 from eosdb.progress import Progress
 from eosdb.store import backup
 from eosdb.store.replay import rebuild

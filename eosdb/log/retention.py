@@ -17,7 +17,7 @@ from eosdb.config import TopicConfig
 from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events.kinds import LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
-from eosdb.log.partitions import Partition, find_by_id
+from eosdb.log.partition_rows import Partition, find_by_id
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 ROWS_PER_UNIT: Final = 20_000

@@ -13,7 +13,7 @@ from typing import Any, Final
 from eosdb.errors import CorruptRecordError
 from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.model.values import Header
 
 BEGINNING: Final = '"offset", {timestamp}, {timestamp_type}, key, value, headers, {content}'

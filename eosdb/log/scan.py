@@ -14,7 +14,7 @@ from typing import Any, Final
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import fetch, row_check, transaction_index
 from eosdb.log.checksum import CONTENT, UNCHECKED
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 
 _BASE: Final = {"offset": 0, "key": 3, "value": 4, "headers": 5}
 """What is read in any case, and where it stands."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.model.values import PartitionOffsets
 
 MAX_TRANSACTIONS: Final = 300

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.log.taken_back import taken_back
 from eosdb.model.values import AbortedTransaction
 from eosdb.store.schema.row_checksum import row_checksum

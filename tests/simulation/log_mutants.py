@@ -19,12 +19,12 @@ from eosdb.log import (
     append,
     compaction,
     fetch,
+    producer_rows,
     producer_state,
-    producers,
     retention,
     transaction_index,
 )
-from eosdb.log.partitions import Partition
+from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import Accept, Duplicate
 from tests.simulation.planting import both, mutant, replaced
 
@@ -108,8 +108,8 @@ def delete_records_forgets_producers() -> Any:
     def make(delete: Any) -> Any:
         def deleted(unit: Any, partition: Partition, *rest: Any) -> Any:
             result = delete(unit, partition, *rest)
-            for entry in producers.entries(unit, partition.partition_id):
-                producers.forget(unit, partition.partition_id, entry.producer_id)
+            for entry in producer_rows.entries(unit, partition.partition_id):
+                producer_rows.forget(unit, partition.partition_id, entry.producer_id)
             return result
 
         return deleted

@@ -17,17 +17,17 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.coordinator import group_offsets, groups, outcome, transactions
-from eosdb.log import append, fetch, partitions, producers, transaction_index
+from eosdb.log import append, fetch, partition_rows, producer_rows, transaction_index
 from eosdb.store.writing import unit
 
 IN_VIEW = 'topic = \'t\' AND partition = 0 AND "offset" >= 100 AND "offset" < 200'
 HOT = {
-    "the partition by name": partitions._BY_NAME,
-    "the partition by id": partitions._BY_ID,
-    "saving a partition": partitions._UPDATE,
-    "a producer's state": producers._BY_PRODUCER,
-    "saving a producer's state": producers._UPDATE,
-    "the producer that expires next": producers.OLDEST_IDLE,
+    "the partition by name": partition_rows._BY_NAME,
+    "the partition by id": partition_rows._BY_ID,
+    "saving a partition": partition_rows._UPDATE,
+    "a producer's state": producer_rows._BY_PRODUCER,
+    "saving a producer's state": producer_rows._UPDATE,
+    "the producer that expires next": producer_rows.OLDEST_IDLE,
     "a transactional id": transactions._BY_ID,
     "the next time-out": transactions.NEXT_TIMEOUT,
     "a transaction that timed out": transactions._TIMED_OUT,

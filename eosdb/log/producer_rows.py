@@ -8,7 +8,7 @@ from typing import Final
 
 from eosdb.damage import reads
 from eosdb.events.kinds import ProducersExpired
-from eosdb.log import partitions
+from eosdb.log import partition_rows
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.values import ProducerState
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
@@ -123,7 +123,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     for partition_id, producer_id in rows:
         by_partition.setdefault(partition_id, []).append(producer_id)
     for partition_id, producer_ids in by_partition.items():
-        partition = partitions.by_id(unit, partition_id)
+        partition = partition_rows.by_id(unit, partition_id)
         unit.record(
             ProducersExpired(
                 timestamp=now_ms,
