@@ -13,12 +13,13 @@ from typing import Final
 
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX, INT64_MAX, BrokerConfig
-from eosdb.coordinator import group_offsets, listing
+from eosdb.coordinator import listing
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.group_requests import Committer
+from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.placement import partition_for
-from eosdb.coordinator.transaction import expected_or_none
+from eosdb.coordinator.transactions.decisions import expected_or_none
 from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig, TopicConfig
-from eosdb.coordinator import group_offsets
 from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partition_rows, retention, snapshots

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eosdb.clock import Clock
-from eosdb.coordinator import groups
+from eosdb.coordinator.groups import rows as group_rows
 from eosdb.log import restore
 from eosdb.log.record_check import RecordCheck
 from eosdb.model.values import RebuildReport, VerifyReport
@@ -31,7 +31,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
                 events, differences = replay.verify(connection, apply, check.inspect, tell)
                 problems += [*differences, *check.finish()]
                 # What no event tells of.
-                problems += groups.altered_sessions(connection)
+                problems += group_rows.altered_sessions(connection)
                 problems += [*file_id.problems(connection), *newest_schema.problems(connection)]
                 problems[:0] = of_the_file()
                 tell(last, last)

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import transactions
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.request_handler import RequestHandler
+from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ApiError,
     InvalidProducerIdMappingError,
@@ -191,7 +191,7 @@ class ProduceHandler(RequestHandler):
         assert request.transactional_id is not None
         first = prepared[next(iter(joining))]
         producer = ProducerIdAndEpoch(first.producer_id, first.producer_epoch)
-        transactions.join(
+        transaction_rows.join(
             unit, request.transactional_id, producer, request.version, request.now,
             tps=frozenset(joining),
         )  # fmt: skip

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.coordinator import diagnosis, transactions
+from eosdb.coordinator import diagnosis
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.request_handler import RequestHandler
+from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ConcurrentTransactionsError,
     InvalidRequestError,
@@ -186,7 +187,7 @@ class TransactionAdmin(RequestHandler):
             partition,
             entry.producer_id,
             entry.producer_epoch,
-            max(entry.coordinator_epoch, transactions.epoch(unit)),
+            max(entry.coordinator_epoch, transaction_rows.epoch(unit)),
             committed=False,
             transactional_id=found.transactional_id,
             now_ms=self._clock.time_ms(),
@@ -195,7 +196,7 @@ class TransactionAdmin(RequestHandler):
 
     def _end_as_decided(self, unit: Unit, transactional_id: str) -> str:
         """A coordinator newer than any that its partitions have seen writes the markers."""
-        decided = transactions.load(unit, transactional_id)
+        decided = transaction_rows.load(unit, transactional_id)
         assert decided is not None
         seen = []
         for tp in decided.partitions:
@@ -204,15 +205,15 @@ class TransactionAdmin(RequestHandler):
                 entry = producer_rows.load(unit, partition_id, decided.producer_id)
                 seen.append(-1 if entry is None else entry.coordinator_epoch)
         now = self._clock.time_ms()
-        epoch = transactions.elect(unit, now, above=max(seen, default=0))
-        transactions.write_markers_and_complete(unit, decided, epoch, now)
+        epoch = transaction_rows.elect(unit, now, above=max(seen, default=0))
+        transaction_rows.write_markers_and_complete(unit, decided, epoch, now)
         return "COMMIT" if decided.state is TransactionState.PREPARE_COMMIT else "ABORT"
 
     def _timeout_of(self, transactional_id: str) -> int:
         """Its own, for whoever goes on with it; that of a new id until its first producer says."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
-            known = transactions.read(connection, transactional_id)
+            known = transaction_rows.read(connection, transactional_id)
         if known is None:
             return min(_NEW_TIMEOUT_MS, self._config.transaction_max_timeout_ms)
         return known.timeout_ms

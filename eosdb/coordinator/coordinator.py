@@ -14,12 +14,15 @@ from typing import Final, TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import group_offsets, groups, transaction, transaction_end, transactions
 from eosdb.coordinator.due import MINUTE_MS, next_due
 from eosdb.coordinator.due_bound import DUE
-from eosdb.coordinator.office import Decision, Office
-from eosdb.coordinator.producer_ids import ProducerIdManager
-from eosdb.coordinator.transaction import FenceOngoing
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.leadership import Decision, Office
+from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions import rows as transaction_rows
+from eosdb.coordinator.transactions.decisions import FenceOngoing
+from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
 from eosdb.errors import (
     ConcurrentTransactionsError,
     TransactionCoordinatorFencedError,
@@ -112,10 +115,10 @@ class TransactionCoordinator:
         def round_of_expiry(unit: Unit) -> tuple[int, int, int, int]:
             unit.memo.pop(DUE, None)
             return (
-                transactions.expire(unit, now, config.transactional_id_expiration_ms),
+                transaction_rows.expire(unit, now, config.transactional_id_expiration_ms),
                 producer_rows.expire(unit, now, config.producer_id_expiration_ms),
                 group_offsets.expire(unit, now, config.offsets_retention_minutes * MINUTE_MS),
-                groups.expire_members(unit, now),
+                group_rows.expire_members(unit, now),
             )
 
         while any(counts := self._store.write(round_of_expiry, sync=False)):
@@ -149,19 +152,19 @@ class TransactionCoordinator:
 
             def decide(unit: Unit, fresh: int | None = fresh) -> Decision | None:
                 authorize(unit)
-                transaction.check_timeout(timeout_ms, self._config.transaction_max_timeout_ms)
-                current = transactions.load(unit, transactional_id)
-                if fresh is None and transaction.needs_new_producer_id(current):
+                decisions.check_timeout(timeout_ms, self._config.transaction_max_timeout_ms)
+                current = transaction_rows.load(unit, transactional_id)
+                if fresh is None and decisions.needs_new_producer_id(current):
                     return None
                 now = self._clock.time_ms()
-                verdict = transaction.init_producer_id(
+                verdict = decisions.init_producer_id(
                     current, transactional_id, timeout_ms, expected, fresh, now
                 )
                 if isinstance(verdict, FenceOngoing):
-                    decision = Decision(verdict.prepared, transactions.epoch(unit), True)
+                    decision = Decision(verdict.prepared, transaction_rows.epoch(unit), True)
                 else:
-                    decision = Decision(verdict.metadata, transactions.epoch(unit), False)
-                transactions.record(unit, current, decision.metadata, now)
+                    decision = Decision(verdict.metadata, transaction_rows.epoch(unit), False)
+                transaction_rows.record(unit, current, decision.metadata, now)
                 return decision
 
             decision = self._decide(transactional_id, decide)
@@ -193,13 +196,13 @@ class TransactionCoordinator:
             authorize(unit)
             for tp in sorted(tps):
                 partition_rows.load(unit, tp)
-            current = transactions.load(unit, transactional_id)
+            current = transaction_rows.load(unit, transactional_id)
             now = self._clock.time_ms()
-            after = transaction.add_to_transaction(
+            after = decisions.add_to_transaction(
                 current, producer_id, producer_epoch, tps, groups, now
             )
             if after is not None:
-                transactions.record(unit, current, after, now)
+                transaction_rows.record(unit, current, after, now)
 
         # What this opens counts only through the Prepare that ends it, and that is synced.
         self.write(add, sync=False)
@@ -222,7 +225,7 @@ class TransactionCoordinator:
             authorize(unit)
             now = self._clock.time_ms()
             identity = ProducerIdAndEpoch(producer_id, producer_epoch)
-            transactions.join(
+            transaction_rows.join(
                 unit, transactional_id, identity, version, now, groups=frozenset((group_id,))
             )
             check_group(unit)
@@ -258,11 +261,11 @@ class TransactionCoordinator:
 
             def decide(unit: Unit, fresh: int | None = fresh) -> Decision | None:
                 authorize(unit)
-                current = transactions.load(unit, transactional_id)
-                if fresh is None and transaction_end.end_needs_new_producer_id(current, version):
+                current = transaction_rows.load(unit, transactional_id)
+                if fresh is None and ending.end_needs_new_producer_id(current, version):
                     return None
                 now = self._clock.time_ms()
-                prepared = transaction_end.end(
+                prepared = ending.end(
                     current,
                     producer_id,
                     producer_epoch,
@@ -273,10 +276,10 @@ class TransactionCoordinator:
                 )
                 if prepared is not None:
                     with_decision(unit)
-                    transactions.record(unit, current, prepared, now)
-                    return Decision(prepared, transactions.epoch(unit), completing=True)
+                    transaction_rows.record(unit, current, prepared, now)
+                    return Decision(prepared, transaction_rows.epoch(unit), completing=True)
                 assert current is not None
-                return Decision(current, transactions.epoch(unit), completing=False)
+                return Decision(current, transaction_rows.epoch(unit), completing=False)
 
             decision = self._decide(transactional_id, decide)
             if decision is not None:
@@ -285,7 +288,7 @@ class TransactionCoordinator:
         if not decision.completing:
             return decision.metadata.producer
         self.office.complete(decision)
-        return transaction_end.complete(decision.metadata, 0).producer
+        return ending.complete(decision.metadata, 0).producer
 
     def write_markers(
         self,
@@ -340,13 +343,13 @@ class TransactionCoordinator:
             self.office.take()
 
             def decide(unit: Unit, transactional_id: str = due) -> Decision | None:
-                current = transactions.load(unit, transactional_id)
+                current = transaction_rows.load(unit, transactional_id)
                 now = self._clock.time_ms()
-                if current is None or not transaction.is_timed_out(current, now):
+                if current is None or not decisions.is_timed_out(current, now):
                     return None
-                prepared = transaction.abort_timed_out(current, now)
-                transactions.record(unit, current, prepared, now)
-                return Decision(prepared, transactions.epoch(unit), completing=True)
+                prepared = decisions.abort_timed_out(current, now)
+                transaction_rows.record(unit, current, prepared, now)
+                return Decision(prepared, transaction_rows.epoch(unit), completing=True)
 
             with self.office.deciding(due, decide) as first_step:
                 decision = self._store.write(first_step)
@@ -357,7 +360,7 @@ class TransactionCoordinator:
         return aborted
 
     def _first_timed_out(self, unit: Unit) -> str | None:
-        return transactions.first_timed_out(unit, self._clock.time_ms())
+        return transaction_rows.first_timed_out(unit, self._clock.time_ms())
 
     # -- what is due ----------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.coordinator import groups, hanging, listing, transactions
-from eosdb.coordinator.group import Group
+from eosdb.coordinator import hanging, listing
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.decisions import Group
+from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import lag, partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -56,7 +58,9 @@ def open_transactions(
     ).fetchall()
     for topic, number, *state, transactional_id in rows:
         known = (
-            None if transactional_id is None else transactions.read(connection, transactional_id)
+            None
+            if transactional_id is None
+            else transaction_rows.read(connection, transactional_id)
         )
         found = hanging.Open(TopicPartition(topic, number), *state)
         yield hanging.report(found, known, epoch, now_ms)
@@ -90,7 +94,7 @@ def diagnose(
 
 def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     """A group that nobody knows is reported as `Dead`, without partitions (as Kafka describes it)."""
-    group = groups.load(connection, group_id)
+    group = group_rows.load(connection, group_id)
     committed = {
         TopicPartition(topic, number): (offset, metadata)
         for topic, number, offset, metadata in connection.execute(

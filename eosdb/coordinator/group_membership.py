@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from eosdb.coordinator import group as decisions
-from eosdb.coordinator import group_offsets, groups
-from eosdb.coordinator.group import Group, Member
+from eosdb.coordinator.groups import decisions
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import (
     GroupIdNotFoundError,
@@ -63,7 +64,7 @@ class GroupMembership(RequestHandler):
         def join(unit: Unit) -> JoinGroupResult:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            before = groups.load(unit, group_id)
+            before = group_rows.load(unit, group_id)
             if member_id:
                 decisions.known_member(before, member_id, group_instance_id)
             joining = Member(
@@ -76,8 +77,8 @@ class GroupMembership(RequestHandler):
                 checked,
             )
             after = decisions.join(before or Group(group_id), joining, protocol_type, now)
-            groups.record(unit, before, after, now)
-            groups.renew_session(unit, group_id, joining, now)
+            group_rows.record(unit, before, after, now)
+            group_rows.renew_session(unit, group_id, joining, now)
             return _joined(after, joining.member_id)
 
         self._coordinator.office.take()
@@ -104,8 +105,8 @@ class GroupMembership(RequestHandler):
             now = self._clock.time_ms()
             before, member = self._member(unit, group_id, member_id, group_instance_id)
             after = decisions.sync(before, member_id, generation_id, checked)
-            groups.record(unit, before, after, now)
-            groups.renew_session(unit, group_id, member, now)
+            group_rows.record(unit, before, after, now)
+            group_rows.renew_session(unit, group_id, member, now)
             return _synced(after, member_id)
 
         self._coordinator.office.take()
@@ -127,7 +128,7 @@ class GroupMembership(RequestHandler):
                 told: RebalanceInProgressError | None = rebalancing
             else:
                 told = None
-            groups.renew_session(unit, group_id, member, self._clock.time_ms())
+            group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
             return told
 
         rebalancing = self._coordinator.write(beat, sync=False)
@@ -142,13 +143,13 @@ class GroupMembership(RequestHandler):
         def leave(unit: Unit) -> None:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
-            before = groups.load(unit, group_id)
+            before = group_rows.load(unit, group_id)
             for member_id in member_ids:
                 member = None if before is None else before.member(member_id)
                 instance = None if member is None else member.group_instance_id
                 decisions.known_member(before, member_id, instance)
             if before is not None:
-                groups.record(unit, before, decisions.leave(before, member_ids, now), now)
+                group_rows.record(unit, before, decisions.leave(before, member_ids, now), now)
 
         self._coordinator.office.take()
         self._coordinator.write(leave, sync=False)
@@ -158,7 +159,7 @@ class GroupMembership(RequestHandler):
         check_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
-            group = groups.load(connection, group_id)
+            group = group_rows.load(connection, group_id)
             if group is None:
                 if not group_offsets.exists(connection, group_id):
                     raise GroupIdNotFoundError(f"there is no group {group_id!r}")
@@ -170,7 +171,7 @@ class GroupMembership(RequestHandler):
         with self._store.read() as connection:
             return [
                 name
-                for name in groups.names(connection)
+                for name in group_rows.names(connection)
                 if self._authorizer.allows(connection, "describe", "group", name)
             ]
 
@@ -187,7 +188,7 @@ class GroupMembership(RequestHandler):
     def _member(
         self, unit: Unit, group_id: str, member_id: str, group_instance_id: str | None
     ) -> tuple[Group, Member]:
-        group = groups.load(unit, group_id)
+        group = group_rows.load(unit, group_id)
         member = decisions.known_member(group, member_id, group_instance_id)
         assert group is not None
         return group, member

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from eosdb.coordinator import group_offsets, groups
-from eosdb.coordinator.group import Group, check_commit, check_offset_delete
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.decisions import Group, check_commit, check_offset_delete
 from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
@@ -69,7 +70,7 @@ class GroupRequests(RequestHandler):
         is_transactional: bool,
     ) -> None:
         """Whether the committer may commit for the group; if it is a member, it is alive."""
-        group = groups.load(unit, group_id)
+        group = group_rows.load(unit, group_id)
         if group is None and group_offsets.exists(unit, group_id):
             group = Group(group_id)
         check_commit(
@@ -82,7 +83,7 @@ class GroupRequests(RequestHandler):
         )
         member = None if group is None else group.member(committer.member_id)
         if member is not None:
-            groups.renew_session(unit, group_id, member, self._clock.time_ms())
+            group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
 
     def fetch(
         self,
@@ -106,7 +107,7 @@ class GroupRequests(RequestHandler):
 
         def delete(unit: Unit) -> None:
             self._authorizer.check(unit, "delete", "group", group_id)
-            group = groups.load(unit, group_id)
+            group = group_rows.load(unit, group_id)
             if tps is None and group is not None and group.members:
                 raise NonEmptyGroupError(
                     f"group {group_id!r} has {len(group.members)} members; it can be deleted when "

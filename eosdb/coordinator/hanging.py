@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eosdb.coordinator.transaction import TransactionMetadata
+from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.model.reports import HangingReason, OpenTransaction
 from eosdb.model.values import TopicPartition, TransactionState
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from eosdb.coordinator import transactions as stored
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.placement import partition_for
+from eosdb.coordinator.transactions import rows as stored
 from eosdb.errors import TransactionalIdNotFoundError
 from eosdb.model.values import GROUP_METADATA_TOPIC, TransactionDescription, TransactionListing
 from eosdb.validation import check_transactional_id

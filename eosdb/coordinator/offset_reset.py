@@ -8,7 +8,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from eosdb.coordinator import group_offsets, groups
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups import rows as group_rows
 from eosdb.errors import InvalidRequestError, NonEmptyGroupError
 from eosdb.log import fetch, partition_rows
 from eosdb.model.reports import OffsetReset
@@ -26,7 +27,7 @@ def plan(
     target: Target,
 ) -> list[OffsetReset]:
     """Raises NonEmptyGroupError, InvalidRequestError and UnknownTopicOrPartitionError."""
-    group = groups.load(connection, group_id)
+    group = group_rows.load(connection, group_id)
     if group is not None and group.members:
         raise NonEmptyGroupError(
             f"group {group_id!r} is {group.state.value} with {len(group.members)} members; its "

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from eosdb.coordinator import group_offsets, groups, transactions
 from eosdb.coordinator.due_bound import due_by
-from eosdb.coordinator.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
-from eosdb.coordinator.transaction import TransactionMetadata
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.transactions import rows as transaction_rows
+from eosdb.coordinator.transactions.decisions import TransactionMetadata
+from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.events.kinds import (
     AclAdded,
     AclRemoved,
@@ -35,13 +37,13 @@ def producer_id_block_allocated(unit: Unit, event: ProducerIdBlockAllocated, pos
 
 
 def coordinator_elected(unit: Unit, event: CoordinatorElected, position: int) -> None:
-    set_counter(unit, transactions.COORDINATOR_EPOCH, event.epoch)
+    set_counter(unit, transaction_rows.COORDINATOR_EPOCH, event.epoch)
 
 
 def transaction_state_changed(unit: Unit, event: TransactionStateChanged, position: int) -> None:
     state = event.to_state
-    before = transactions.load(unit, event.transactional_id)
-    transactions.save(
+    before = transaction_rows.load(unit, event.transactional_id)
+    transaction_rows.save(
         unit,
         TransactionMetadata(
             event.transactional_id,
@@ -79,7 +81,7 @@ def _follow_in_memo(unit: Unit, event: TransactionStateChanged) -> None:
     """Keep what is remembered about all transactions together in step with this one."""
     decided: frozenset[str] | None = unit.memo.get("decided")
     if decided is not None:
-        if event.to_state in transactions.DECIDED:
+        if event.to_state in transaction_rows.DECIDED:
             unit.memo["decided"] = decided | {event.transactional_id}
         elif event.transactional_id in decided:
             unit.memo["decided"] = decided - {event.transactional_id}
@@ -113,11 +115,11 @@ def txn_offsets_committed(unit: Unit, event: TxnOffsetsCommitted, position: int)
 def offsets_deleted(unit: Unit, event: OffsetsDeleted, position: int) -> None:
     group_offsets.forget(unit, event.group_id, event.partitions)
     if event.reason in ("group deleted", "group expired"):
-        groups.forget(unit, event.group_id)
+        group_rows.forget(unit, event.group_id)
 
 
 def group_changed(unit: Unit, event: GroupChanged, position: int) -> None:
-    groups.save(unit, event)
+    group_rows.save(unit, event)
     is_empty = event.state == GroupState.EMPTY.value
     group_offsets.retain(unit, event.group_id, event.timestamp if is_empty else None)
 

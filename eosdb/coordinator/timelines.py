@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.group_offsets import OWN
+from eosdb.coordinator.groups.offsets import OWN
 from eosdb.errors import InvalidRequestError
 from eosdb.log import partition_rows, timeline
 from eosdb.log.timeline import GroupPosition, PartitionTimeline, TransactionSpan

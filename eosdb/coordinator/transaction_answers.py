@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eosdb.coordinator.transaction_state import IllegalTransitionError, TransactionMetadata
+from eosdb.coordinator.transactions.state import IllegalTransitionError, TransactionMetadata
 from eosdb.errors import ApiError, InvalidProducerIdMappingError
 from eosdb.model.values import ProducerIdAndEpoch
 

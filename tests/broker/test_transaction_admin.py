@@ -13,7 +13,7 @@ import pytest
 import eosdb
 from eosdb import HangingReason, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.coordinator import hanging
-from eosdb.coordinator.transaction import TransactionMetadata
+from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.errors import InvalidRequestError, TransactionalIdNotFoundError
 from eosdb.model.values import TransactionState
 from tests.broker.conftest import Send

@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.coordinator.office import Office
+from eosdb.coordinator.leadership import Office
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)

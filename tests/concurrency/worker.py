@@ -22,7 +22,7 @@ from types import ModuleType
 
 import eosdb
 from eosdb import TopicPartition, failpoints
-from eosdb.coordinator import office
+from eosdb.coordinator import leadership
 from eosdb.failpoints import Failpoint
 from eosdb.log import append as log_append
 
@@ -178,6 +178,6 @@ if __name__ == "__main__":
     elif mode == "hold":
         hold(file)
     elif mode == "suspend":
-        suspend(file, Failpoint.END_TXN_DECIDED, office)
+        suspend(file, Failpoint.END_TXN_DECIDED, leadership)
     else:
         suspend(file, Failpoint.MARKER_WRITTEN, log_append)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.coordinator import group as decisions
-from eosdb.coordinator.group import Group, Member
+from eosdb.coordinator.groups import decisions
+from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.errors import (
     ApiError,
     FencedInstanceIdError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.coordinator import transaction, transaction_end
+from eosdb.coordinator.transactions import decisions, ending
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -117,23 +117,23 @@ MATRIX: dict[str, tuple[Request, tuple[str | None, ...]]] = {
     "commit with another producer id": (end(committed=True, pid=8), STRANGER),
     "abort with another producer id": (end(committed=False, pid=8, epoch=4), STRANGER),
     "complete": (
-        lambda current: transaction_end.complete(current, NOW_MS),
+        lambda current: ending.complete(current, NOW_MS),
         (None, "bug", "bug", "CompleteCommit 7/5", "CompleteAbort 7/5", "bug", "bug", "bug", "bug"),
     ),
     "timed out, after the deadline": (
-        lambda current: transaction.is_timed_out(current, START_MS + TIMEOUT_MS + 1),
+        lambda current: decisions.is_timed_out(current, START_MS + TIMEOUT_MS + 1),
         (None, "no", "yes", "no", "no", "no", "no", "no", "no"),
     ),
     "abort as timed out, after the deadline": (
-        lambda current: transaction.abort_timed_out(current, START_MS + TIMEOUT_MS + 1),
+        lambda current: decisions.abort_timed_out(current, START_MS + TIMEOUT_MS + 1),
         (None, "bug", "PrepareAbort 7/6", "bug", "bug", "bug", "bug", "bug", "bug"),
     ),
     "expired, at the age limit": (
-        lambda current: transaction.is_expired(current, UPDATE_MS + 500, 500),
+        lambda current: decisions.is_expired(current, UPDATE_MS + 500, 500),
         (None, "yes", "no", "no", "no", "yes", "yes", "no", "no"),
     ),
     "needs a new producer id": (
-        transaction.needs_new_producer_id,
+        decisions.needs_new_producer_id,
         ("yes", "no", "no", "no", "no", "no", "no", "no", "no"),
     ),
     "verify a partition that is in it": (
@@ -182,14 +182,14 @@ def test_request_in_state(request_: Request, state: TransactionState | None, exp
 
 
 def test_an_expectation_is_a_whole_pair_or_none() -> None:
-    assert transaction.expected_or_none(-1, -1) is None
-    assert transaction.expected_or_none(0, 0) == ProducerIdAndEpoch(0, 0)
+    assert decisions.expected_or_none(-1, -1) is None
+    assert decisions.expected_or_none(0, 0) == ProducerIdAndEpoch(0, 0)
 
 
 @pytest.mark.parametrize(("pid", "epoch"), [(7, -1), (-1, 5)], ids=["no epoch", "no id"])
 def test_half_an_expectation_is_refused(pid: int, epoch: int) -> None:
     with pytest.raises(InvalidRequestError, match=rf"{pid} .* {epoch}"):
-        transaction.expected_or_none(pid, epoch)
+        decisions.expected_or_none(pid, epoch)
 
 
 @pytest.mark.parametrize(

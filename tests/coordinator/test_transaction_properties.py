@@ -14,11 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eosdb.coordinator import transaction, transaction_end
-from eosdb.coordinator.transaction import (
-    FenceOngoing,
-    TransactionMetadata,
-)
+from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions.decisions import FenceOngoing, TransactionMetadata
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -107,7 +104,7 @@ def test_an_end_is_idempotent_and_never_turns_into_its_opposite(
     else:
         assert answer(mine, prepared) == WAIT
         assert answer(other, prepared) == WRONG_STATE
-        done = transaction_end.complete(prepared, NOW_MS)
+        done = ending.complete(prepared, NOW_MS)
     assert mine(done) is None
     assert answer(other, done) == WRONG_STATE
 
@@ -136,7 +133,7 @@ class Coordinator(RuleBasedStateMachine):
         self.intent_of[7, epoch] = "before the test"
 
     def fresh(self) -> int | None:
-        if not transaction.needs_new_producer_id(self.current):
+        if not decisions.needs_new_producer_id(self.current):
             return None
         self.next_producer_id += 1
         return self.next_producer_id
@@ -188,7 +185,7 @@ class Coordinator(RuleBasedStateMachine):
         if after is not None:
             self.become(after)
         assert self.current is not None
-        transaction.verify(self.current, pid, epoch, partition=tp)
+        decisions.verify(self.current, pid, epoch, partition=tp)
 
     @rule(data=st.data(), committed=st.booleans())
     def somebody_ends(self, data: st.DataObject, committed: bool) -> None:
@@ -206,18 +203,18 @@ class Coordinator(RuleBasedStateMachine):
     @rule()
     def the_markers_are_written(self) -> None:
         assert self.current is not None
-        self.become(transaction_end.complete(self.current, self.now_ms))
+        self.become(ending.complete(self.current, self.now_ms))
 
     @rule(ms=st.sampled_from([1, TIMEOUT_MS + 1, 2_001, EXPIRATION_MS]))
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
         if self.current is None:
             return
-        if transaction.is_timed_out(self.current, self.now_ms):
-            fenced = transaction.abort_timed_out(self.current, self.now_ms)
+        if decisions.is_timed_out(self.current, self.now_ms):
+            fenced = decisions.abort_timed_out(self.current, self.now_ms)
             self.replaced_by_a_fence[fenced.producer] = self.current.producer
             self.become(fenced)
-        elif transaction.is_expired(self.current, self.now_ms, EXPIRATION_MS):
+        elif decisions.is_expired(self.current, self.now_ms, EXPIRATION_MS):
             self.current = None
 
     @invariant()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eosdb.coordinator.transaction import (
+from eosdb.coordinator.transactions.decisions import (
     LEGAL_PREVIOUS,
     IllegalTransitionError,
     transition,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.coordinator import transaction, transaction_end
-from eosdb.coordinator.transaction import (
+from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions.decisions import (
     FenceOngoing,
     IllegalTransitionError,
     Initialized,
@@ -131,7 +131,7 @@ def test_fencing_an_open_transaction_is_its_abort_under_the_next_epoch(
 def fenced_and_aborted(current: TransactionMetadata) -> TransactionMetadata:
     verdict = init(now_ms=NOW_MS + 1)(current)
     assert isinstance(verdict, FenceOngoing)
-    return transaction_end.complete(verdict.prepared, NOW_MS + 2)
+    return ending.complete(verdict.prepared, NOW_MS + 2)
 
 
 def test_taking_over_an_open_transaction_costs_two_epochs() -> None:
@@ -171,7 +171,7 @@ def test_who_was_fenced_at_the_last_epoch_goes_on_under_a_new_id() -> None:
 def test_the_fence_may_use_the_epoch_that_no_client_gets() -> None:
     aborted = fenced_and_aborted(metadata(ONGOING, producer_epoch=32766))
     assert aborted.producer == (7, 32767)
-    assert transaction.needs_new_producer_id(aborted)
+    assert decisions.needs_new_producer_id(aborted)
     assert given_pair(init()(aborted)) == (FRESH, 0)
 
 
@@ -198,7 +198,7 @@ def test_nothing_is_left_to_fence_with_above_it() -> None:
 def test_when_a_new_producer_id_is_needed(
     epoch: int, state: TransactionState, needed: bool
 ) -> None:
-    assert transaction.needs_new_producer_id(metadata(state, producer_epoch=epoch)) is needed
+    assert decisions.needs_new_producer_id(metadata(state, producer_epoch=epoch)) is needed
 
 
 def test_the_last_epoch_is_still_given_out() -> None:
@@ -355,7 +355,7 @@ def test_the_end_takes_the_whole_transaction_along(committed: bool) -> None:
 def test_a_completed_transaction_keeps_its_start_and_nothing_else(
     prepared: TransactionState, completed: TransactionState
 ) -> None:
-    assert transaction_end.complete(metadata(prepared), NOW_MS) == metadata(
+    assert ending.complete(metadata(prepared), NOW_MS) == metadata(
         completed, start_time_ms=START_MS, last_update_time_ms=NOW_MS
     )
 
@@ -364,7 +364,7 @@ def test_a_clock_that_went_back_is_tolerated() -> None:
     ended = end(committed=True, now_ms=5)(metadata(ONGOING))
     assert ended is not None
     assert ended.last_update_time_ms == 5
-    assert transaction_end.complete(ended, 3).last_update_time_ms == 3
+    assert ending.complete(ended, 3).last_update_time_ms == 3
 
 
 # -- time --------------------------------------------------------------------------------------------
@@ -377,16 +377,14 @@ def test_a_clock_that_went_back_is_tolerated() -> None:
 )
 def test_a_transaction_times_out_after_its_deadline(after_deadline: int, timed_out: bool) -> None:
     now_ms = START_MS + TIMEOUT_MS + after_deadline
-    assert transaction.is_timed_out(metadata(ONGOING), now_ms) is timed_out
-    assert (
-        answer(lambda c: transaction.abort_timed_out(c, now_ms), metadata(ONGOING)) != "bug"
-    ) is (timed_out)
+    assert decisions.is_timed_out(metadata(ONGOING), now_ms) is timed_out
+    assert (answer(lambda c: decisions.abort_timed_out(c, now_ms), metadata(ONGOING)) != "bug") is (
+        timed_out
+    )
 
 
 def test_the_timeout_fences_whoever_held_the_transaction_open() -> None:
-    aborted = transaction_end.complete(
-        transaction.abort_timed_out(metadata(ONGOING), NOW_MS), NOW_MS
-    )
+    aborted = ending.complete(decisions.abort_timed_out(metadata(ONGOING), NOW_MS), NOW_MS)
     assert aborted == metadata(
         COMPLETE_ABORT,
         producer_epoch=6,
@@ -405,15 +403,15 @@ def test_the_timeout_fences_whoever_held_the_transaction_open() -> None:
     ("age", "expired"), [(499, False), (500, True), (501, True)], ids=["younger", "at", "older"]
 )
 def test_an_id_expires_at_the_limit(age: int, expired: bool) -> None:
-    assert transaction.is_expired(metadata(EMPTY), UPDATE_MS + age, 500) is expired
+    assert decisions.is_expired(metadata(EMPTY), UPDATE_MS + age, 500) is expired
 
 
 @pytest.mark.parametrize("timeout_ms", [1, 900_000])
 def test_timeouts_within_the_limit(timeout_ms: int) -> None:
-    transaction.check_timeout(timeout_ms, 900_000)
+    decisions.check_timeout(timeout_ms, 900_000)
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
 def test_timeouts_outside_the_limit(timeout_ms: int) -> None:
     with pytest.raises(InvalidTransactionTimeoutError, match=rf"got {timeout_ms} .* 900000"):
-        transaction.check_timeout(timeout_ms, 900_000)
+        decisions.check_timeout(timeout_ms, 900_000)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.coordinator import transaction, transaction_end
-from eosdb.coordinator.transaction import FenceOngoing, Initialized
-from eosdb.coordinator.transaction_state import TransactionMetadata
+from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions.decisions import FenceOngoing, Initialized
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.model.values import TransactionState
 from tests.coordinator.transaction_requests import (
     COMPLETE_ABORT,
@@ -65,7 +65,7 @@ ENDED_BY_VERSION_2 = {
     "abort from two transactions ago": (end(committed=False, epoch=3, version=2), 6 * (FENCED,)),
     "commit of another producer id": (end(committed=True, pid=8, version=2), 6 * (UNMAPPED,)),
     "needs a new producer id": (
-        lambda current: transaction_end.end_needs_new_producer_id(current, 2),
+        lambda current: ending.end_needs_new_producer_id(current, 2),
         6 * ("no",),
     ),
 }
@@ -109,11 +109,11 @@ def life(current: TransactionMetadata, committed: bool = True) -> TransactionMet
     """One whole transaction of the pair that the id is at."""
     begun = add(pid=current.producer_id, epoch=current.producer_epoch, groups=("g",))(current)
     assert begun is not None
-    prepared = transaction_end.end(
+    prepared = ending.end(
         begun, *current.producer, committed, NOW_MS, version=2, fresh_producer_id=FRESH
     )
     assert prepared is not None
-    return transaction_end.complete(prepared, NOW_MS)
+    return ending.complete(prepared, NOW_MS)
 
 
 def test_every_transaction_has_an_epoch_of_its_own() -> None:
@@ -127,12 +127,12 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     current = life(metadata(EMPTY, producer_epoch=32_765))
     assert current.producer == (7, 32_766)
     begun = add(epoch=32_766, groups=("g",))(current)
-    assert transaction_end.end_needs_new_producer_id(begun, 2)
-    assert not transaction_end.end_needs_new_producer_id(begun, 1)
+    assert ending.end_needs_new_producer_id(begun, 2)
+    assert not ending.end_needs_new_producer_id(begun, 1)
     prepared = end(committed=True, epoch=32_766, version=2)(begun)
     assert prepared is not None
     assert prepared.producer == (7, 32_767), "the markers carry an epoch that no client ever has"
-    done = transaction_end.complete(prepared, NOW_MS)
+    done = ending.complete(prepared, NOW_MS)
     assert done.producer == (FRESH, 0)
     assert answer(end(committed=True, epoch=32_766, version=2), done) == "fine"
     assert answer(end(committed=False, epoch=32_766, version=2), done) == WRONG_STATE
@@ -161,12 +161,12 @@ def test_the_end_of_a_transaction_that_was_fenced(
 ) -> None:
     """As Kafka 4.1.1 answers EndTxn version 5, and version 4."""
     if fenced_by == "time-out":
-        prepared = transaction.abort_timed_out(metadata(ONGOING), START_MS + 5_000)
+        prepared = decisions.abort_timed_out(metadata(ONGOING), START_MS + 5_000)
     else:
         verdict = init()(metadata(ONGOING))
         assert isinstance(verdict, FenceOngoing)
         prepared = verdict.prepared
-    aborted = transaction_end.complete(prepared, NOW_MS)
+    aborted = ending.complete(prepared, NOW_MS)
     assert aborted.producer == (7, 6)
     late = end(committed=committed, version=version)
     assert answer(late, prepared) == while_ending
@@ -179,8 +179,8 @@ def test_the_end_of_a_transaction_that_was_fenced(
 
 def test_an_abort_that_a_fence_at_the_last_epoch_forestalled_is_given_no_epoch() -> None:
     """Kafka 4.1.1 hands out 32767 here, an epoch that nothing can fence: the id is stuck for ever."""
-    overdue = transaction.abort_timed_out(exhausted(ONGOING), START_MS + 5_000)
-    aborted = transaction_end.complete(overdue, NOW_MS)
+    overdue = decisions.abort_timed_out(exhausted(ONGOING), START_MS + 5_000)
+    aborted = ending.complete(overdue, NOW_MS)
     for committed in (True, False):
         late = end(committed=committed, epoch=32_766, version=2)
         assert answer(late, overdue) == FENCED

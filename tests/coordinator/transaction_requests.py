@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eosdb.coordinator import transaction, transaction_end
-from eosdb.coordinator.transaction import (
+from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions.decisions import (
     FenceOngoing,
     IllegalTransitionError,
     Initialized,
@@ -69,7 +69,7 @@ def init(
     expected: tuple[int, int] | None = None, fresh: int | None = FRESH, now_ms: int = NOW_MS
 ) -> Callable[[Current], Initialized | FenceOngoing]:
     pair = None if expected is None else ProducerIdAndEpoch(*expected)
-    return lambda current: transaction.init_producer_id(current, "shop", 2_000, pair, fresh, now_ms)
+    return lambda current: decisions.init_producer_id(current, "shop", 2_000, pair, fresh, now_ms)
 
 
 def add(
@@ -79,7 +79,7 @@ def add(
     groups: tuple[str, ...] = (),
     now_ms: int = NOW_MS,
 ) -> Callable[[Current], Current]:
-    return lambda current: transaction.add_to_transaction(
+    return lambda current: decisions.add_to_transaction(
         current, pid, epoch, frozenset(partitions), frozenset(groups), now_ms
     )
 
@@ -87,7 +87,7 @@ def add(
 def end(
     *, committed: bool, pid: int = 7, epoch: int = 5, now_ms: int = NOW_MS, version: int = 1
 ) -> Callable[[Current], Current]:
-    return lambda current: transaction_end.end(
+    return lambda current: ending.end(
         current, pid, epoch, committed, now_ms, version=version, fresh_producer_id=FRESH
     )
 
@@ -98,7 +98,7 @@ def verify(
     pid: int = 7,
     epoch: int = 5,
 ) -> Callable[[Current], None]:
-    return lambda current: transaction.verify(current, pid, epoch, partition=partition, group=group)
+    return lambda current: decisions.verify(current, pid, epoch, partition=partition, group=group)
 
 
 def given_pair(result: object) -> tuple[int, int]:

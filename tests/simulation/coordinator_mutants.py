@@ -8,17 +8,11 @@ from typing import Any
 from unittest import mock
 
 from eosdb.client import membership
-from eosdb.coordinator import (
-    coordinator,
-    group_offsets,
-    group_requests,
-    office,
-    producer_ids,
-    transaction,
-    transaction_end,
-    transactions,
-)
-from eosdb.coordinator.transaction import Initialized
+from eosdb.coordinator import coordinator, group_requests, leadership
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.transactions import decisions, ending, producer_ids
+from eosdb.coordinator.transactions import rows as transaction_rows
+from eosdb.coordinator.transactions.decisions import Initialized
 from eosdb.errors import (
     IllegalGenerationError,
     InvalidProducerEpochError,
@@ -39,10 +33,10 @@ def coordinator_skips_the_epoch_check() -> Any:
             return original(current, producer_id, epoch, stale)
         return current
 
-    original = transaction.held_by
+    original = decisions.held_by
     return both(
-        mock.patch.object(transaction, "held_by", held_by),
-        mock.patch.object(transaction_end, "held_by", held_by),
+        mock.patch.object(decisions, "held_by", held_by),
+        mock.patch.object(ending, "held_by", held_by),
     )
 
 
@@ -51,7 +45,7 @@ def end_keeps_the_epoch() -> Any:
     def make(end: Any) -> Any:
         return lambda *rest, version, **options: end(*rest, version=1, **options)
 
-    return replaced(coordinator.transaction_end, "end", make)
+    return replaced(ending, "end", make)
 
 
 @mutant("a new instance gets the epoch of the old one")
@@ -69,7 +63,7 @@ def init_keeps_the_epoch() -> Any:
 
         return decided
 
-    return replaced(coordinator.transaction, "init_producer_id", make)
+    return replaced(decisions, "init_producer_id", make)
 
 
 @mutant("a new instance does not abort the transaction that the old one left open")
@@ -90,7 +84,7 @@ def init_leaves_the_transaction_open() -> Any:
 
         return decided
 
-    return replaced(coordinator.transaction, "init_producer_id", make)
+    return replaced(decisions, "init_producer_id", make)
 
 
 @mutant("a time-out fences the producer with its own epoch")
@@ -100,7 +94,7 @@ def timeout_keeps_the_epoch() -> Any:
             producer_epoch=current.producer_epoch
         )
 
-    return replaced(coordinator.transaction, "abort_timed_out", make)
+    return replaced(decisions, "abort_timed_out", make)
 
 
 @mutant("a repeated end is answered with success, whatever it asks for")
@@ -116,14 +110,14 @@ def any_end_repeats_the_last() -> Any:
 
         return ended
 
-    return replaced(coordinator.transaction_end, "end", make)
+    return replaced(ending, "end", make)
 
 
 @mutant("transactions never time out")
 def nothing_times_out() -> Any:
     return both(
-        mock.patch.object(transactions, "first_timed_out", return_value=None),
-        mock.patch.object(transactions, "NEXT_TIMEOUT", "SELECT 1 WHERE 0"),
+        mock.patch.object(transaction_rows, "first_timed_out", return_value=None),
+        mock.patch.object(transaction_rows, "NEXT_TIMEOUT", "SELECT 1 WHERE 0"),
     )
 
 
@@ -141,17 +135,17 @@ def takeover_aborts_decided_commits() -> Any:
 
     def make_elect(elect: Any) -> Any:
         def elected(self: Any, unit: Any) -> int:
-            with replaced(transactions, "load", make):
+            with replaced(transaction_rows, "load", make):
                 return int(elect(self, unit))
 
         return elected
 
-    return replaced(office.Office, "_elect_and_complete", make_elect)
+    return replaced(leadership.Office, "_elect_and_complete", make_elect)
 
 
 @mutant("a commit is answered before its markers are written")
 def answer_before_the_markers() -> Any:
-    return mock.patch.object(office.Office, "complete", return_value=None)
+    return mock.patch.object(leadership.Office, "complete", return_value=None)
 
 
 @mutant("producer ids are handed out again after a restart")
@@ -210,7 +204,7 @@ def zombies_may_send_offsets() -> Any:
 
         return joined
 
-    return replaced(transactions, "join", make)
+    return replaced(transaction_rows, "join", make)
 
 
 @mutant("an older offset of a transaction replaces a newer plain one")

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from eosdb.coordinator import (
-    coordinator,
-)
+from eosdb.coordinator import coordinator
 from eosdb.errors import (
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
@@ -185,7 +183,7 @@ def advance_the_lso_early() -> Any:
 
 @mutant("a marker clears the other producers' open transactions from the LSO")
 def lso_forgets_other_transactions() -> Any:
-    return mock.patch.object(producers, "first_open_offset", return_value=-1)
+    return mock.patch.object(producer_rows, "first_open_offset", return_value=-1)
 
 
 @mutant("the last stable offset stays behind when the log start passes it")

@@ -16,7 +16,10 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.coordinator import group_offsets, groups, outcome, transactions
+from eosdb.coordinator import outcome
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import append, fetch, partition_rows, producer_rows, transaction_index
 from eosdb.store.writing import unit
 
@@ -28,18 +31,18 @@ HOT = {
     "a producer's state": producer_rows._BY_PRODUCER,
     "saving a producer's state": producer_rows._UPDATE,
     "the producer that expires next": producer_rows.OLDEST_IDLE,
-    "a transactional id": transactions._BY_ID,
-    "the next time-out": transactions.NEXT_TIMEOUT,
-    "a transaction that timed out": transactions._TIMED_OUT,
-    "the id that expires next": transactions.OLDEST_IDLE,
+    "a transactional id": transaction_rows._BY_ID,
+    "the next time-out": transaction_rows.NEXT_TIMEOUT,
+    "a transaction that timed out": transaction_rows._TIMED_OUT,
+    "the id that expires next": transaction_rows.OLDEST_IDLE,
     "the offset that expires next": group_offsets.OLDEST,
     "the newest transitions of an id": outcome._NEWEST_FIRST,
     "a transition from a position on": outcome._FROM,
     "the newest transition": outcome._NEWEST,
-    "a group": groups._BY_ID,
-    "the session that ends next": groups.NEXT_SESSION_END,
-    "the rebalance that is over next": groups.NEXT_DEADLINE,
-    "renewing a session": groups._RENEW,
+    "a group": group_rows._BY_ID,
+    "the session that ends next": group_rows.NEXT_SESSION_END,
+    "the rebalance that is over next": group_rows.NEXT_DEADLINE,
+    "renewing a session": group_rows._RENEW,
     "records from an offset on": fetch._RECORDS[True],
     "data from an offset on": fetch._DATA[True],
     "the time index": fetch._TIME_INDEX,

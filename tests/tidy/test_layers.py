@@ -38,11 +38,9 @@ ROOMS = [
     "eosdb.store.writing",
     "eosdb.store",
     "eosdb.log",
-    "eosdb.coordinator.transactions eosdb.coordinator.producer_ids "
-    "eosdb.coordinator.transaction eosdb.coordinator.transaction_answers "
-    "eosdb.coordinator.transaction_end eosdb.coordinator.transaction_state",
+    "eosdb.coordinator.transactions eosdb.coordinator.transaction_answers",
     "eosdb.coordinator.due_bound",
-    "eosdb.coordinator.groups eosdb.coordinator.group eosdb.coordinator.group_offsets",
+    "eosdb.coordinator.groups",
     "eosdb.coordinator eosdb.projection",
     "eosdb.broker eosdb.append_once eosdb.coordinator.group_membership "
     "eosdb.coordinator.group_requests eosdb.coordinator.listing "
@@ -88,11 +86,11 @@ EXCEPT = {"eosdb": {"eosdb.cli", "eosdb.spark_io"}, "eosdb.migrations": {"eosdb.
 
 PURE = {
     "eosdb.log.producer_state",
-    "eosdb.coordinator.group",
-    "eosdb.coordinator.transaction",
+    "eosdb.coordinator.groups.decisions",
+    "eosdb.coordinator.transactions.decisions",
     "eosdb.coordinator.transaction_answers",
-    "eosdb.coordinator.transaction_end",
-    "eosdb.coordinator.transaction_state",
+    "eosdb.coordinator.transactions.ending",
+    "eosdb.coordinator.transactions.state",
     "eosdb.client.answers",
     "eosdb.client.assignment",
     "eosdb.client.assignors",

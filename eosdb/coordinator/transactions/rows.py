@@ -13,12 +13,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.coordinator.transaction import (
-    TransactionMetadata,
-    add_to_transaction,
-    verify,
-)
-from eosdb.coordinator.transaction_end import complete
+from eosdb.coordinator.transactions.decisions import TransactionMetadata, add_to_transaction, verify
+from eosdb.coordinator.transactions.ending import complete
 from eosdb.damage import reads
 from eosdb.errors import (
     InvalidProducerEpochError,

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from eosdb.clock import Clock
-from eosdb.coordinator import groups, transactions
-from eosdb.coordinator.transaction_state import TransactionMetadata
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.transactions import rows as transaction_rows
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.store import Store
@@ -109,7 +110,7 @@ class Office:
         transactional_id = decision.metadata.transactional_id
         try:
             self._store.write(
-                lambda unit: transactions.write_markers_and_complete(
+                lambda unit: transaction_rows.write_markers_and_complete(
                     unit, decision.metadata, decision.coordinator_epoch, self._clock.time_ms()
                 ),
                 sync=False,
@@ -125,7 +126,7 @@ class Office:
 
     def foreign_decided(self, unit: Unit) -> frozenset[str]:
         """Decided transactions that no thread of ours is finishing."""
-        decided = transactions.decided_ids(unit)
+        decided = transaction_rows.decided_ids(unit)
         return decided - self._completing - self._refused if decided else decided
 
     def _refuse(self, transactional_id: str) -> None:
@@ -135,14 +136,14 @@ class Office:
     def _elect_and_complete(self, unit: Unit) -> int:
         """A new epoch, and under it the completion of everything decided. Returns how many."""
         now, completed = self._clock.time_ms(), 0
-        epoch = transactions.elect(unit, now)
-        groups.begin_sessions(unit, now)
-        for transactional_id in sorted(transactions.decided_ids(unit) - self._refused):
+        epoch = transaction_rows.elect(unit, now)
+        group_rows.begin_sessions(unit, now)
+        for transactional_id in sorted(transaction_rows.decided_ids(unit) - self._refused):
             try:
                 with unit.savepoint():
-                    decided = transactions.load(unit, transactional_id)
+                    decided = transaction_rows.load(unit, transactional_id)
                     assert decided is not None
-                    transactions.write_markers_and_complete(unit, decided, epoch, now)
+                    transaction_rows.write_markers_and_complete(unit, decided, epoch, now)
                 completed += 1
             except TransactionCoordinatorFencedError:
                 self._refuse(transactional_id)

@@ -12,9 +12,9 @@ import json
 import sqlite3
 from typing import Final
 
-from eosdb.coordinator import group as decisions
 from eosdb.coordinator.due_bound import due_by
-from eosdb.coordinator.group import Group, Member
+from eosdb.coordinator.groups import decisions
+from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.damage import reads
 from eosdb.events.kinds import GroupChanged, GroupMember
 from eosdb.model.values import GroupState

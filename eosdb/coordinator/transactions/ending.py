@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from eosdb.coordinator.transaction_answers import ending, fresh, held_by, named, stale_producer
-from eosdb.coordinator.transaction_state import (
+from eosdb.coordinator.transactions.state import (
     AT_REST,
     LAST_CLIENT_EPOCH,
     PREPARED,
