@@ -27,9 +27,9 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import SinkBatchAppended
 from eosdb.log import append as log_append
-from eosdb.log import partition_rows, sinks
+from eosdb.log import once, partition_rows
 from eosdb.log.batch import PreparedBatch, prepare
-from eosdb.log.sinks import SinkBatch
+from eosdb.log.once import SinkBatch
 from eosdb.metrics import Metrics
 from eosdb.model.values import (
     AppendOnceResult,
@@ -94,7 +94,7 @@ class OnceAppender(RequestHandler):
             raise InvalidRequestError("sink_id: got an empty one, expected text")
         this = SinkBatch(sink_id, check_int("batch_id", batch_id, 0), _check_held(held))
         with self._store.read() as connection:
-            if sinks.is_in(connection, this):
+            if once.has_batch(connection, this):
                 return AppendOnceResult(skipped=True, offsets={})
         parts = _parts(batches, self._clock.time_ms())
         first, is_all = _within_a_unit(parts)
@@ -105,7 +105,7 @@ class OnceAppender(RequestHandler):
     # -- in one unit ----------------------------------------------------------------------------
 
     def _in_unit(self, unit: Unit, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
-        if sinks.is_in(unit, this):
+        if once.has_batch(unit, this):
             return AppendOnceResult(skipped=True, offsets={})
         offsets: dict[TopicPartition, int] = {}
         for part in parts:
@@ -195,7 +195,7 @@ class OnceAppender(RequestHandler):
         def remember(unit: Unit) -> None:
             if this is None:
                 return
-            if sinks.is_in(unit, this):
+            if once.has_batch(unit, this):
                 raise _DoneMeanwhileError
             self._remember(unit, this)
 

@@ -33,6 +33,7 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator import outcome
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.housekeeping import Housekeeper
 from eosdb.log import snapshots
@@ -46,7 +47,6 @@ from eosdb.model.values import (
     VerifyReport,
 )
 from eosdb.progress import Progress
-from eosdb.projection import apply
 from eosdb.store import backup, queries
 from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store

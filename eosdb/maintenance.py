@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from eosdb.clock import Clock
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.projection import apply
 from eosdb.log import restore
 from eosdb.log.record_check import RecordCheck
 from eosdb.model.values import RebuildReport, VerifyReport
 from eosdb.progress import Progress, carried
-from eosdb.projection import apply
 from eosdb.store import backup, integrity, journal, replay
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema

@@ -160,7 +160,7 @@ class Publisher(RequestHandler):
         self._authorizer.check(unit, "write", "topic", topic)
         if idempotency_key is not None:
             once.check_key(idempotency_key)
-            if (first := once.find(unit, topic, idempotency_key)) is not None:
+            if (first := once.find_key(unit, topic, idempotency_key)) is not None:
                 return first
         tp = check_topic_partition((topic, self._partition_for(unit, topic, record.key, partition)))
         base_offset, log_append_time = self._append(unit, tp, batch, now)

@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator.due import MINUTE_MS, next_due
-from eosdb.coordinator.due_bound import DUE
+from eosdb.coordinator.due import DUE
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.leadership import Decision, Office
@@ -36,6 +35,7 @@ from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
+MINUTE_MS: Final = 60_000
 
 
 class _SomethingIsDueError(Exception):
@@ -372,3 +372,22 @@ class TransactionCoordinator:
             due = next_due(unit, self._config, self._clock.time_ms())
             unit.memo[DUE] = due
         return due
+
+
+def next_due(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
+    """The time (ms) before which nothing is due."""
+    limits = (
+        (transaction_rows.NEXT_TIMEOUT, 1),
+        (group_rows.NEXT_SESSION_END, 1),
+        (group_rows.NEXT_DEADLINE, 1),
+        (transaction_rows.OLDEST_IDLE, config.transactional_id_expiration_ms),
+        (producer_rows.OLDEST_IDLE, config.producer_id_expiration_ms),
+        (group_offsets.OLDEST, config.offsets_retention_minutes * MINUTE_MS),
+    )
+    # What begins to exist later is due no sooner than the shortest limit from now.
+    due = now_ms + min(limit for _, limit in limits if limit > 1)
+    for query, limit in limits:
+        row = unit.execute(query).fetchone()
+        if row is not None:
+            due = min(due, row[0] + limit)
+    return due

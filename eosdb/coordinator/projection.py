@@ -1,18 +1,20 @@
-"""How the coordinator's events change its materialized tables: the one fold of live path and
-replay."""
+"""`apply`: one event folded into the materialized tables, whoever they belong to, and how those of the
+coordinator change. The live path and replay both come here, so they cannot disagree.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from eosdb.coordinator.due_bound import due_by
+from eosdb.coordinator.due import due_by
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.events.kinds import (
+    KINDS,
     AclAdded,
     AclRemoved,
     CoordinatorElected,
@@ -26,6 +28,7 @@ from eosdb.events.kinds import (
     TransactionStateChanged,
     TxnOffsetsCommitted,
 )
+from eosdb.log import projection as log_projection
 from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
 from eosdb.store.writing.unit import Unit
@@ -155,3 +158,17 @@ HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
     AclRemoved: acl_removed,
     GroupChanged: group_changed,
 }
+_FOLDS: Final = {
+    kind: tuple(
+        handlers[kind] for handlers in (HANDLERS, log_projection.HANDLERS) if kind in handlers
+    )
+    for kind in KINDS.values()
+}
+if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handlers]:
+    raise AssertionError(f"no projection folds {', '.join(missing)}")
+
+
+def apply(unit: Unit, event: Event, position: int) -> None:
+    """Fold `event`, which stands at `position` of the journal."""
+    for handler in _FOLDS[type(event)]:
+        handler(unit, event, position)

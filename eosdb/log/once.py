@@ -1,11 +1,17 @@
-"""Keys under which records were published once: unique per topic, for as long as the topic exists."""
+"""What has been done once and is not done again: records published under a key, and batches of sinks.
+
+A key is unique in its topic, for as long as the topic exists. Of a sink the newest batch is remembered with
+its records, and what the last ones held, so that a repeat is told from a sink that counts from 0 again.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import sqlite3
+from typing import Final, NamedTuple
 
-from eosdb.errors import InvalidRequestError
-from eosdb.events.kinds import IdempotencyKeyUsed
+from eosdb.errors import BatchDiffersError, InvalidRequestError
+from eosdb.events.kinds import IdempotencyKeyUsed, SinkBatchAppended, texts_json
 from eosdb.model.values import RecordMetadata
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_text
@@ -24,7 +30,7 @@ def check_key(key: object) -> str:
     return key
 
 
-def find(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
+def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
     """Where the record is that was published under the key, None for a new key."""
     row = unit.execute(_FIND, (topic, key)).fetchone()
     if row is None:
@@ -33,7 +39,7 @@ def find(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
     return RecordMetadata(topic, partition, offset, timestamp, duplicate=True)
 
 
-def save(unit: Unit, event: IdempotencyKeyUsed) -> None:
+def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
     """Projection only: the key is taken."""
     unit.execute(
         "INSERT INTO eosdb_idempotency_keys VALUES (?, ?, ?, ?, ?)",
@@ -47,6 +53,71 @@ def save(unit: Unit, event: IdempotencyKeyUsed) -> None:
     )
 
 
-def forget_topic(unit: Unit, topic: str) -> None:
+def forget_keys(unit: Unit, topic: str) -> None:
     """Projection only: the topic has been deleted."""
     unit.execute("DELETE FROM eosdb_idempotency_keys WHERE topic = ?", (topic,))
+
+
+_KEPT: Final = 100
+"""Of so many batches of a sink it is known what they held."""
+
+
+class SinkBatch(NamedTuple):
+    """A batch that a sink brings. Each text in `held` says what it holds; none where it does not say."""
+
+    sink_id: str
+    batch_id: int
+    held: tuple[str, ...]
+
+
+def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
+    """Whether the batch is in the log. Raises BatchDiffersError when another one stands for it."""
+    row = source.execute(
+        "SELECT s.batch_id, b.held FROM eosdb_sinks s LEFT JOIN eosdb_sink_batches b "
+        "ON b.sink_id = s.sink_id AND b.batch_id = ? WHERE s.sink_id = ?",
+        (this.batch_id, this.sink_id),
+    ).fetchone()
+    if row is None:
+        return False
+    newest, held = row
+    return repeats(this, newest, None if held is None else frozenset(json.loads(held)))
+
+
+def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
+    """Whether a batch repeats what its sink has brought: `newest` is the sink's newest batch, `held` what
+    the one of the same number held, None when that is not known. Raises BatchDiffersError."""
+    if this.batch_id > newest:
+        return False
+    if not this.held or (held is None and this.batch_id == newest):
+        return True
+    if held is not None and not held.isdisjoint(this.held):
+        return True
+    found = (
+        "it is not known what its batch of that number held, if there was one"
+        if held is None
+        else "its batch of that number held something else"
+    )
+    raise BatchDiffersError(
+        f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, and {found}; "
+        "nothing was appended. A sink that counts anew needs an id of its own, and two that write at the "
+        "same time need different ones",
+        newest,
+    )
+
+
+def sink_batch_appended(unit: Unit, event: SinkBatchAppended, position: int) -> None:
+    """Projection: the batch is remembered."""
+    unit.execute(
+        "INSERT OR REPLACE INTO eosdb_sinks (sink_id, batch_id, timestamp) VALUES (?, ?, ?)",
+        (event.sink_id, event.batch_id, event.timestamp),
+    )
+    if event.held:
+        unit.execute(
+            "INSERT INTO eosdb_sink_batches (sink_id, batch_id, held) VALUES (?, ?, ?)",
+            (event.sink_id, event.batch_id, texts_json(event.held)),
+        )
+        unit.execute(
+            "DELETE FROM eosdb_sink_batches WHERE sink_id = ? AND batch_id <= (SELECT batch_id "
+            "FROM eosdb_sink_batches WHERE sink_id = ? ORDER BY batch_id DESC LIMIT 1 OFFSET ?)",
+            (event.sink_id, event.sink_id, _KEPT),
+        )

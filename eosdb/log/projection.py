@@ -27,7 +27,7 @@ from eosdb.events.kinds import (
     ViewCreated,
     ViewDropped,
 )
-from eosdb.log import json_views, once, partition_rows, producer_rows, sinks, transaction_index
+from eosdb.log import json_views, once, partition_rows, producer_rows, transaction_index
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.values import AbortedTransaction, TopicPartition
@@ -298,18 +298,18 @@ def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
     ):
         unit.executemany(f"DELETE FROM {table} WHERE partition_id = ?", ids)
     unit.execute("DELETE FROM topics WHERE topic_id = ?", (event.topic_id,))
-    once.forget_topic(unit, event.topic)
+    once.forget_keys(unit, event.topic)
     unit.memo.clear()
 
 
 def idempotency_key_used(unit: Unit, event: IdempotencyKeyUsed, position: int) -> None:
-    once.save(unit, event)
+    once.save_key(unit, event)
 
 
 HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
     BatchAppended: batch_appended,
     IdempotencyKeyUsed: idempotency_key_used,
-    SinkBatchAppended: sinks.sink_batch_appended,
+    SinkBatchAppended: once.sink_batch_appended,
     ViewCreated: json_views.view_created,
     ViewDropped: json_views.view_dropped,
     MarkerWritten: marker_written,

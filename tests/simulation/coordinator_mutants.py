@@ -216,13 +216,13 @@ def older_pending_offsets_win() -> Any:
 
 @mutant("a rebuild forgets the offsets of open transactions")
 def rebuild_forgets_pending_offsets() -> Any:
-    from eosdb import projection
+    from eosdb.coordinator import projection
     from eosdb.store import replay
 
     def make(rebuild: Any) -> Any:
         def rebuilt(unit: Any, *rest: Any) -> int:
-            handlers = {**projection._HANDLERS, TxnOffsetsCommitted: ()}
-            with mock.patch.object(projection, "_HANDLERS", handlers):
+            handlers = {**projection._FOLDS, TxnOffsetsCommitted: ()}
+            with mock.patch.object(projection, "_FOLDS", handlers):
                 return int(rebuild(unit, *rest))
 
         return rebuilt

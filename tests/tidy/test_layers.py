@@ -38,10 +38,10 @@ ROOMS = [
     "eosdb.store.writing",
     "eosdb.store",
     "eosdb.log",
-    "eosdb.coordinator.transactions eosdb.coordinator.transaction_answers",
-    "eosdb.coordinator.due_bound",
+    "eosdb.coordinator.transactions",
+    "eosdb.coordinator.due",
     "eosdb.coordinator.groups",
-    "eosdb.coordinator eosdb.projection",
+    "eosdb.coordinator eosdb.coordinator.due",
     "eosdb.broker eosdb.append_once eosdb.coordinator.group_membership "
     "eosdb.coordinator.group_requests eosdb.coordinator.listing "
     "eosdb.coordinator.request_handler eosdb.group_broker eosdb.log_broker eosdb.log_requests "

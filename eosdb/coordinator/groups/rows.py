@@ -12,7 +12,7 @@ import json
 import sqlite3
 from typing import Final
 
-from eosdb.coordinator.due_bound import due_by
+from eosdb.coordinator.due import due_by
 from eosdb.coordinator.groups import decisions
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.damage import reads

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eosdb.coordinator.transaction_answers import ending, fresh, held_by, named, stale_producer
 from eosdb.coordinator.transactions.state import (
     AT_REST,
     LAST_CLIENT_EPOCH,
@@ -19,6 +18,11 @@ from eosdb.coordinator.transactions.state import (
     PREPARED,
     IllegalTransitionError,
     TransactionMetadata,
+    ending,
+    fresh,
+    held_by,
+    named,
+    stale_producer,
     transition,
 )
 from eosdb.errors import (

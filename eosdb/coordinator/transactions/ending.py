@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from eosdb.coordinator.transaction_answers import ending, fresh, held_by, named, stale_producer
 from eosdb.coordinator.transactions.state import (
     AT_REST,
     LAST_CLIENT_EPOCH,
     PREPARED,
     IllegalTransitionError,
     TransactionMetadata,
+    ending,
+    fresh,
+    held_by,
+    named,
+    stale_producer,
     transition,
 )
 from eosdb.errors import (
