@@ -1,7 +1,8 @@
 """Kafka's exactly-once machinery as an embedded, event-sourced database in one SQLite file."""
 
 from eosdb import errors
-from eosdb.broker import Broker
+from eosdb.broker.broker import Broker
+from eosdb.broker.outbox import UserTransaction
 from eosdb.client.consumer import Consumer
 from eosdb.client.dead_letters import DeadLetter, DeadLetters, ReplayReport
 from eosdb.client.failure import Failure
@@ -68,7 +69,6 @@ from eosdb.model.values import (
     VerifyReport,
 )
 from eosdb.progress import Progress
-from eosdb.user_transaction import UserTransaction
 
 __version__ = "0.1.0"
 

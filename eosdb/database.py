@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from eosdb import maintenance
 from eosdb.admin import Admin
-from eosdb.append_once import Batches, OnceAppender
-from eosdb.broker import Broker
+from eosdb.broker.broker import Broker
+from eosdb.broker.outbox import Publisher, UserTransaction
+from eosdb.broker.sink import Batches, OnceAppender
 from eosdb.client.consumer import Consumer
 from eosdb.client.consumer_settings import ConsumerConfig
 from eosdb.client.dead_letters import DeadLetters
@@ -50,7 +51,6 @@ from eosdb.progress import Progress
 from eosdb.store import backup, queries
 from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store
-from eosdb.user_transaction import Publisher, UserTransaction
 from eosdb.validation import check_choice, check_path, check_text
 
 if TYPE_CHECKING:

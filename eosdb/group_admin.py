@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from eosdb.broker.group_offsets import Committer, GroupRequests
+from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator import diagnosis, offset_reset
-from eosdb.coordinator.group_requests import Committer, GroupRequests
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.model.reports import GroupReport, OffsetReset
 from eosdb.model.values import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition

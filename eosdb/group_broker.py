@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from eosdb.broker.group_offsets import Committer, GroupRequests
+from eosdb.broker.membership import GroupMembership
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.coordinator.group_membership import GroupMembership
-from eosdb.coordinator.group_requests import Committer, GroupRequests
 from eosdb.errors import IllegalGenerationError
 from eosdb.model.values import (
     GroupDescription,

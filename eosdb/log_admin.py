@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator import consistent_cut, timelines
-from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
 from eosdb.log import dump, fetch, partition_rows, scan, snapshots
 from eosdb.log.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from eosdb.broker.reading import LogRequests
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.log_requests import LogRequests
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
     FetchedData,

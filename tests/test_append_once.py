@@ -22,7 +22,7 @@ CHUNK = 50
 @pytest.fixture(autouse=True)
 def _small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """`MANY` is more than one unit takes."""
-    monkeypatch.setattr("eosdb.append_once._UNIT_RECORDS", 500)
+    monkeypatch.setattr("eosdb.broker.sink._UNIT_RECORDS", 500)
 
 
 @pytest.fixture

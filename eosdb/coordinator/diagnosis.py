@@ -9,7 +9,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.coordinator import hanging, listing
+from eosdb.broker import listing
+from eosdb.coordinator import hanging
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.transactions import rows as transaction_rows

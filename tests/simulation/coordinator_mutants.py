@@ -7,8 +7,9 @@ import dataclasses
 from typing import Any
 from unittest import mock
 
+from eosdb.broker import group_offsets as offset_requests
 from eosdb.client import membership
-from eosdb.coordinator import coordinator, group_requests, leadership
+from eosdb.coordinator import leadership
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, ending, producer_ids
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -242,7 +243,7 @@ def group_takes_offsets_of_strangers() -> Any:
 
         return checked
 
-    return replaced(group_requests, "check_commit", make)
+    return replaced(offset_requests, "check_commit", make)
 
 
 @mutant("a transaction takes offsets of a generation that is over")
@@ -257,7 +258,7 @@ def transactions_take_offsets_of_old_generations() -> Any:
 
         return checked
 
-    return replaced(group_requests, "check_commit", make)
+    return replaced(offset_requests, "check_commit", make)
 
 
 @mutant("a consumer tells the transaction its group, but not who it is")

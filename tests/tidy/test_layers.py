@@ -41,11 +41,8 @@ ROOMS = [
     "eosdb.coordinator.transactions",
     "eosdb.coordinator.due",
     "eosdb.coordinator.groups",
-    "eosdb.coordinator eosdb.coordinator.due",
-    "eosdb.broker eosdb.append_once eosdb.coordinator.group_membership "
-    "eosdb.coordinator.group_requests eosdb.coordinator.listing "
-    "eosdb.coordinator.request_handler eosdb.group_broker eosdb.log_broker eosdb.log_requests "
-    "eosdb.produce eosdb.request_metrics eosdb.user_transaction eosdb.waiting",
+    "eosdb.coordinator",
+    "eosdb.broker eosdb.group_broker eosdb.log_broker",
     "eosdb.admin eosdb.coordinator.consistent_cut eosdb.coordinator.diagnosis "
     "eosdb.coordinator.hanging eosdb.coordinator.offset_reset eosdb.coordinator.outcome "
     "eosdb.coordinator.timelines eosdb.group_admin eosdb.log.dump eosdb.log.timeline "
@@ -73,7 +70,7 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
     # Commands and Spark use what every program has; so does what tests use.
     ({"eosdb.cli"}, {"eosdb.store", "eosdb.log", "eosdb.coordinator", *SQL}),
     ({"eosdb.spark_io"}, {"eosdb.store", "eosdb.log", "eosdb.coordinator"}),
-    ({"eosdb.testing"}, {"eosdb.store", "eosdb.log", "eosdb.coordinator", "eosdb.broker"}),
+    ({"eosdb.testing"}, {"eosdb.store", "eosdb.log", "eosdb.coordinator", "eosdb.broker.broker"}),
     # The sceptic looks at the file with its own eyes.
     ({"eosdb.testing.simulation.checker"}, {"eosdb.client", "eosdb.database"}),
     # Optional packages stay out of the core.
@@ -88,7 +85,6 @@ PURE = {
     "eosdb.log.producer_state",
     "eosdb.coordinator.groups.decisions",
     "eosdb.coordinator.transactions.decisions",
-    "eosdb.coordinator.transaction_answers",
     "eosdb.coordinator.transactions.ending",
     "eosdb.coordinator.transactions.state",
     "eosdb.client.answers",

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TypeVar
 
-from eosdb.coordinator.request_handler import RequestHandler
+from eosdb.broker.handler import RequestHandler
 from eosdb.log import fetch, lag, partition_rows, retention
 from eosdb.model.reports import Lag
 from eosdb.model.values import (

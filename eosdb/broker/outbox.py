@@ -11,13 +11,13 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from eosdb.broker.group_offsets import Committer, GroupRequests
+from eosdb.broker.handler import RequestHandler
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.coordinator.group_requests import Committer, GroupRequests
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append

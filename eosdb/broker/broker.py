@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from eosdb.broker import listing
+from eosdb.broker.group_offsets import Committer
+from eosdb.broker.metrics import RATES, counts_requests
+from eosdb.broker.produce import ProduceHandler
+from eosdb.broker.waiting import wait_for_change
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX, INT64_MAX, BrokerConfig
-from eosdb.coordinator import listing
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.coordinator.group_requests import Committer
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transactions.decisions import expected_or_none
@@ -41,8 +44,6 @@ from eosdb.model.values import (
     TransactionDescription,
     TransactionListing,
 )
-from eosdb.produce import ProduceHandler
-from eosdb.request_metrics import RATES, counts_requests
 from eosdb.store.store import Store
 from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
@@ -60,7 +61,6 @@ from eosdb.validation import (
     check_transaction_version,
     check_transactional_id,
 )
-from eosdb.waiting import wait_for_change
 
 
 @counts_requests

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from eosdb.broker.handler import RequestHandler
+from eosdb.broker.metrics import count_produced
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ApiError,
@@ -32,7 +33,6 @@ from eosdb.model.values import (
     RecordBatch,
     TopicPartition,
 )
-from eosdb.request_metrics import count_produced
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_mapping, check_topic_partition, check_transactional_id

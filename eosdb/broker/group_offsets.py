@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import Group, check_commit, check_offset_delete
-from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.model.values import OffsetAndMetadata, TopicPartition

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
+from eosdb.broker.handler import RequestHandler
+from eosdb.broker.produce import ProduceHandler
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
-from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -38,7 +39,6 @@ from eosdb.model.values import (
     RecordBatch,
     TopicPartition,
 )
-from eosdb.produce import ProduceHandler
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_collection, check_int, check_text, check_topic_partition

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.groups import decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import Group, Member
-from eosdb.coordinator.request_handler import RequestHandler
 from eosdb.errors import (
     GroupIdNotFoundError,
     InvalidGroupIdError,
