@@ -27,7 +27,7 @@ from .output import cell
 from .timeline_labels import clustered, fitted, placed, shortened
 
 if TYPE_CHECKING:
-    from eosdb.log.timeline import PartitionTimeline, TimelineBin, TransactionSpan
+    from eosdb.admin.timeline import PartitionTimeline, TimelineBin, TransactionSpan
 
 LANES_MAX = 48
 """A higher picture is none that anybody could look at, and more pixels than a PNG is drawn in."""

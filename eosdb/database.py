@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from eosdb import maintenance
-from eosdb.admin import Admin
+from eosdb.admin import outcome
+from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.outbox import Publisher, UserTransaction
 from eosdb.broker.sink import Batches, OnceAppender
@@ -31,7 +32,6 @@ from eosdb.client.record_handler import Handler
 from eosdb.client.transport import BrokerRequests, DirectTransport, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import outcome
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply

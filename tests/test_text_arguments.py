@@ -26,7 +26,7 @@ from eosdb import (
     TopicPartition,
     TransactionToken,
 )
-from eosdb.admin import Admin
+from eosdb.admin.topics import Admin
 from eosdb.client.consumer_settings import ConsumerConfig
 from eosdb.client.dead_letters import DeadLetters
 from eosdb.client.producer_settings import ProducerConfig

@@ -22,6 +22,7 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.placement import partition_for
+from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import expected_or_none
 from eosdb.errors import (
     InvalidGroupIdError,
@@ -351,7 +352,7 @@ class Broker(LogBroker, GroupBroker):
         with self._store.read() as connection:
             resource = "transactional_id" if key_type == "transaction" else "group"
             self._authorizer.check(connection, "describe", resource, key)
-            return Coordinator(partition_for(key), listing.coordinator_epoch(connection))
+            return Coordinator(partition_for(key), transaction_rows.read_epoch(connection))
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
         """What the partition knows of its producers (KIP-664). Alone among the requests that read, it

@@ -65,11 +65,3 @@ def transactions(
         for found in stored.read_where(connection, " AND ".join(conditions), tuple(values))
         if authorizer.allows(connection, "describe", "transactional_id", found.transactional_id)
     ]
-
-
-def coordinator_epoch(connection: sqlite3.Connection) -> int:
-    """The epoch in office; 0 before the first election."""
-    row = connection.execute(
-        "SELECT value FROM counters WHERE name = ?", (stored.COORDINATOR_EPOCH,)
-    ).fetchone()
-    return 0 if row is None else int(row[0])

@@ -3,6 +3,8 @@ epochs."""
 
 from __future__ import annotations
 
+import sqlite3
+
 from eosdb.store.writing.unit import Unit
 
 
@@ -20,7 +22,12 @@ def counter(unit: Unit, name: str) -> int:
     """The newest number of its kind; 0 when none has been given out."""
     value: int | None = unit.memo.get(("counter", name))
     if value is None:
-        row = unit.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
-        value = 0 if row is None else int(row[0])
+        value = read_counter(unit, name)
         unit.memo["counter", name] = value
     return value
+
+
+def read_counter(source: Unit | sqlite3.Connection, name: str) -> int:
+    """The same for whoever only reads."""
+    row = source.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
+    return 0 if row is None else int(row[0])

@@ -12,7 +12,7 @@ import pytest
 
 import eosdb
 from eosdb import HangingReason, ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.coordinator import hanging
+from eosdb.admin import hanging
 from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.errors import InvalidRequestError, TransactionalIdNotFoundError
 from eosdb.model.values import TransactionState

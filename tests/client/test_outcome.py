@@ -175,7 +175,7 @@ def test_old_transactions_are_found_among_many(
     db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the newest transitions by bisection."""
-    from eosdb.coordinator import outcome
+    from eosdb.admin import outcome
 
     db.admin.create_topic("t")
     tokens: list[tuple[TransactionToken, str]] = []
@@ -205,7 +205,7 @@ def test_ids_that_did_not_rise_are_walked(
     db_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The id expires, and the next producer id is a lower one, from another process's block."""
-    from eosdb.coordinator import outcome
+    from eosdb.admin import outcome
 
     monkeypatch.setattr(outcome, "_ROWS_AT_ONCE", 1)
     with (
@@ -239,7 +239,7 @@ def test_under_version_1_transactions_of_one_epoch_have_numbers(
     db_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Version 1 leaves the epoch as it is, as in Kafka; an empty one in between asks for another."""
-    from eosdb.coordinator import outcome
+    from eosdb.admin import outcome
 
     config = eosdb.BrokerConfig(transaction_version=1)
     with eosdb.connect(db_path, clock=clock, config=config) as db:

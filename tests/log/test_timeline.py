@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
+from eosdb.admin.timeline import PartitionTimeline
 from eosdb.errors import InvalidRequestError
-from eosdb.log.timeline import PartitionTimeline
 
 TP = TopicPartition("t", 0)
 

@@ -16,7 +16,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.coordinator import outcome
+from eosdb.admin import outcome
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows

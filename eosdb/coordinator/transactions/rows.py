@@ -34,7 +34,7 @@ from eosdb.model.values import (
     TopicPartition,
     TransactionState,
 )
-from eosdb.store.counters import counter
+from eosdb.store.counters import counter, read_counter
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
@@ -202,8 +202,13 @@ def join(
 
 
 def epoch(unit: Unit) -> int:
-    """The epoch of the coordinator in office."""
+    """The epoch of the coordinator in office; 0 before the first election."""
     return counter(unit, COORDINATOR_EPOCH)
+
+
+def read_epoch(connection: sqlite3.Connection) -> int:
+    """The same for whoever only reads."""
+    return read_counter(connection, COORDINATOR_EPOCH)
 
 
 def elect(unit: Unit, now_ms: int, above: int = 0) -> int:

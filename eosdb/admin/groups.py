@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from eosdb.admin import diagnosis, offset_reset
 from eosdb.broker.group_offsets import Committer, GroupRequests
 from eosdb.broker.handler import RequestHandler
-from eosdb.coordinator import diagnosis, offset_reset
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.model.reports import GroupReport, OffsetReset

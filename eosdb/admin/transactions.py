@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from eosdb.admin import diagnosis
 from eosdb.broker.handler import RequestHandler
-from eosdb.coordinator import diagnosis
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (

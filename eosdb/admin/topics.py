@@ -7,6 +7,9 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from eosdb.admin.groups import GroupAdmin
+from eosdb.admin.log import LogAdmin
+from eosdb.admin.transactions import TransactionAdmin
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.coordinator import authorizer
@@ -14,14 +17,11 @@ from eosdb.coordinator.authorizer import CLUSTER, Authorizer, check_acl
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.errors import UnknownTopicOrPartitionError
 from eosdb.events.kinds import Acl, AclAdded, AclRemoved
-from eosdb.group_admin import GroupAdmin
 from eosdb.log import json_views, partition_rows, retention, topics
-from eosdb.log_admin import LogAdmin
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicDescription
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
-from eosdb.transaction_admin import TransactionAdmin
 from eosdb.validation import check_text
 
 T = TypeVar("T")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from eosdb.admin import consistent_cut, dump, timeline
+from eosdb.admin.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
 from eosdb.broker.handler import RequestHandler
-from eosdb.coordinator import consistent_cut, timelines
 from eosdb.errors import InvalidRequestError
-from eosdb.log import dump, fetch, partition_rows, scan, snapshots
-from eosdb.log.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
+from eosdb.log import fetch, partition_rows, scan, snapshots
 from eosdb.model.reports import LoggedBatch, SnapshotEntry
 from eosdb.model.values import PartitionOffsets, SnapshotInfo, TopicPartition
 from eosdb.store import history
@@ -114,10 +114,10 @@ class LogAdmin(RequestHandler):
         Of more than `max_transactions` in a partition only totals come, and bins, which always do.
         Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
         """
-        timelines.check_window(start, end, max_transactions, max_bins)
+        timeline.check_window(start, end, max_transactions, max_bins)
         window = (start, end, max_transactions, max_bins)
         with self._store.read() as connection:
-            return tuple(timelines.read(connection, self._authorizer, topic, partition, *window))
+            return tuple(timeline.read(connection, self._authorizer, topic, partition, *window))
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
         """The stored batches from the one that holds `offset` on, read one by one.

@@ -9,8 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.broker import listing
-from eosdb.coordinator import hanging
+from eosdb.admin import hanging
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import Group
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -51,7 +50,7 @@ def open_transactions(
     connection: sqlite3.Connection, now_ms: int, partition: Partition | None = None
 ) -> Iterator[OpenTransaction]:
     """Every transaction that is open in the partition, or in any, by where it begins."""
-    epoch = listing.coordinator_epoch(connection)
+    epoch = transaction_rows.read_epoch(connection)
     narrowed = "" if partition is None else " AND s.partition_id = ?"
     rows = connection.execute(
         f"{_OPEN}{narrowed} ORDER BY 1, 2, 6",

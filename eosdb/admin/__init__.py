@@ -1,0 +1,1 @@
+"""What operators ask for and change: topics, groups, transactions, the log, and why something stands."""
