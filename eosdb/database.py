@@ -15,7 +15,6 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from eosdb import maintenance
 from eosdb.admin import outcome
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
@@ -36,8 +35,9 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
-from eosdb.housekeeping import Housekeeper
 from eosdb.log import snapshots
+from eosdb.maintenance import copies, restore, verify
+from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.model.reports import ViewDescription
 from eosdb.model.values import (
     AppendOnceResult,
@@ -48,7 +48,7 @@ from eosdb.model.values import (
     VerifyReport,
 )
 from eosdb.progress import Progress
-from eosdb.store import backup, queries
+from eosdb.store import queries
 from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store
 from eosdb.validation import check_choice, check_path, check_text
@@ -282,12 +282,12 @@ class Database:
     def verify(self, *, on_progress: Progress | None = None) -> VerifyReport:
         """Replay the events beside the tables and compare. Writes nothing; others may go on
         writing. `on_progress(done, total)` counts events."""
-        return maintenance.verify(self._store, self.clock, on_progress)
+        return verify.verify(self._store, self.clock, on_progress)
 
     def rebuild(self, *, on_progress: Progress | None = None) -> RebuildReport:
         """Drop every materialized table and fold it anew from the events, in one commit; nothing
         is changed when `on_progress(done, total)`, which counts events, raises."""
-        return maintenance.rebuild(self._store, self.clock, on_progress)
+        return verify.rebuild(self._store, self.clock, on_progress)
 
     def outcome(self, token: TransactionToken) -> str:
         """What became of a transaction: `committed`, `aborted`, `open` or `never started`.
@@ -308,7 +308,7 @@ class Database:
 
         Raises IllegalStateError when `target` exists.
         """
-        maintenance.copy(self._store, check_path("target", target), on_progress)
+        copies.back_up(self._store, check_path("target", target), on_progress)
 
     def publish(self, target: str | os.PathLike[str]) -> None:
         """A copy for readers on other hosts, at `target`, in place of the one before (see the page about
@@ -318,7 +318,7 @@ class Database:
         safe, while the live file must only be opened on its own host. Raises StorageError.
         """
         self._store.check_open()
-        backup.publish(self._store, check_path("target", target))
+        copies.publish(self._store, check_path("target", target))
 
     def columns(self, view: str) -> dict[str, str]:
         """The columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or BLOB; ""
@@ -342,7 +342,7 @@ class Database:
         InvalidRequestError for a position beyond the journal, and unless exactly one of the two is
         given, and IllegalStateError when `target` exists.
         """
-        return maintenance.restore_to(
+        return restore.restore_to(
             self._store, self.clock, check_path("target", target), position, timestamp, on_progress
         )
 

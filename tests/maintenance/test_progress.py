@@ -12,7 +12,7 @@ import pytest
 
 import eosdb
 from eosdb import Progress, TopicPartition
-from eosdb.store import backup
+from eosdb.maintenance import copies
 from eosdb.store.readers import Readers
 from tests.readers import committed_values, dump_state
 
@@ -36,7 +36,7 @@ class Interrupt(BaseException):
 @pytest.fixture
 def filled(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> eosdb.Database:
     """More than two hundred events, on pages that are copied ten at a time."""
-    monkeypatch.setattr(backup, "_PAGES_A_STEP", 10)
+    monkeypatch.setattr(copies, "_PAGES_A_STEP", 10)
     db.admin.create_topic("t")
     db.admin.create_topic("c", config={"cleanup.policy": "compact"}, partitions=2)
     producer = db.producer()

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.store import replay
+from eosdb.maintenance import replay
 from eosdb.store.writing import late_unit
 from tests.readers import committed_values, dump_state
 

@@ -218,7 +218,7 @@ def older_pending_offsets_win() -> Any:
 @mutant("a rebuild forgets the offsets of open transactions")
 def rebuild_forgets_pending_offsets() -> Any:
     from eosdb.coordinator import projection
-    from eosdb.store import replay
+    from eosdb.maintenance import replay
 
     def make(rebuild: Any) -> Any:
         def rebuilt(unit: Any, *rest: Any) -> int:

@@ -44,8 +44,7 @@ ROOMS = [
     "eosdb.coordinator",
     "eosdb.broker eosdb.group_broker eosdb.log_broker",
     "eosdb.admin",
-    "eosdb.maintenance eosdb.housekeeping eosdb.log.record_check eosdb.log.restore "
-    "eosdb.store.backup eosdb.store.integrity eosdb.store.replay",
+    "eosdb.maintenance",
     "eosdb.database",
     "eosdb",
     "eosdb.testing",

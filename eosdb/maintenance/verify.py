@@ -1,18 +1,30 @@
-"""Work on the whole file, with its progress: verify, rebuild, copies as it is and as it was."""
+"""Verify and rebuild: the events are folded anew, beside the tables or into them.
+
+SQLite's own check is one statement that runs for as long as a scan of everything, outside the
+interpreter's lock, so it has a thread of its own beside the one that folds.
+"""
 
 from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Final
 
 from eosdb.clock import Clock
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.projection import apply
-from eosdb.log import restore
-from eosdb.log.record_check import RecordCheck
+from eosdb.maintenance import replay
+from eosdb.maintenance.record_check import RecordCheck
 from eosdb.model.values import RebuildReport, VerifyReport
 from eosdb.progress import Progress, carried
-from eosdb.store import backup, integrity, journal, replay
+from eosdb.store import journal
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
+
+_INTERRUPT_EVERY_S: Final = 0.05
 
 
 def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyReport:
@@ -22,7 +34,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
         with (
             store.read() as connection,
             store.own_reader() as other,
-            integrity.beside(other) as of_the_file,
+            _integrity_beside(other) as of_the_file,
         ):
             problems: list[str] = []
             try:
@@ -53,30 +65,21 @@ def rebuild(store: Store, clock: Clock, on_progress: Progress | None) -> Rebuild
     return RebuildReport(events, (clock.monotonic_ms() - start) / 1000)
 
 
-def copy(store: Store, target: str, on_progress: Progress | None) -> None:
-    """The file as it is, under another name."""
+@contextmanager
+def _integrity_beside(connection: sqlite3.Connection) -> Iterator[Callable[[], list[str]]]:
+    """For the block, check the file of a connection that nobody else uses. What is yielded waits for the
+    problems that SQLite finds; it raises sqlite3.Error where the file cannot even be checked."""
+    with ThreadPoolExecutor(1, "eosdb-integrity") as pool:
+        found = pool.submit(_problems, connection)
+        try:
+            yield found.result
+        finally:
+            # An interrupt that comes before the statement has begun is lost.
+            while not found.done():
+                connection.interrupt()
+                wait([found], _INTERRUPT_EVERY_S)
 
-    def work(tell: Progress) -> None:
-        with store.read() as connection:
-            backup.copy(connection, target, tell)
 
-    carried(on_progress, work)
-
-
-def restore_to(
-    store: Store,
-    clock: Clock,
-    target: str,
-    position: int | None,
-    timestamp: int | None,
-    on_progress: Progress | None,
-) -> int:
-    """The file as it was, under another name. Returns the position after which it was so."""
-
-    def work(tell: Progress) -> int:
-        with store.read() as connection:
-            wanted = restore.wanted_position(connection, position, timestamp)
-            restore.copy_after(connection, target, wanted, apply, clock.time_ms(), tell)
-        return wanted
-
-    return carried(on_progress, work)
+def _problems(connection: sqlite3.Connection) -> list[str]:
+    found = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
+    return [] if found == ["ok"] else [f"file: {text}" for text in found]

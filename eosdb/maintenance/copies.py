@@ -10,12 +10,25 @@ from collections.abc import Callable
 from typing import Final
 
 from eosdb.errors import ConfigError, IllegalStateError, StorageError
-from eosdb.progress import Progress, silent
+from eosdb.progress import Progress, carried, silent
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
 from eosdb.validation import check_text
+
+_PAGES_A_STEP: Final = 4_096
+"""16 MiB: steps of this size cost nothing, and between two of them Python hears an interrupt."""
+
+
+def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
+    """The file as it is, under another name."""
+
+    def work(tell: Progress) -> None:
+        with store.read() as connection:
+            copy(connection, target, tell)
+
+    carried(on_progress, work)
 
 
 def publish(store: Store, target: str) -> None:
@@ -54,10 +67,6 @@ def _sync(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_PAGES_A_STEP: Final = 4_096
-"""16 MiB: steps of this size cost nothing, and between two of them Python hears an interrupt."""
 
 
 def page_count(source: sqlite3.Connection) -> int:

@@ -9,16 +9,38 @@ from __future__ import annotations
 
 import sqlite3
 
+from eosdb.clock import Clock
+from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import by_id
-from eosdb.progress import Progress
-from eosdb.store import backup
-from eosdb.store.replay import rebuild
+from eosdb.maintenance import copies
+from eosdb.maintenance.replay import rebuild
+from eosdb.progress import Progress, carried
 from eosdb.store.schema import file_id
-from eosdb.store.writing.unit import Apply, Unit
+from eosdb.store.store import Store
+from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_int
+
+
+def restore_to(
+    store: Store,
+    clock: Clock,
+    target: str,
+    position: int | None,
+    timestamp: int | None,
+    on_progress: Progress | None,
+) -> int:
+    """The file as it was, under another name. Returns the position after which it was so."""
+
+    def work(tell: Progress) -> int:
+        with store.read() as connection:
+            wanted = wanted_position(connection, position, timestamp)
+            _copy_after(connection, target, wanted, clock.time_ms(), tell)
+        return wanted
+
+    return carried(on_progress, work)
 
 
 def wanted_position(
@@ -40,11 +62,10 @@ def wanted_position(
     return check_int("position", position, 0, last)
 
 
-def copy_after(
+def _copy_after(
     source: sqlite3.Connection,
     target: str,
     position: int,
-    apply: Apply,
     now_ms: int,
     on_progress: Progress,
 ) -> None:
@@ -52,20 +73,18 @@ def copy_after(
 
     To do are the file's pages, the events, and the pages once more: what is left is written anew.
     """
-    pages = backup.page_count(source)
+    pages = copies.page_count(source)
     total = pages + position + pages
 
     def change(copied: sqlite3.Connection) -> None:
-        _cut_after(
-            copied, position, apply, now_ms, lambda done, _: on_progress(pages + done, total)
-        )
+        _cut_after(copied, position, now_ms, lambda done, _: on_progress(pages + done, total))
         on_progress(total, total)
 
-    backup.copy(source, target, lambda done, _: on_progress(done, total), change)
+    copies.copy(source, target, lambda done, _: on_progress(done, total), change)
 
 
 def _cut_after(
-    connection: sqlite3.Connection, position: int, apply: Apply, now_ms: int, on_progress: Progress
+    connection: sqlite3.Connection, position: int, now_ms: int, on_progress: Progress
 ) -> None:
     """Make the copy what the file was after `position`; `on_progress` is told of events folded."""
     kept = {
