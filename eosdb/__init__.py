@@ -3,11 +3,11 @@
 from eosdb import errors
 from eosdb.broker.broker import Broker
 from eosdb.broker.outbox import UserTransaction
-from eosdb.client.consumer import Consumer
-from eosdb.client.dead_letters import DeadLetter, DeadLetters, ReplayReport
-from eosdb.client.failure import Failure
-from eosdb.client.processor import Processor
-from eosdb.client.producer import Producer
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.processor.dead_letters import DeadLetter, DeadLetters, ReplayReport
+from eosdb.client.processor.failure import Failure
+from eosdb.client.processor.processor import Processor
+from eosdb.client.producer.producer import Producer
 from eosdb.clock import Clock, ManualClock, SystemClock
 from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.database import Database, QueryResult, connect, process

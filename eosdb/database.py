@@ -20,15 +20,16 @@ from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.outbox import Publisher, UserTransaction
 from eosdb.broker.sink import Batches, OnceAppender
-from eosdb.client.consumer import Consumer
-from eosdb.client.consumer_settings import ConsumerConfig
-from eosdb.client.dead_letters import DeadLetters
-from eosdb.client.processor import Processor
-from eosdb.client.processor_config import ProcessorConfig
-from eosdb.client.producer import Producer
-from eosdb.client.producer_settings import ProducerConfig
-from eosdb.client.record_handler import Handler
-from eosdb.client.transport import BrokerRequests, DirectTransport, Transport, as_transport
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.consumer.settings import ConsumerConfig
+from eosdb.client.processor.config import ProcessorConfig
+from eosdb.client.processor.dead_letters import DeadLetters
+from eosdb.client.processor.processor import Processor
+from eosdb.client.processor.record_handler import Handler
+from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.settings import ProducerConfig
+from eosdb.client.requests import BrokerRequests
+from eosdb.client.transport import DirectTransport, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer

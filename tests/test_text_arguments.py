@@ -27,9 +27,9 @@ from eosdb import (
     TransactionToken,
 )
 from eosdb.admin.topics import Admin
-from eosdb.client.consumer_settings import ConsumerConfig
-from eosdb.client.dead_letters import DeadLetters
-from eosdb.client.producer_settings import ProducerConfig
+from eosdb.client.consumer.settings import ConsumerConfig
+from eosdb.client.processor.dead_letters import DeadLetters
+from eosdb.client.producer.settings import ProducerConfig
 
 LONE = "a\ud800"
 TP = TopicPartition("t", 0)

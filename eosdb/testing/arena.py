@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
-from eosdb.client.transport import BrokerRequests, Exchange, Request
+from eosdb.client.requests import BrokerRequests
+from eosdb.client.transport import Exchange, Request
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.database import Database, connect, memory_folder

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from eosdb.client.consumer import Consumer
-from eosdb.client.producer import Producer
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import DirectTransport
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig

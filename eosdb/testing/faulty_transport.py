@@ -14,7 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
-from eosdb.client.transport import BrokerRequests, Exchange, Request
+from eosdb.client.requests import BrokerRequests
+from eosdb.client.transport import Exchange, Request
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import ConfigError, NetworkExceptionError
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eosdb.client.assignment import Assignment, MemberSubscription
-from eosdb.client.assignors import ASSIGNORS
+from eosdb.client.consumer.assignors.assignors import ASSIGNORS
+from eosdb.client.consumer.assignors.sticky import Assignment, MemberSubscription
 from eosdb.model.consumer_protocol import Subscription
 from eosdb.model.values import TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import eosdb
-from eosdb.client.transaction_manager import LEGAL_PREVIOUS, ClientState, TransactionManager
+from eosdb.client.producer.state import LEGAL_PREVIOUS, ClientState, TransactionManager
 
 FOLLOWERS = {
     "UNINITIALIZED": "INITIALIZING",

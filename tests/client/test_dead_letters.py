@@ -9,7 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import ConsumerRecord, DeadLetters
-from eosdb.client.dead_letters import REPLAYED_FROM
+from eosdb.client.processor.dead_letters import REPLAYED_FROM
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
 

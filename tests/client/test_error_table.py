@@ -13,7 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, ProduceResult, TopicPartition, errors
-from eosdb.client.accumulator import ProduceFuture
+from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import EosdbError
 from tests.readers import committed_values

@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 from eosdb import ConsumerRecord, ManualClock, ProducerRecord, TopicPartition
-from eosdb.client.failure import read_failure
+from eosdb.client.processor.failure import read_failure
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 
 Run = Callable[..., dict[str, float]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eosdb.client import progress, settling
 from eosdb.client.answers import is_lost
+from eosdb.client.producer import sequences, settling
 from eosdb.errors import (
     EosdbError,
 )
@@ -56,4 +56,4 @@ def client_opens_the_window_at_once() -> Any:
 
         return admitted
 
-    return replaced(progress.PartitionProgress, "admits_new", make)
+    return replaced(sequences.PartitionProgress, "admits_new", make)

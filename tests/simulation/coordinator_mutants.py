@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from eosdb.broker import group_offsets as offset_requests
-from eosdb.client import membership
+from eosdb.client.consumer import membership
 from eosdb.coordinator import leadership
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.transactions import decisions, ending, producer_ids

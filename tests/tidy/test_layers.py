@@ -20,17 +20,9 @@ ROOMS = [
     "eosdb.model eosdb.config eosdb.validation",
     "eosdb.metrics",
     "eosdb.client",
-    "eosdb.client.consumer eosdb.client.assigned eosdb.client.assignment eosdb.client.assignors "
-    "eosdb.client.collector eosdb.client.consumer_requests eosdb.client.consumer_settings "
-    "eosdb.client.cooperative_assignor eosdb.client.fetcher eosdb.client.membership "
-    "eosdb.client.sticky_balance",
-    "eosdb.client.producer eosdb.client.accumulator eosdb.client.coordinator_calls "
-    "eosdb.client.driver eosdb.client.identity eosdb.client.partition_choice "
-    "eosdb.client.producer_settings eosdb.client.producer_transactions eosdb.client.progress "
-    "eosdb.client.sender eosdb.client.settling eosdb.client.transaction_manager",
-    "eosdb.client.processor eosdb.client.dead_letters eosdb.client.failure "
-    "eosdb.client.processing_transaction eosdb.client.processor_config "
-    "eosdb.client.record_handler",
+    "eosdb.client.consumer",
+    "eosdb.client.producer",
+    "eosdb.client.processor",
     "eosdb.events",
     "eosdb.store.file",
     "eosdb.store.wal",
@@ -84,15 +76,14 @@ PURE = {
     "eosdb.coordinator.transactions.ending",
     "eosdb.coordinator.transactions.state",
     "eosdb.client.answers",
-    "eosdb.client.assignment",
-    "eosdb.client.assignors",
-    "eosdb.client.cooperative_assignor",
-    "eosdb.client.failure",
-    "eosdb.client.sticky_balance",
+    "eosdb.client.consumer.assignors.assignors",
+    "eosdb.client.consumer.assignors.cooperative",
+    "eosdb.client.processor.failure",
+    "eosdb.client.consumer.assignors.sticky",
     "eosdb.model.partitioner",
-    "eosdb.client.progress",
-    "eosdb.client.settling",
-    "eosdb.client.transaction_manager",
+    "eosdb.client.producer.sequences",
+    "eosdb.client.producer.settling",
+    "eosdb.client.producer.state",
     "eosdb.log.taken_back",
     "eosdb.testing.simulation.ledger",
 }

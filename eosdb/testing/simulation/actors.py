@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from eosdb.client.consumer import Consumer
-from eosdb.client.producer import Producer
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.producer.producer import Producer
 from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata, TopicPartition
 from eosdb.testing.simulation.commits import OF_ITS_OWN

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from eosdb.client.consumer import Consumer
-from eosdb.client.producer import Producer
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import DirectTransport
 from eosdb.config import BrokerConfig
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition

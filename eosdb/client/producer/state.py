@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from eosdb.client.answers import RequestKind, is_abortable, is_fatal, may_be_repeated
-from eosdb.client.progress import PartitionProgress
+from eosdb.client.producer.sequences import PartitionProgress
 from eosdb.errors import EosdbError, IllegalStateError, InvalidProducerIdMappingError
 from eosdb.model.values import CLASSIC, ProducerIdAndEpoch, TopicPartition
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Final, Unpack
 
-from eosdb.client.assigned import AssignedPartitions, OnChange
-from eosdb.client.consumer_requests import ConsumerRequests
-from eosdb.client.consumer_settings import ConsumerConfig, ConsumerSettings
-from eosdb.client.fetcher import Cursor, Fetcher
-from eosdb.client.membership import MEMBERSHIP_ERRORS, Membership
+from eosdb.client.consumer.assigned import AssignedPartitions, OnChange
+from eosdb.client.consumer.fetcher import Cursor, Fetcher
+from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS, Membership
+from eosdb.client.consumer.requests import ConsumerRequests
+from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.errors import (

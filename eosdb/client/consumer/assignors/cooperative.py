@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
-from eosdb.client.sticky_balance import assign_unequal
+from eosdb.client.consumer.assignors.sticky import (
+    Assignment,
+    MemberSubscription,
+    all_partitions,
+    assign_unequal,
+)
 from eosdb.model.values import TopicPartition
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from eosdb.client.answers import RequestKind
-from eosdb.client.coordinator_calls import CoordinatorCall, CoordinatorCalls
-from eosdb.client.producer_settings import ProducerSettings
-from eosdb.client.transaction_manager import ClientState, TransactionManager
+from eosdb.client.producer.coordinator_calls import CoordinatorCall, CoordinatorCalls
+from eosdb.client.producer.settings import ProducerSettings
+from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.errors import EosdbError
 from eosdb.model.values import ProducerIdAndEpoch
 

@@ -14,14 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Unpack
 
-from eosdb.client.accumulator import OnDelivery, ProduceFuture, ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind
-from eosdb.client.driver import Driver, timed_out
-from eosdb.client.partition_choice import PartitionChooser
-from eosdb.client.producer_settings import ProducerConfig, ProducerSettings
-from eosdb.client.producer_transactions import ProducerTransactions
-from eosdb.client.sender import Sender
-from eosdb.client.transaction_manager import ClientState, TransactionManager
+from eosdb.client.producer.accumulator import (
+    OnDelivery,
+    ProduceFuture,
+    ProducerBatch,
+    RecordAccumulator,
+)
+from eosdb.client.producer.driver import Driver, timed_out
+from eosdb.client.producer.partitioning import PartitionChooser
+from eosdb.client.producer.sender import Sender
+from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
+from eosdb.client.producer.state import ClientState, TransactionManager
+from eosdb.client.producer.transactions import ProducerTransactions
 from eosdb.client.transport import (
     DirectTransport,
     Transport,

@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from eosdb.client.accumulator import Drive, ProducerBatch, RecordAccumulator
-from eosdb.client.producer_settings import ProducerSettings
+from eosdb.client.producer.accumulator import Drive, ProducerBatch, RecordAccumulator
+from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.transport import Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOrPartitionError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eosdb.client.accumulator import ProducerBatch
+from eosdb.client.producer.accumulator import ProducerBatch
 from eosdb.model.values import ProducerIdAndEpoch
 
 _KNOWN_FOR_MS: Final = 10_000

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from eosdb.client.answers import RequestKind
-from eosdb.client.coordinator_calls import CoordinatorCall
-from eosdb.client.driver import Driver, timed_out
-from eosdb.client.producer_settings import ProducerSettings
-from eosdb.client.sender import Sender
-from eosdb.client.transaction_manager import ClientState, TransactionManager
-from eosdb.client.transport import BrokerRequests, Exchange, Request, Transport
+from eosdb.client.producer.coordinator_calls import CoordinatorCall
+from eosdb.client.producer.driver import Driver, timed_out
+from eosdb.client.producer.sender import Sender
+from eosdb.client.producer.settings import ProducerSettings
+from eosdb.client.producer.state import ClientState, TransactionManager
+from eosdb.client.requests import BrokerRequests
+from eosdb.client.transport import Exchange, Request, Transport
 from eosdb.clock import Clock
 from eosdb.errors import (
     EosdbError,

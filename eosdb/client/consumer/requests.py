@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from eosdb.client.consumer_settings import ConsumerSettings
+from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.client.transport import Request, Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError

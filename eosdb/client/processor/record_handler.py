@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from eosdb.client.failure import Failure
-from eosdb.client.processing_transaction import ProcessingTransaction
-from eosdb.client.processor_config import ProcessorSettings
+from eosdb.client.processor.config import ProcessorSettings
+from eosdb.client.processor.failure import Failure
+from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.clock import Clock
 from eosdb.errors import (
     EosdbError,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from eosdb.client.consumer import Consumer
-from eosdb.client.failure import Failure, read_failure, unmarked
-from eosdb.client.producer import Producer
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.processor.failure import Failure, read_failure, unmarked
+from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX

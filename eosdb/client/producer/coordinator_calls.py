@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from eosdb.client.answers import RequestKind, as_coordinators, may_be_repeated
-from eosdb.client.producer_settings import ProducerSettings
-from eosdb.client.transaction_manager import TransactionManager
+from eosdb.client.producer.settings import ProducerSettings
+from eosdb.client.producer.state import TransactionManager
 from eosdb.client.transport import Exchange, Request, Transport
 from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError
 from eosdb.metrics import Metrics

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from eosdb.client.consumer import Consumer
-from eosdb.client.producer import Producer
-from eosdb.client.transaction_manager import ClientState
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.state import ClientState
 from eosdb.clock import Clock
 from eosdb.metrics import Metrics
 from eosdb.model.values import OffsetAndMetadata, ProducerRecord, TopicPartition

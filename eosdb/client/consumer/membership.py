@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
-from eosdb.client.assignment import MemberSubscription
-from eosdb.client.assignors import ASSIGNORS
 from eosdb.client.background import Background
-from eosdb.client.consumer_requests import ConsumerRequests
-from eosdb.client.consumer_settings import ConsumerSettings
+from eosdb.client.consumer.assignors.assignors import ASSIGNORS
+from eosdb.client.consumer.assignors.sticky import MemberSubscription
+from eosdb.client.consumer.requests import ConsumerRequests
+from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import (
     ApiError,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind, is_lost, may_be_repeated
-from eosdb.client.producer_settings import ProducerSettings
-from eosdb.client.transaction_manager import TransactionManager
+from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
+from eosdb.client.producer.settings import ProducerSettings
+from eosdb.client.producer.state import TransactionManager
 from eosdb.errors import (
     DuplicateSequenceNumberError,
     EosdbError,

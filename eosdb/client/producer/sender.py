@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from eosdb.client.accumulator import ProducerBatch, RecordAccumulator
 from eosdb.client.answers import RequestKind, is_lost
-from eosdb.client.coordinator_calls import CoordinatorCalls
-from eosdb.client.identity import IdentityRequest
-from eosdb.client.producer_settings import ProducerSettings
-from eosdb.client.settling import Settling
-from eosdb.client.transaction_manager import ClientState, TransactionManager
+from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
+from eosdb.client.producer.coordinator_calls import CoordinatorCalls
+from eosdb.client.producer.identity import IdentityRequest
+from eosdb.client.producer.settings import ProducerSettings
+from eosdb.client.producer.settling import Settling
+from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.transport import DirectTransport, Exchange, Request, Transport
 from eosdb.errors import EosdbError, NetworkExceptionError, RequestTimedOutError
 from eosdb.metrics import Metrics

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
-from eosdb.client.consumer_settings import ConsumerConfig
-from eosdb.client.producer_settings import ProducerConfig, ProducerSettings
+from eosdb.client.consumer.settings import ConsumerConfig
+from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
 from eosdb.model.serializing import Deserializer, Serializer

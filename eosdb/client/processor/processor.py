@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Unpack
 
 from eosdb.client.answers import is_lost, may_be_repeated
-from eosdb.client.consumer import Consumer
-from eosdb.client.failure import read_failure
-from eosdb.client.membership import MEMBERSHIP_ERRORS
-from eosdb.client.processing_transaction import ProcessingTransaction
-from eosdb.client.processor_config import ProcessorConfig, ProcessorSettings
-from eosdb.client.producer import Producer
-from eosdb.client.record_handler import FAULTS_OF_RESULTS, Attempt, Handler, RecordHandler
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS
+from eosdb.client.processor.config import ProcessorConfig, ProcessorSettings
+from eosdb.client.processor.failure import read_failure
+from eosdb.client.processor.record_handler import FAULTS_OF_RESULTS, Attempt, Handler, RecordHandler
+from eosdb.client.processor.transaction import ProcessingTransaction
+from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.errors import (

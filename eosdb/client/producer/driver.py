@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eosdb.client.background import Background
-from eosdb.client.sender import Sender
+from eosdb.client.producer.sender import Sender
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from eosdb.client.fetcher import Cursor
+from eosdb.client.consumer.fetcher import Cursor
 from eosdb.model.values import TopicPartition
 
 OnChange = Callable[[list[TopicPartition]], object]

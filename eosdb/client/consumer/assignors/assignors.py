@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
-from eosdb.client.assignment import Assignment, MemberSubscription, all_partitions
-from eosdb.client.cooperative_assignor import assign_cooperatively
+from eosdb.client.consumer.assignors.cooperative import assign_cooperatively
+from eosdb.client.consumer.assignors.sticky import Assignment, MemberSubscription, all_partitions
 from eosdb.model.values import TopicPartition
 
 

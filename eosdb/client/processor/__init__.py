@@ -1,0 +1,1 @@
+"""The consume–process–produce loop, and what becomes of records that fail."""

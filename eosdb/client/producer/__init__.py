@@ -1,0 +1,1 @@
+"""The producer: from `send` to a batch that is acknowledged, and the transaction round it."""

@@ -1,0 +1,177 @@
+"""Every request that a client makes of a broker, as a protocol: what `Broker` answers, and what a transport
+has to bring there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from eosdb.model.reports import Lag
+from eosdb.model.values import (
+    FetchedData,
+    GroupDescription,
+    JoinGroupResult,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    ProduceResult,
+    ProducerIdAndEpoch,
+    RecordBatch,
+    SyncGroupResult,
+    TopicPartition,
+)
+
+
+class BrokerRequests(Protocol):
+    """The broker's requests that clients make, with the broker's answers and errors."""
+
+    @property
+    def transaction_version(self) -> int: ...
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> ProducerIdAndEpoch: ...
+
+    def add_partitions_to_txn(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> None: ...
+
+    def produce(
+        self,
+        batches: Mapping[TopicPartition, RecordBatch],
+        *,
+        transactional_id: str | None = None,
+        acks: int | str = -1,
+        timeout_ms: int = 30_000,
+        transaction_version: int | None = None,
+    ) -> dict[TopicPartition, ProduceResult]: ...
+
+    def add_offsets_to_txn(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+    ) -> None: ...
+
+    def txn_offset_commit(
+        self,
+        transactional_id: str,
+        group_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        transaction_version: int | None = None,
+    ) -> None: ...
+
+    def end_txn(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int | None = None,
+    ) -> ProducerIdAndEpoch: ...
+
+    def fetch_data(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+        max_records: int = 500,
+        max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
+    ) -> FetchedData: ...
+
+    def list_offsets(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+    ) -> OffsetAndTimestamp: ...
+
+    def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets: ...
+
+    def lag(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_committed",
+    ) -> Lag: ...
+
+    def offset_commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+    ) -> None: ...
+
+    def offset_fetch(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, OffsetAndMetadata]: ...
+
+    def join_group(
+        self,
+        group_id: str,
+        *,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        client_id: str = "",
+        protocol_type: str = "consumer",
+        protocols: Sequence[tuple[str, bytes]] = (),
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 300_000,
+    ) -> JoinGroupResult: ...
+
+    def sync_group(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        *,
+        group_instance_id: str | None = None,
+        assignments: Mapping[str, bytes] | None = None,
+    ) -> SyncGroupResult: ...
+
+    def heartbeat(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        *,
+        group_instance_id: str | None = None,
+    ) -> None: ...
+
+    def leave_group(self, group_id: str, member_ids: str | Collection[str]) -> None: ...
+
+    def describe_group(self, group_id: str) -> GroupDescription: ...
+
+    def topic_partitions(self) -> dict[str, int]: ...
+
+    def partitions_for(self, topic: str) -> int: ...
+
+    def data_version(self) -> int: ...
+
+    def wait_for_change(
+        self, version: int, timeout_ms: int, cancelled: Callable[[], bool]
+    ) -> int: ...
