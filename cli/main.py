@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
@@ -29,6 +28,7 @@ from . import (
     perf,
     records,
     simulate,
+    spark,
     timeline,
     topics,
     transactions,
@@ -129,11 +129,9 @@ for command in (
     dead_letters.dlq,
     simulate.simulate,
     perf.perf,
+    spark.spark,
 ):
     main.add_command(command)
-
-# By name: the command line and Spark's side do not know each other.
-main.add_command(import_module("eosdb.spark_io.commands").spark)
 
 if __name__ == "__main__":
     main()

@@ -15,9 +15,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.damage import reads
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
+from eosdb.model.damage import reads
 
 _APPENDS: Final = (
     "SELECT DISTINCT position FROM records WHERE partition_id = ? "

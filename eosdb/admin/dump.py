@@ -6,10 +6,10 @@ import json
 import sqlite3
 from typing import Final
 
-from eosdb.damage import reads
 from eosdb.log import fetch
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
+from eosdb.model.damage import reads
 from eosdb.model.reports import LoggedBatch
 from eosdb.model.values import NO_SEQUENCE
 

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
+from eosdb.model.damage import reads
 from eosdb.model.values import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
 from eosdb.validation import check_identity, check_int
 

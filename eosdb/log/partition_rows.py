@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from eosdb.config import BrokerConfig, TopicConfig
-from eosdb.damage import reads
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
+from eosdb.model.damage import reads
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Unit

@@ -6,10 +6,10 @@ import json
 import sqlite3
 from typing import Final
 
-from eosdb.damage import reads
 from eosdb.events.kinds import ProducersExpired
 from eosdb.log import partition_rows
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
+from eosdb.model.damage import reads
 from eosdb.model.values import ProducerState
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 

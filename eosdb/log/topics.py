@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Mapping
 
 from eosdb.config import BrokerConfig, TopicConfig, topic_overrides
-from eosdb.damage import reads
 from eosdb.errors import (
     InvalidPartitionsError,
     InvalidRequestError,
@@ -15,6 +14,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
+from eosdb.model.damage import reads
 from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from eosdb.store.counters import counter
 from eosdb.store.writing.unit import Unit

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from eosdb.damage import reads
 from eosdb.errors import InvalidRequestError
+from eosdb.model.damage import reads
 from eosdb.model.reports import ViewDescription
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated

@@ -16,7 +16,6 @@ ROOMS = [
     "eosdb.failpoints",
     "eosdb.clock",
     "eosdb.progress",
-    "eosdb.damage",
     "eosdb.model eosdb.config eosdb.validation",
     "eosdb.metrics",
     "eosdb.client",
@@ -41,7 +40,7 @@ ROOMS = [
     "eosdb",
     "eosdb.testing",
     "eosdb.spark_io",
-    "eosdb.cli eosdb.spark_io.commands",
+    "eosdb.cli",
 ]
 """From the ground up. A name stands for itself and for what is inside it, unless that is listed, too.
 The names of one row are one room."""

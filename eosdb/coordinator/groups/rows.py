@@ -15,8 +15,8 @@ from typing import Final
 from eosdb.coordinator.due import due_by
 from eosdb.coordinator.groups import decisions
 from eosdb.coordinator.groups.decisions import Group, Member
-from eosdb.damage import reads
 from eosdb.events.kinds import GroupChanged, GroupMember
+from eosdb.model.damage import reads
 from eosdb.model.values import GroupState
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit

@@ -15,7 +15,6 @@ from typing import Final
 
 from eosdb.coordinator.transactions.decisions import TransactionMetadata, add_to_transaction, verify
 from eosdb.coordinator.transactions.ending import complete
-from eosdb.damage import reads
 from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
@@ -28,6 +27,7 @@ from eosdb.events.kinds import (
     texts_json,
 )
 from eosdb.log import append, partition_rows
+from eosdb.model.damage import reads
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProducerIdAndEpoch,

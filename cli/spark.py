@@ -8,24 +8,20 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from eosdb.errors import ConfigError
 from eosdb.validation import check_text
 
+from .session import Session
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DAY = "to_date(timestamp) AS day"
-
-
-class Session(Protocol):
-    """What the command line's root hands over."""
-
-    path: str | None
 
 
 @click.group()
@@ -88,7 +84,7 @@ def read(
       eosdb spark read --subscribe orders --where "offset >= 100"
       eosdb spark read --sql "SELECT topic, count(*) AS n FROM records GROUP BY topic"
     """
-    from . import api
+    from eosdb.spark_io import api
 
     with _spark(master, confs) as spark_session:
         given = _given(options, subscribe)
@@ -125,7 +121,7 @@ def export(
     Example:
       eosdb spark export /data/orders --subscribe orders --mode overwrite
     """
-    from . import api
+    from eosdb.spark_io import api
 
     with _spark(master, confs) as spark_session:
         frame = api.read(spark_session, _path(session, files), **_given(options, subscribe))
@@ -174,7 +170,7 @@ def stream(
     """
     if (to_topic is None) == (to_parquet is None):
         raise click.UsageError("give --to-topic or --to-parquet")
-    from . import api
+    from eosdb.spark_io import api
 
     with _spark(master, confs) as spark_session:
         given = {"startingOffsets": "earliest", **_given(options, subscribe)}
