@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
-import tempfile
-import weakref
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from eosdb.admin import outcome
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
+from eosdb.broker.handler import Core
+from eosdb.broker.metrics import RATES
 from eosdb.broker.outbox import Publisher, UserTransaction
 from eosdb.broker.sink import Batches, OnceAppender
 from eosdb.client.consumer.consumer import Consumer
@@ -39,6 +38,7 @@ from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.log import snapshots
 from eosdb.maintenance import copies, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
+from eosdb.metrics import Metrics
 from eosdb.model.reports import ViewDescription
 from eosdb.model.values import (
     AppendOnceResult,
@@ -50,6 +50,8 @@ from eosdb.model.values import (
 )
 from eosdb.progress import Progress
 from eosdb.store import queries
+from eosdb.store.file.memory import folder_in_memory
+from eosdb.store.file.memory import memory_folder as memory_folder
 from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store
 from eosdb.validation import check_choice, check_path, check_text
@@ -128,9 +130,8 @@ class Database:
         # As SQLite does: through whatever link a file is opened, it has one WAL and one lock file.
         file = os.path.realpath(path)
         if path == MEMORY:
-            folder = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder())
-            # Also when nobody closes it, at the latest at the end of the process.
-            self._cleanup.callback(weakref.finalize(self, _remove, folder, os.getpid()))
+            folder, remove = folder_in_memory(self)
+            self._cleanup.callback(remove)
             file, durability = os.path.join(folder, "memory.db"), "off"
         mutex = open_file(
             file,
@@ -149,14 +150,13 @@ class Database:
             mutex=mutex,
         )
         self._coordinator = TransactionCoordinator(self._store, clock, config)
-        self._housekeeper = Housekeeper(self._store, self._coordinator, clock, config)
-        self.broker: Final = Broker(self._store, self._coordinator, clock, config, principal)
-        self.admin: Final = Admin(self._store, self._coordinator, clock, config, principal)
-        authorizer = Authorizer(principal, config.super_users)
-        self._publisher = Publisher(self._store, self._coordinator, clock, config, authorizer)
-        self._once = OnceAppender(
-            self._store, self._coordinator, clock, config, authorizer, self.broker.request_metrics
-        )
+        authorizer, metrics = Authorizer(principal, config.super_users), Metrics(clock, RATES)
+        core = Core(self._store, self._coordinator, clock, config, authorizer, metrics)
+        self._housekeeper = Housekeeper(core)
+        self.broker: Final = Broker(core)
+        self.admin: Final = Admin(core)
+        self._publisher = Publisher(core)
+        self._once = OnceAppender(core)
         if not read_only:
             self._coordinator.after_write = self._housekeeper.run_when_due
             if path != MEMORY:
@@ -436,14 +436,3 @@ def process(
             topics, handler, sink, group_id=group_id, transactional_id=transactional_id, **config
         )
         return processor.run(until_idle_ms)
-
-
-def _remove(folder: str, owner: int) -> None:
-    """Unless this is a forked child, whose parent goes on using it."""
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def memory_folder() -> str | None:
-    """Where files are memory, on systems that have such a place."""
-    return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None

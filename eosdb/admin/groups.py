@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eosdb.admin import diagnosis, offset_reset
-from eosdb.broker.group_offsets import Committer, GroupRequests
+from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
@@ -86,7 +86,6 @@ class GroupAdmin(RequestHandler):
             TopicPartition(reset.topic, reset.partition): OffsetAndMetadata(reset.after)
             for reset in plan
         }
-        GroupRequests(
-            self._store, self._coordinator, self._clock, self._config, self._authorizer
-        ).commit_in(unit, group_id, group_offsets.check_offsets(offsets), Committer())
+        commits = group_offsets.check_offsets(offsets)
+        commit_offsets(self._core, unit, group_id, commits, Committer())
         return plan

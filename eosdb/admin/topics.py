@@ -10,17 +10,14 @@ from typing import TypeVar
 from eosdb.admin.groups import GroupAdmin
 from eosdb.admin.log import LogAdmin
 from eosdb.admin.transactions import TransactionAdmin
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig, TopicConfig
+from eosdb.config import TopicConfig
 from eosdb.coordinator import authorizer
-from eosdb.coordinator.authorizer import CLUSTER, Authorizer, check_acl
-from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.coordinator.authorizer import CLUSTER, check_acl
 from eosdb.errors import UnknownTopicOrPartitionError
 from eosdb.events.kinds import Acl, AclAdded, AclRemoved
 from eosdb.log import json_views, partition_rows, retention, topics
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicDescription
-from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_text
 
@@ -29,18 +26,6 @@ T = TypeVar("T")
 
 class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
     """Each call is atomic and durable when it returns. Here: topics, typed views, access control."""
-
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        principal: str,
-    ) -> None:
-        super().__init__(
-            store, coordinator, clock, config, Authorizer(principal, config.super_users)
-        )
 
     def create_topic(
         self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None

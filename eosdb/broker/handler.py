@@ -1,36 +1,59 @@
-"""What a handler of requests is made of; which requests those are, its subclasses say."""
+"""What every handler of requests is made of; which requests those are, its subclasses say."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.log import partition_rows, topics
+from eosdb.metrics import Metrics
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
+from eosdb.validation import check_transaction_version
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What an open file consists of: made once by `Database`, and shared by everything that handles its
+    requests."""
+
+    store: Store
+    coordinator: TransactionCoordinator
+    clock: Clock
+    config: BrokerConfig
+    authorizer: Authorizer
+    """Answers for the principal who has opened the file."""
+    metrics: Metrics
+    """Counts requests, and what they brought."""
 
 
 class RequestHandler:
     """Reads from the store, writes through the coordinator, asks the authorizer. Threads may share it."""
 
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        authorizer: Authorizer,
-    ) -> None:
-        self._store = store
-        self._coordinator = coordinator
-        self._clock = clock
-        self._config = config
-        self._authorizer = authorizer
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
+        self._coordinator = core.coordinator
+        self._clock = core.clock
+        self._config = core.config
+        self._authorizer = core.authorizer
 
-    def ensure_topic(self, unit: Unit, topic: str) -> None:
+    def _ensure_topic(self, unit: Unit, topic: str) -> None:
         """Make the topic with the broker's defaults unless it exists."""
         if not partition_rows.exists(unit, TopicPartition(topic, 0)):
             self._authorizer.check(unit, "create", "topic", topic)
             topics.create(unit, topic, None, None, self._config, self._clock.time_ms())
+
+    def _may_transact(self, transactional_id: str) -> Callable[[Unit], None]:
+        return lambda unit: self._authorizer.check(
+            unit, "write", "transactional_id", transactional_id
+        )
+
+    def _version(self, asked: int | None) -> int:
+        """The transaction version of a request: the client's, or the highest that is served."""
+        return check_transaction_version(asked, self._config.transaction_version)

@@ -30,21 +30,28 @@ from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_bytes, check_group_id, check_int, check_text
 
 
-class GroupMembership(RequestHandler):
-    """One per broker. Threads may share it."""
+class MembershipRequests(RequestHandler):
+    """The part of `Broker` that members of groups talk to (Kafka's classic protocol)."""
 
-    def join(
+    def join_group(
         self,
         group_id: str,
-        member_id: str,
-        group_instance_id: str | None,
-        client_id: str,
-        protocol_type: str,
-        protocols: Sequence[tuple[str, bytes]],
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
+        *,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        client_id: str = "",
+        protocol_type: str = "consumer",
+        protocols: Sequence[tuple[str, bytes]] = (),
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 300_000,
     ) -> JoinGroupResult:
-        """Be in the group's next generation, or learn which one the member is in."""
+        """Be a member of the group's next generation.
+
+        Without `member_id` a new one is given. Nobody waits: while the answer is not complete other
+        members have yet to join, so join again, with the member id. Raises
+        InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
+        InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
+        """
         self._check_names(group_id, member_id, group_instance_id)
         check_text("client_id", client_id)
         check_text("protocol_type", protocol_type)
@@ -84,20 +91,26 @@ class GroupMembership(RequestHandler):
         self._coordinator.office.take()
         return self._coordinator.write(join, sync=False)
 
-    def sync(
+    def sync_group(
         self,
         group_id: str,
         generation_id: int,
         member_id: str,
-        group_instance_id: str | None,
-        assignments: Mapping[str, bytes],
+        *,
+        group_instance_id: str | None = None,
+        assignments: Mapping[str, bytes] | None = None,
     ) -> SyncGroupResult:
-        """Give the generation's assignment (the leader), or get one's own."""
+        """Give every member its assignment (the leader), or get one's own.
+
+        While the answer is not complete the leader has yet to sync: sync again. Raises
+        IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError and
+        RebalanceInProgressError: join again.
+        """
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -1)
         checked = {
             check_text("member_id", name): check_bytes("assignment", data)
-            for name, data in assignments.items()
+            for name, data in (assignments or {}).items()
         }
 
         def sync(unit: Unit) -> SyncGroupResult:
@@ -113,9 +126,14 @@ class GroupMembership(RequestHandler):
         return self._coordinator.write(sync, sync=False)
 
     def heartbeat(
-        self, group_id: str, generation_id: int, member_id: str, group_instance_id: str | None
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        *,
+        group_instance_id: str | None = None,
     ) -> None:
-        """Stay a member. That a rebalance goes on is told, and the session renewed all the same."""
+        """Stay a member for another session timeout. Errors as for sync_group."""
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -1)
 
@@ -135,27 +153,28 @@ class GroupMembership(RequestHandler):
         if rebalancing is not None:
             raise rebalancing
 
-    def leave(self, group_id: str, member_ids: Collection[str]) -> None:
-        """Go; whoever stays is told by the next heartbeat. All of the members or none."""
-        for member_id in member_ids:
+    def leave_group(self, group_id: str, member_ids: str | Collection[str]) -> None:
+        """Leave: all of these members or none. Raises UnknownMemberIdError."""
+        ids = {member_ids} if isinstance(member_ids, str) else set(member_ids)
+        for member_id in ids:
             self._check_names(group_id, member_id, None)
 
         def leave(unit: Unit) -> None:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
             before = group_rows.load(unit, group_id)
-            for member_id in member_ids:
+            for member_id in ids:
                 member = None if before is None else before.member(member_id)
                 instance = None if member is None else member.group_instance_id
                 decisions.known_member(before, member_id, instance)
             if before is not None:
-                group_rows.record(unit, before, decisions.leave(before, member_ids, now), now)
+                group_rows.record(unit, before, decisions.leave(before, ids, now), now)
 
         self._coordinator.office.take()
         self._coordinator.write(leave, sync=False)
 
-    def describe(self, group_id: str) -> GroupDescription:
-        """The group and its members. Raises GroupIdNotFoundError."""
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """The group's state, generation and members. Raises GroupIdNotFoundError."""
         check_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
@@ -166,8 +185,8 @@ class GroupMembership(RequestHandler):
                 group = Group(group_id)
             return _described(group)
 
-    def names(self) -> list[str]:
-        """The groups that the principal may describe."""
+    def list_groups(self) -> list[str]:
+        """Every group that has members or offsets and that the principal may describe."""
         with self._store.read() as connection:
             return [
                 name

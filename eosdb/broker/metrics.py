@@ -37,7 +37,7 @@ def _counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def request(self: Any, *args: Any, **options: Any) -> Any:
-        metrics: Metrics = self.request_metrics
+        metrics: Metrics = self._core.metrics
         start = metrics.now_ns()
         try:
             return method(self, *args, **options)

@@ -11,12 +11,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from eosdb.broker.group_offsets import Committer, GroupRequests
+from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
-from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
@@ -34,7 +30,6 @@ from eosdb.model.values import (
     RecordMetadata,
     TopicPartition,
 )
-from eosdb.store.store import Store
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import (
@@ -122,17 +117,6 @@ class UserTransaction:
 class Publisher(RequestHandler):
     """Appends that carry no producer id: what keeps them from happening twice stands beside them."""
 
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        authorizer: Authorizer,
-    ) -> None:
-        super().__init__(store, coordinator, clock, config, authorizer)
-        self._groups = GroupRequests(store, coordinator, clock, config, authorizer)
-
     @contextlib.contextmanager
     def begin(self) -> Iterator[UserTransaction]:
         """What is due is done before; the block is one unit."""
@@ -190,9 +174,8 @@ class Publisher(RequestHandler):
             committer = Committer(group.generation_id, group.member_id, group.group_instance_id)
             group = group.group_id
         check_group_id(group)
-        self._groups.commit_in(
-            unit, group, group_offsets.check_offsets(offsets), committer.checked()
-        )
+        commits = group_offsets.check_offsets(offsets)
+        commit_offsets(self._core, unit, group, commits, committer.checked())
 
     def _append(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, now: int
@@ -206,7 +189,7 @@ class Publisher(RequestHandler):
         self, unit: Unit, topic: str, key: bytes | None, partition: int | None
     ) -> object:
         if self._config.auto_create_topics_enable:
-            self.ensure_topic(unit, topic)
+            self._ensure_topic(unit, topic)
         if partition is not None:
             return partition
         count = topics.partition_count(unit.connection, topic)

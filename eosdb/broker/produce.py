@@ -6,14 +6,11 @@ Whole-request errors are every partition's error; a partition's own error leaves
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.metrics import count_produced
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
-from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ApiError,
@@ -25,7 +22,6 @@ from eosdb.errors import (
 from eosdb.log import append as log_append
 from eosdb.log import partition_rows
 from eosdb.log.batch import PreparedBatch, prepare
-from eosdb.metrics import Metrics
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProduceResult,
@@ -33,7 +29,7 @@ from eosdb.model.values import (
     RecordBatch,
     TopicPartition,
 )
-from eosdb.store.store import Store
+from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_mapping, check_topic_partition, check_transactional_id
 
@@ -52,29 +48,25 @@ class _OneByOneError(Exception):
     """One of several partitions has an error; never leaves the handler."""
 
 
-class ProduceHandler(RequestHandler):
-    """What the broker does with a produce request."""
-
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        authorizer: Authorizer,
-        metrics: Metrics,
-    ) -> None:
-        super().__init__(store, coordinator, clock, config, authorizer)
-        self._metrics = metrics
+class ProduceRequests(RequestHandler):
+    """The part of `Broker` that appends."""
 
     def produce(
         self,
         batches: Mapping[TopicPartition, RecordBatch],
-        transactional_id: str | None,
-        acks: int | str,
-        version: int,
+        *,
+        transactional_id: str | None = None,
+        acks: int | str = -1,
+        timeout_ms: int = 30_000,
+        transaction_version: int | None = None,
     ) -> dict[TopicPartition, ProduceResult]:
-        """One result for each partition; never raises an ApiError."""
+        """Append one batch to each partition, all in one unit; a partition's error is its own.
+
+        A batch that is stored already is answered with its original offsets and `duplicate=True`.
+        Under transaction version 2 (the client's; None: the highest served) a transactional batch
+        brings its partition into the transaction, and begins one if none is open (KIP-890).
+        """
+        version = self._version(transaction_version)
         results: dict[TopicPartition, ProduceResult] = {}
         prepared: dict[TopicPartition, PreparedBatch] = {}
         now = self._clock.time_ms()
@@ -89,8 +81,30 @@ class ProduceHandler(RequestHandler):
             results |= self._append_all(prepared, transactional_id, now, version)
         except ApiError as error:
             results |= {tp: ProduceResult(error=error) for tp in prepared}
-        count_produced(self._metrics, prepared, results)
+        count_produced(self._core.metrics, prepared, results)
         return results
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        batch: RecordBatch,
+        *,
+        transactional_id: str | None = None,
+        transaction_version: int | None = None,
+    ) -> ProduceResult:
+        """`produce` for one partition; raises what `produce` puts into the result's `error`."""
+        (result,) = self.produce(
+            {topic_partition: batch},
+            transactional_id=transactional_id,
+            transaction_version=transaction_version,
+        ).values()
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def together(self, *, sync: bool) -> AbstractContextManager[JointUnit]:
+        """Have this thread's requests in the block share a commit, synced or not; see `Store.together`."""
+        return self._coordinator.together(sync=sync)
 
     def _check_request(
         self, prepared: Iterable[PreparedBatch], transactional_id: str | None, acks: int | str
@@ -231,5 +245,5 @@ class ProduceHandler(RequestHandler):
         except UnknownTopicOrPartitionError:
             if not self._config.auto_create_topics_enable:
                 raise
-            self.ensure_topic(unit, tp.topic)
+            self._ensure_topic(unit, tp.topic)
             return partition_rows.load(unit, tp)

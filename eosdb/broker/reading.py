@@ -1,4 +1,4 @@
-"""The requests about one partition's log: Fetch, ListOffsets and DeleteRecords, checked and authorised."""
+"""The requests of readers: Fetch, ListOffsets, Metadata, waiting for more; and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from eosdb.broker.handler import RequestHandler
-from eosdb.log import fetch, lag, partition_rows, retention
+from eosdb.broker.waiting import wait_for_change
+from eosdb.errors import InvalidTopicExceptionError
+from eosdb.log import fetch, lag, partition_rows, retention, topics
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
     FetchedData,
@@ -17,42 +19,64 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_int, check_topic_partition
+from eosdb.validation import check_int, check_text, check_topic_partition
 
 T = TypeVar("T")
 
 
-class LogRequests(RequestHandler):
-    """What the broker does with requests that name one partition."""
+class ReadRequests(RequestHandler):
+    """The part of `Broker` that readers talk to."""
 
     def fetch(
         self,
         topic_partition: TopicPartition,
         offset: int,
-        isolation_level: str,
-        max_records: int,
-        max_bytes: int,
-        check_crcs: bool,
+        *,
+        isolation_level: str = "read_uncommitted",
+        max_records: int = 500,
+        max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
     ) -> FetchResult:
-        """Records from `offset` on; under read_committed up to the last stable offset."""
-        limits = (max_records, max_bytes)
+        """Records from `offset` on, control records and aborted data included.
+
+        Under read_committed they stop at the last stable offset, and `aborted_transactions` tells
+        the reader what to leave out. At least one record is returned when there is one. Raises
+        OffsetOutOfRangeError, UnknownTopicOrPartitionError, TopicAuthorizationFailedError and, unless
+        `check_crcs` is False, CorruptRecordError when the first record is not what was written.
+        """
         return self._fetch(
-            fetch.fetch, topic_partition, offset, isolation_level, *limits, check_crcs
+            fetch.fetch,
+            topic_partition,
+            offset,
+            isolation_level,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            check_crcs=check_crcs,
         )
 
     def fetch_data(
         self,
         topic_partition: TopicPartition,
         offset: int,
-        isolation_level: str,
-        max_records: int,
-        max_bytes: int,
-        check_crcs: bool,
+        *,
+        isolation_level: str = "read_uncommitted",
+        max_records: int = 500,
+        max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
     ) -> FetchedData:
-        """What a reader is to see of it, column by column."""
-        limits = (max_records, max_bytes)
+        """What a reader is to see of what `fetch` answers, for those who take very many records, such as
+        consumers: column by column, without control records and, under read_committed, without what
+        transactions took back. These count for `max_records`, too, so there may be less, even nothing,
+        and more from `next_offset` on.
+        """
         return self._fetch(
-            fetch.fetch_data, topic_partition, offset, isolation_level, *limits, check_crcs
+            fetch.fetch_data,
+            topic_partition,
+            offset,
+            isolation_level,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            check_crcs=check_crcs,
         )
 
     def _fetch(
@@ -61,6 +85,7 @@ class LogRequests(RequestHandler):
         topic_partition: TopicPartition,
         offset: int,
         isolation_level: str,
+        *,
         max_records: int,
         max_bytes: int,
         check_crcs: bool,
@@ -83,9 +108,13 @@ class LogRequests(RequestHandler):
             )
 
     def list_offsets(
-        self, topic_partition: TopicPartition, timestamp: int, isolation_level: str
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        isolation_level: str = "read_uncommitted",
     ) -> OffsetAndTimestamp:
-        """The first offset at or after a time (ms), or one of the special ones."""
+        """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP."""
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
         check_int("timestamp", timestamp, -3)
@@ -103,8 +132,15 @@ class LogRequests(RequestHandler):
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             return partition_rows.read(connection, tp).offsets()
 
-    def lag(self, topic_partition: TopicPartition, offset: int, isolation_level: str) -> Lag:
-        """What lies between the offset and the end of the log."""
+    def lag(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_committed",
+    ) -> Lag:
+        """How many records a reader at `offset` could take now; with it, how many are held back behind
+        the last stable offset, and how many offsets are markers and aborted data."""
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
         check_int("offset", offset, 0)
@@ -113,8 +149,53 @@ class LogRequests(RequestHandler):
             partition = partition_rows.read(connection, tp)
             return lag.measure(connection, partition, offset, read_committed=read_committed)
 
+    def topics(self) -> list[str]:
+        """The names of all topics the principal may describe."""
+        return list(self.topic_partitions())
+
+    def topic_partitions(self) -> dict[str, int]:
+        """All topics the principal may describe, and how many partitions each has."""
+        with self._store.read() as connection:
+            return {
+                name: count
+                for name, count in topics.partition_counts(connection)
+                if self._authorizer.allows(connection, "describe", "topic", name)
+            }
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions the topic has; with auto_create_topics_enable it is made if
+        absent."""
+        check_text("topic", topic, InvalidTopicExceptionError)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", topic)
+            count = topics.partition_count(connection, topic)
+        if count is not None:
+            return count
+        if not self._config.auto_create_topics_enable:
+            raise topics.unknown(topic)
+        self._coordinator.write(lambda unit: self._ensure_topic(unit, topic))
+        return self.partitions_for(topic)
+
+    def data_version(self) -> int:
+        """A number that changes with every commit to the file, whoever makes it."""
+        return self._store.data_version()
+
+    def wait_for_change(
+        self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
+    ) -> int:
+        """Wait until somebody commits after `data_version` was `version`; the number then.
+
+        Also returns after `timeout_ms`, and soon after `cancelled` says so. An idle reader costs next to
+        nothing.
+        """
+        return wait_for_change(self._store, self._clock, version, timeout_ms, cancelled)
+
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
-        """Move the log start; the rows below it go in units of their own."""
+        """Delete records below an offset (-1: all). Returns the log start offset.
+
+        Raises OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError and
+        TopicAuthorizationFailedError.
+        """
         tp = check_topic_partition(topic_partition)
         check_int("before_offset", before_offset, -(2**63))
 

@@ -13,12 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
-from eosdb.broker.handler import RequestHandler
-from eosdb.broker.produce import ProduceHandler
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
-from eosdb.coordinator.authorizer import Authorizer
-from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.broker.handler import Core, RequestHandler
+from eosdb.broker.produce import ProduceRequests
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -31,7 +27,6 @@ from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.once import SinkBatch
-from eosdb.metrics import Metrics
 from eosdb.model.values import (
     AppendOnceResult,
     ProducerIdAndEpoch,
@@ -39,7 +34,6 @@ from eosdb.model.values import (
     RecordBatch,
     TopicPartition,
 )
-from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_collection, check_int, check_text, check_topic_partition
 
@@ -74,17 +68,9 @@ class Part(NamedTuple):
 class OnceAppender(RequestHandler):
     """One per database. Threads may share it."""
 
-    def __init__(
-        self,
-        store: Store,
-        coordinator: TransactionCoordinator,
-        clock: Clock,
-        config: BrokerConfig,
-        authorizer: Authorizer,
-        metrics: Metrics,
-    ) -> None:
-        super().__init__(store, coordinator, clock, config, authorizer)
-        self._produce = ProduceHandler(store, coordinator, clock, config, authorizer, metrics)
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self._requests = ProduceRequests(core)
 
     def append(
         self, sink_id: str, batch_id: int, batches: Batches, held: Collection[str]
@@ -158,7 +144,7 @@ class OnceAppender(RequestHandler):
                     name,
                     timeout_ms,
                     None,
-                    lambda unit: self._authorizer.check(unit, "write", "transactional_id", name),
+                    self._may_transact(name),
                 )
             except ConcurrentTransactionsError:
                 continue
@@ -179,7 +165,7 @@ class OnceAppender(RequestHandler):
             self._coordinator.add_to_transaction(
                 name, *me, frozenset({part.tp}), frozenset(), lambda _: None
             )
-        result = self._produce.produce({part.tp: batch}, name, -1, version)[part.tp]
+        (result,) = self._requests.produce({part.tp: batch}, transactional_id=name).values()
         if isinstance(result.error, MessageTooLargeError) and len(part.records) > 1:
             for half in part.halves(self._clock.time_ms()):
                 self._send(name, me, half, offsets, sequences)

@@ -14,9 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig, TopicConfig
-from eosdb.coordinator.coordinator import TransactionCoordinator
+from eosdb.broker.handler import Core
+from eosdb.config import TopicConfig
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
@@ -24,7 +23,6 @@ from eosdb.log import compaction, partition_rows, retention, snapshots
 from eosdb.log.partition_rows import IsDue, Partition
 from eosdb.model.values import HousekeepingReport
 from eosdb.progress import Progress, carried
-from eosdb.store.store import Store
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 K = TypeVar("K")
@@ -33,15 +31,13 @@ K = TypeVar("K")
 class Housekeeper:
     """Runs housekeeping for one database object."""
 
-    def __init__(
-        self, store: Store, coordinator: TransactionCoordinator, clock: Clock, config: BrokerConfig
-    ) -> None:
-        self._store = store
-        self._coordinator = coordinator
-        self._clock = clock
-        self._config = config
+    def __init__(self, core: Core) -> None:
+        self._store = core.store
+        self._coordinator = core.coordinator
+        self._clock = core.clock
+        self._config = core.config
         self._lock = threading.Lock()
-        self._next_ms = clock.time_ms() + config.log_retention_check_interval_ms
+        self._next_ms = self._clock.time_ms() + self._config.log_retention_check_interval_ms
 
     def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
         """Everything that is due, now; `on_progress` is told of records in compacted partitions."""

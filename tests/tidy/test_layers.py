@@ -33,7 +33,7 @@ ROOMS = [
     "eosdb.coordinator.due",
     "eosdb.coordinator.groups",
     "eosdb.coordinator",
-    "eosdb.broker eosdb.group_broker eosdb.log_broker",
+    "eosdb.broker",
     "eosdb.admin",
     "eosdb.maintenance",
     "eosdb.database",

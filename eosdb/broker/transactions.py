@@ -1,0 +1,275 @@
+"""The requests of producers about transactions, and those that look at transactions.
+
+A request is checked as values, then authorised inside the unit that the coordinator writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from eosdb.broker import listing
+from eosdb.broker.group_offsets import Committer, check_committer
+from eosdb.broker.handler import RequestHandler
+from eosdb.config import INT32_MAX, INT64_MAX
+from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.placement import partition_for
+from eosdb.coordinator.transactions import rows as transaction_rows
+from eosdb.coordinator.transactions.decisions import expected_or_none
+from eosdb.errors import (
+    IllegalGenerationError,
+    InvalidGroupIdError,
+    InvalidRequestError,
+)
+from eosdb.log import partition_rows, producer_rows
+from eosdb.model.values import (
+    Coordinator,
+    OffsetAndMetadata,
+    ProducerIdAndEpoch,
+    ProducerState,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
+from eosdb.store.writing.unit import Unit
+from eosdb.validation import (
+    INT16_MAX,
+    check_collection,
+    check_described_partition,
+    check_group_id,
+    check_identity,
+    check_int,
+    check_producer,
+    check_text,
+    check_texts,
+    check_topic_partitions,
+    check_transactional_id,
+)
+
+
+class TransactionRequests(RequestHandler):
+    """The part of `Broker` that is about producers' identities and transactions."""
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> ProducerIdAndEpoch:
+        """A producer id, or with a transactional id its next epoch (KIP-98, KIP-360).
+
+        Raises ConcurrentTransactionsError when an open transaction had to be aborted first: call
+        again. Raises ProducerFencedError, InvalidTransactionTimeoutError, InvalidRequestError and
+        the authorization errors.
+        """
+        check_producer(producer_id, producer_epoch)
+        expected = expected_or_none(producer_id, producer_epoch)
+        if transactional_id is None:
+            with self._store.read() as connection:
+                self._authorizer.check_idempotent_write(connection)
+            return ProducerIdAndEpoch(self._coordinator.new_producer_id(), 0)
+        check_transactional_id(transactional_id)
+        timeout = check_int("transaction_timeout_ms", transaction_timeout_ms, -(2**31), INT32_MAX)
+        return self._coordinator.init_producer_id(
+            transactional_id, timeout, expected, self._may_transact(transactional_id)
+        )
+
+    def add_partitions_to_txn(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        """Open the transaction, or widen it, by these partitions: all of them or none.
+
+        Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
+        UnknownTopicOrPartitionError and the authorization errors.
+        """
+        check_identity(transactional_id, producer_id, producer_epoch)
+        tps = frozenset(check_topic_partitions(partitions))
+
+        def authorize(unit: Unit) -> None:
+            self._may_transact(transactional_id)(unit)
+            for topic in sorted({tp.topic for tp in tps}):
+                self._authorizer.check(unit, "write", "topic", topic)
+
+        self._coordinator.add_to_transaction(
+            transactional_id, producer_id, producer_epoch, tps, frozenset(), authorize
+        )
+
+    def add_offsets_to_txn(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+    ) -> None:
+        """Have the transaction carry offsets of the group. Errors as for add_partitions_to_txn."""
+        check_identity(transactional_id, producer_id, producer_epoch)
+        check_group_id(group_id)
+
+        def authorize(unit: Unit) -> None:
+            self._may_transact(transactional_id)(unit)
+            self._authorizer.check(unit, "read", "group", group_id)
+
+        self._coordinator.add_to_transaction(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            frozenset(),
+            frozenset({group_id}),
+            authorize,
+        )
+
+    def txn_offset_commit(
+        self,
+        transactional_id: str,
+        group_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        transaction_version: int | None = None,
+    ) -> None:
+        """Offsets that become the group's when the transaction commits: all of them or none.
+
+        Under transaction version 2 the group joins the transaction by this (see `produce`).
+        Raises InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
+        InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError,
+        UnknownTopicOrPartitionError, OffsetMetadataTooLargeError and the authorization errors.
+        """
+        check_identity(transactional_id, producer_id, producer_epoch)
+        if check_group_id(group_id) == "":
+            raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
+        commits = group_offsets.check_offsets(offsets)
+        committer = Committer(generation_id, member_id, group_instance_id).checked()
+
+        def authorize(unit: Unit) -> None:
+            self._may_transact(transactional_id)(unit)
+            self._authorizer.check(unit, "read", "group", group_id)
+            for topic in sorted({commit.topic for commit in commits}):
+                self._authorizer.check(unit, "read", "topic", topic)
+
+        self._coordinator.txn_offset_commit(
+            transactional_id,
+            group_id,
+            producer_id,
+            producer_epoch,
+            commits,
+            self._may_commit(group_id, committer),
+            self._version(transaction_version),
+            authorize,
+        )
+
+    def end_txn(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int | None = None,
+    ) -> ProducerIdAndEpoch:
+        """Commit or abort. Once this returns, or the outcome has been decided, it stands.
+
+        Returns what to use next: under transaction version 2 the next epoch. Raises
+        InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,
+        ConcurrentTransactionsError, TransactionCoordinatorFencedError and
+        TransactionalIdAuthorizationFailedError.
+        """
+        check_identity(transactional_id, producer_id, producer_epoch)
+        return self._coordinator.end_txn(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            bool(committed),
+            self._version(transaction_version),
+            self._may_transact(transactional_id),
+        )
+
+    def write_txn_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        partitions: Iterable[TopicPartition],
+        coordinator_epoch: int,
+        *,
+        transaction_version: int | None = None,
+    ) -> None:
+        """Write the markers of one transaction: all partitions are checked first, then all written.
+
+        What the coordinator itself uses; and how a hanging transaction is ended by hand (KIP-664).
+        Under transaction version 2 they carry the epoch after the transaction's.
+        Raises InvalidProducerEpochError, TransactionCoordinatorFencedError,
+        UnknownTopicOrPartitionError and ClusterAuthorizationFailedError.
+        """
+        check_int("producer_id", producer_id, 0)
+        check_int("producer_epoch", producer_epoch, 0, INT16_MAX)
+        check_int("coordinator_epoch", coordinator_epoch, -1, INT32_MAX)
+        tps = check_topic_partitions(partitions)
+
+        self._coordinator.write_markers(
+            producer_id,
+            producer_epoch,
+            bool(committed),
+            tps,
+            coordinator_epoch,
+            self._version(transaction_version),
+            self._authorizer.check_write_markers,
+        )
+
+    def find_coordinator(self, key: str, key_type: str = "transaction") -> Coordinator:
+        """The coordinator partition of a transactional id or group, and the epoch in office."""
+        if key_type not in ("transaction", "group"):
+            raise InvalidRequestError(f"key_type: got {key_type!r}, expected transaction or group")
+        check_text("key", key)
+        with self._store.read() as connection:
+            resource = "transactional_id" if key_type == "transaction" else "group"
+            self._authorizer.check(connection, "describe", resource, key)
+            return Coordinator(partition_for(key), transaction_rows.read_epoch(connection))
+
+    def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
+        """What the partition knows of its producers (KIP-664). Alone among the requests that read, it
+        raises InvalidTopicExceptionError for what can be no topic's name."""
+        tp = check_described_partition(topic_partition)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "read", "topic", tp.topic)
+            return producer_rows.describe(
+                connection, partition_rows.read(connection, tp).partition_id
+            )
+
+    def describe_transactions(
+        self, transactional_ids: Collection[str]
+    ) -> dict[str, TransactionDescription]:
+        """What the coordinator knows, without partitions of topics that the principal may not describe.
+        Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
+        check_collection("transactional_ids", transactional_ids)
+        with self._store.read() as connection:
+            return listing.describe(connection, transactional_ids, self._authorizer)
+
+    def list_transactions(
+        self,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        duration_ms: int = -1,
+    ) -> list[TransactionListing]:
+        """Transactions that meet every filter; `duration_ms` counts from the last start
+        (KIP-664)."""
+        check_texts("states", states)
+        for producer_id in check_collection("producer_ids", producer_ids):
+            check_int("producer_ids", producer_id, -INT64_MAX)
+        check_int("duration_ms", duration_ms, -1)
+        started_before = None if duration_ms < 0 else self._clock.time_ms() - duration_ms
+        filters = (states, producer_ids, started_before)
+        with self._store.read() as connection:
+            return listing.transactions(connection, *filters, self._authorizer)
+
+    def _may_commit(self, group_id: str, committer: Committer) -> Callable[[Unit], None]:
+        """The check of a commit inside a transaction (KIP-447)."""
+        unknown = IllegalGenerationError(
+            f"there is no group {group_id!r}, got a commit of generation {committer.generation_id}"
+        )
+        return lambda unit: check_committer(
+            unit, group_id, committer, self._clock.time_ms(), unknown, is_transactional=True
+        )

@@ -1,0 +1,27 @@
+"""Folders whose files are memory, on systems that have a place for them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+
+
+def folder_in_memory(owner: object, prefix: str = "eosdb-") -> tuple[str, Callable[[], object]]:
+    """A new folder, and what removes it. That is called when nobody has `owner` any more, too, at the
+    latest at the end of the process."""
+    folder = tempfile.mkdtemp(prefix=prefix, dir=memory_folder())
+    return folder, weakref.finalize(owner, _remove, folder, os.getpid())
+
+
+def memory_folder() -> str | None:
+    """The place, if there is one; else None, by which `tempfile` means the usual one."""
+    return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Unless this is a forked child, whose parent goes on using it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
