@@ -21,12 +21,11 @@ from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRecordError,
     InvalidRequestError,
-    InvalidTimestampError,
     InvalidTopicExceptionError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from eosdb.model.values import Header, RecordBatch, TopicPartition
+from eosdb.model.values import Header, TopicPartition
 
 INT16_MAX: Final = 2**15 - 1
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -36,7 +35,7 @@ def check_topic_name(name: object) -> str:
     """Kafka's rule for topic names (class Topic). Raises InvalidTopicExceptionError."""
     if not isinstance(name, str) or name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
         raise InvalidTopicExceptionError(
-            f"topic name {_shown(name)}: expected 1 to 249 of the characters a-z A-Z 0-9 . _ - "
+            f"topic name {shown(name)}: expected 1 to 249 of the characters a-z A-Z 0-9 . _ - "
             "and neither '.' nor '..'"
         )
     return name
@@ -53,7 +52,7 @@ def check_topic_partition(tp: object) -> TopicPartition:
     ):
         return tp if isinstance(tp, TopicPartition) else TopicPartition(tp[0], tp[1])
     raise UnknownTopicOrPartitionError(
-        f"{_shown(tp)}: expected TopicPartition(topic, partition) with a valid topic name and a "
+        f"{shown(tp)}: expected TopicPartition(topic, partition) with a valid topic name and a "
         "partition number from 0 on"
     )
 
@@ -73,13 +72,13 @@ def check_topic_partitions(tps: object) -> list[TopicPartition]:
 def check_collection(name: str, value: object) -> Iterable[object]:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return value
-    raise InvalidRequestError(f"{name}: got {_shown(value)}, expected a collection")
+    raise InvalidRequestError(f"{name}: got {shown(value)}, expected a collection")
 
 
 def check_mapping(name: str, value: object) -> Mapping[object, object]:
     if isinstance(value, Mapping):
         return value
-    raise InvalidRequestError(f"{name}: got {_shown(value)}, expected a mapping by TopicPartition")
+    raise InvalidRequestError(f"{name}: got {shown(value)}, expected a mapping by TopicPartition")
 
 
 def check_int(
@@ -90,7 +89,7 @@ def check_int(
     if _is_int(value, low, high):
         assert isinstance(value, int)
         return value
-    raise error(f"{name}: got {_shown(value)}, expected a whole number from {low} to {high}")
+    raise error(f"{name}: got {shown(value)}, expected a whole number from {low} to {high}")
 
 
 def check_whole(name: str, value: object, low: int) -> None:
@@ -109,7 +108,7 @@ def check_bytes(name: str, value: object) -> bytes:
     """Raises InvalidRequestError."""
     if isinstance(value, bytes):
         return value
-    raise InvalidRequestError(f"{name}: got {_shown(value)}, expected bytes")
+    raise InvalidRequestError(f"{name}: got {shown(value)}, expected bytes")
 
 
 def check_text(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
@@ -120,7 +119,7 @@ def check_text(name: str, value: object, error: type[EosdbError] = InvalidReques
             return value
         except UnicodeEncodeError:
             pass
-    raise error(f"{name}: got {_shown(value)}, expected text that can be encoded as UTF-8")
+    raise error(f"{name}: got {shown(value)}, expected text that can be encoded as UTF-8")
 
 
 def check_texts(name: str, values: object) -> list[str]:
@@ -137,7 +136,7 @@ def check_path(name: str, path: object) -> str:
             return given
         except UnicodeEncodeError:
             pass
-    raise ConfigError(f"{name}: got {_shown(path)}, expected the path of a file as text")
+    raise ConfigError(f"{name}: got {shown(path)}, expected the path of a file as text")
 
 
 def check_group_id(group_id: object) -> str:
@@ -162,48 +161,6 @@ def check_identity(transactional_id: object, producer_id: object, producer_epoch
     check_producer(producer_id, producer_epoch)
 
 
-def check_batch(batch: object) -> RecordBatch:
-    """The batch's own fields; its records are checked by `check_record` as they are read.
-
-    Raises InvalidRecordError (LogValidator and KafkaApis in Kafka).
-    """
-    if not isinstance(batch, RecordBatch):
-        raise InvalidRecordError(f"got {_shown(batch)}, expected a RecordBatch")
-    if isinstance(batch.records, str | bytes) or not isinstance(batch.records, Sequence):
-        raise InvalidRecordError(
-            f"records: got {_shown(batch.records)}, expected a sequence of Record"
-        )
-    if not batch.records:
-        raise InvalidRecordError("the batch has no records, expected at least one")
-    check_int("producer_id", batch.producer_id, -1, error=InvalidRecordError)
-    check_int("producer_epoch", batch.producer_epoch, -1, INT16_MAX, InvalidRecordError)
-    check_int("base_sequence", batch.base_sequence, -1, INT32_MAX, InvalidRecordError)
-    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
-        raise InvalidRecordError(
-            f"producer {batch.producer_id} with epoch {batch.producer_epoch} and base sequence "
-            f"{batch.base_sequence}: an idempotent batch needs both to be at least 0"
-        )
-    if batch.producer_id < 0 and batch.is_transactional:
-        raise InvalidRecordError("a transactional batch needs a producer id")
-    return batch
-
-
-def check_timestamp(value: object) -> int:
-    """A record's own timestamp in ms. Raises InvalidTimestampError."""
-    if _is_int(value, 0, INT64_MAX):
-        assert isinstance(value, int)
-        return value
-    raise InvalidTimestampError(
-        f"timestamp: got {_shown(value)}, expected milliseconds since the epoch from 0 to {INT64_MAX}"
-    )
-
-
-def check_payload(name: str, value: object) -> None:
-    """A key or value is bytes or None. Raises InvalidRecordError."""
-    if value is not None and type(value) is not bytes:
-        raise InvalidRecordError(f"{name}: got {_shown(value)}, expected bytes or None")
-
-
 def check_headers(headers: object) -> tuple[Header, ...]:
     """Headers as pairs of text and bytes or None. Raises InvalidRecordError."""
     if isinstance(headers, Sequence) and not isinstance(headers, str | bytes):
@@ -218,7 +175,7 @@ def check_headers(headers: object) -> tuple[Header, ...]:
         else:
             return tuple(headers)
     raise InvalidRecordError(
-        f"headers: got {_shown(headers)}, expected pairs of a name and bytes or None"
+        f"headers: got {shown(headers)}, expected pairs of a name and bytes or None"
     )
 
 
@@ -226,7 +183,8 @@ def _is_int(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as an error shows it: what is long is cut."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 

@@ -10,17 +10,12 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, cast
 
-from eosdb.config import INT64_MAX
-from eosdb.errors import InvalidRecordError
+from eosdb.config import INT32_MAX, INT64_MAX
+from eosdb.errors import InvalidRecordError, InvalidTimestampError
 from eosdb.log.checksum import content_sums
 from eosdb.model.record_columns import RecordColumns
-from eosdb.model.values import Header, Record
-from eosdb.validation import (
-    check_batch,
-    check_headers,
-    check_payload,
-    check_timestamp,
-)
+from eosdb.model.values import Header, Record, RecordBatch
+from eosdb.validation import INT16_MAX, check_headers, check_int, shown
 
 STORED_SIZE: Final = (
     "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"
@@ -71,7 +66,7 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
     Every field is checked, column by column: a call for each record would cost more than its row.
     Raises InvalidRecordError and InvalidTimestampError.
     """
-    checked = check_batch(batch)
+    checked = _checked(batch)
     columns = _columns(checked.records)
     payload, stamps = columns.payload, columns.timestamps
     if not _PAYLOAD_TYPES.issuperset(map(type, payload)):
@@ -80,8 +75,7 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
     if None in stamps:
         timestamps = [now_ms if time is None else time for time in stamps]
     if set(map(type, timestamps)) != _INT or min(timestamps) < 0 or max(timestamps) > INT64_MAX:
-        for timestamp in timestamps:
-            check_timestamp(timestamp)
+        _refuse_timestamps(timestamps)
     headers, header_bytes, header_text = _headers(columns)
     size = sum(map(len, filter(None, payload)))
     return PreparedBatch(
@@ -100,6 +94,32 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
     )
 
 
+def _checked(batch: object) -> RecordBatch:
+    """The batch's own fields; its records are checked column by column.
+
+    Raises InvalidRecordError (LogValidator and KafkaApis in Kafka).
+    """
+    if not isinstance(batch, RecordBatch):
+        raise InvalidRecordError(f"got {shown(batch)}, expected a RecordBatch")
+    if isinstance(batch.records, str | bytes) or not isinstance(batch.records, Sequence):
+        raise InvalidRecordError(
+            f"records: got {shown(batch.records)}, expected a sequence of Record"
+        )
+    if not batch.records:
+        raise InvalidRecordError("the batch has no records, expected at least one")
+    check_int("producer_id", batch.producer_id, -1, error=InvalidRecordError)
+    check_int("producer_epoch", batch.producer_epoch, -1, INT16_MAX, InvalidRecordError)
+    check_int("base_sequence", batch.base_sequence, -1, INT32_MAX, InvalidRecordError)
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        raise InvalidRecordError(
+            f"producer {batch.producer_id} with epoch {batch.producer_epoch} and base sequence "
+            f"{batch.base_sequence}: an idempotent batch needs both to be at least 0"
+        )
+    if batch.producer_id < 0 and batch.is_transactional:
+        raise InvalidRecordError("a transactional batch needs a producer id")
+    return batch
+
+
 def _columns(records: Sequence[Record]) -> RecordColumns:
     if type(records) is RecordColumns:
         return records
@@ -114,7 +134,14 @@ def _columns(records: Sequence[Record]) -> RecordColumns:
 
 def _refuse_payload(payload: list[bytes | None]) -> None:
     for i, part in enumerate(payload):
-        check_payload("value" if i % 2 else "key", part)
+        if type(part) not in _PAYLOAD_TYPES:
+            name = "value" if i % 2 else "key"
+            raise InvalidRecordError(f"{name}: got {shown(part)}, expected bytes or None")
+
+
+def _refuse_timestamps(timestamps: list[int]) -> None:
+    for timestamp in timestamps:
+        check_int("timestamp", timestamp, 0, INT64_MAX, InvalidTimestampError)
 
 
 def _headers(columns: RecordColumns) -> tuple[list[str | None], int, int]:

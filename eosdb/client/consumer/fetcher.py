@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import repeat
 from typing import Any, Final
 
@@ -110,12 +110,6 @@ class Fetcher:
         What was taken before an error is handed out first; the next call meets the error again.
         """
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
-        if self._calls_the_user:
-            return self._take(limit)
-        with _without_collection():
-            return self._take(limit)
-
-    def _take(self, limit: int) -> list[ConsumerRecord]:
         tps = [
             tp
             for tp, cursor in self.cursors.items()
@@ -124,9 +118,10 @@ class Fetcher:
         taken: list[ConsumerRecord] = []
         self._turn += 1
         try:
-            for i in range(len(tps)):
-                tp = tps[(self._turn + i) % len(tps)]
-                self._take_from(tp, self.cursors[tp], limit, taken)
+            with nullcontext() if self._calls_the_user else _without_collection():
+                for i in range(len(tps)):
+                    tp = tps[(self._turn + i) % len(tps)]
+                    self._take_from(tp, self.cursors[tp], limit, taken)
         except Exception:
             if not taken:
                 raise
