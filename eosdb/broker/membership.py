@@ -88,7 +88,7 @@ class MembershipRequests(RequestHandler):
             group_rows.renew_session(unit, group_id, joining, now)
             return _joined(after, joining.member_id)
 
-        self._coordinator.office.take()
+        self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(join, sync=False)
 
     def sync_group(
@@ -122,7 +122,7 @@ class MembershipRequests(RequestHandler):
             group_rows.renew_session(unit, group_id, member, now)
             return _synced(after, member_id)
 
-        self._coordinator.office.take()
+        self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(sync, sync=False)
 
     def heartbeat(
@@ -170,7 +170,7 @@ class MembershipRequests(RequestHandler):
             if before is not None:
                 group_rows.record(unit, before, decisions.leave(before, ids, now), now)
 
-        self._coordinator.office.take()
+        self._coordinator.leadership.ensure_elected()
         self._coordinator.write(leave, sync=False)
 
     def describe_group(self, group_id: str) -> GroupDescription:

@@ -141,12 +141,12 @@ def takeover_aborts_decided_commits() -> Any:
 
         return elected
 
-    return replaced(leadership.Office, "_elect_and_complete", make_elect)
+    return replaced(leadership.Leadership, "_elect_and_complete", make_elect)
 
 
 @mutant("a commit is answered before its markers are written")
 def answer_before_the_markers() -> Any:
-    return mock.patch.object(leadership.Office, "complete", return_value=None)
+    return mock.patch.object(leadership.Leadership, "complete", return_value=None)
 
 
 @mutant("producer ids are handed out again after a restart")
