@@ -143,11 +143,11 @@ class MembershipRequests(RequestHandler):
             try:
                 decisions.check_heartbeat(group, generation_id)
             except RebalanceInProgressError as rebalancing:
-                told: RebalanceInProgressError | None = rebalancing
+                answer: RebalanceInProgressError | None = rebalancing
             else:
-                told = None
+                answer = None
             group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
-            return told
+            return answer
 
         rebalancing = self._coordinator.write(beat, sync=False)
         if rebalancing is not None:

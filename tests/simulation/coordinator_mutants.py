@@ -165,22 +165,22 @@ def producer_ids_twice() -> Any:
 
 @mutant("an abort commits the pending offsets")
 def abort_keeps_pending_offsets() -> Any:
-    def make(settle: Any) -> Any:
-        return lambda unit, pid, *, committed: settle(unit, pid, committed=True)
+    def make(complete: Any) -> Any:
+        return lambda unit, pid, *, committed: complete(unit, pid, committed=True)
 
-    return replaced(group_offsets, "settle_pending", make)
+    return replaced(group_offsets, "complete_pending", make)
 
 
 @mutant("pending offsets are dropped one transaction too late")
 def drop_pending_offsets_late() -> Any:
-    def make(settle: Any) -> Any:
-        def settled(unit: Any, pid: int, *, committed: bool) -> None:
+    def make(complete: Any) -> Any:
+        def completed(unit: Any, pid: int, *, committed: bool) -> None:
             if committed:
-                settle(unit, pid, committed=True)
+                complete(unit, pid, committed=True)
 
-        return settled
+        return completed
 
-    return replaced(group_offsets, "settle_pending", make)
+    return replaced(group_offsets, "complete_pending", make)
 
 
 @mutant("offsets count as soon as they are sent to the transaction")
