@@ -130,11 +130,11 @@ def entry_row(entry: JournalEntry) -> tuple[object, ...]:
     """Position, time, event and what it did, for people."""
     detail = json.loads(entry.detail)
     where = "" if entry.topic is None else f"{entry.topic}/{entry.partition}"
-    told = entry.detail
+    text = entry.detail
     match entry.kind:
         case "TransactionStateChanged":
             tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in detail["partitions"])
-            told = (
+            text = (
                 f"{detail['from_state'] or 'new'} -> {detail['to_state']}, producer "
                 f"{detail['producer_id']} epoch {detail['producer_epoch']}"
                 + (f", {tps}" if tps else "")
@@ -142,12 +142,12 @@ def entry_row(entry: JournalEntry) -> tuple[object, ...]:
             )
         case "BatchAppended":
             first = detail["base_offset"]
-            told = f"{where} offsets {first} to {first + detail['count'] - 1}"
+            text = f"{where} offsets {first} to {first + detail['count'] - 1}"
         case "MarkerWritten":
-            told = f"{where} offset {detail['offset']} {detail['control']}"
+            text = f"{where} offset {detail['offset']} {detail['control']}"
         case "TxnOffsetsCommitted":
             offsets = ", ".join(
                 f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"]
             )
-            told = f"group {detail['group_id']}: {offsets}"
-    return entry.position, entry.timestamp, entry.kind, told
+            text = f"group {detail['group_id']}: {offsets}"
+    return entry.position, entry.timestamp, entry.kind, text

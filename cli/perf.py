@@ -80,7 +80,7 @@ class Latencies:
                 numbers[1] += took
                 numbers[2] = max(numbers[2], took)
 
-    def tell_when_due(self) -> None:
+    def report_when_due(self) -> None:
         """Every five seconds a line about what has been delivered since the last."""
         now_ns = monotonic_ns(self._clock)
         if now_ns - self._window_ns < _REPORT_EVERY_MS * 1_000_000:
@@ -234,7 +234,7 @@ def produce(
                         sent = partial(latencies.delivered, monotonic_ns(db.clock))
                         producer.send(topic, value, on_delivery=sent)
                         latencies.check()
-                        latencies.tell_when_due()
+                        latencies.report_when_due()
             producer.flush()
             latencies.end()
     if output_format == "table":

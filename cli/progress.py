@@ -94,14 +94,14 @@ def progress(
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[told]}", markup=False),
+        TextColumn("{task.fields[status]}", markup=False),
         console=console,
     ) as bar:
-        task = bar.add_task(on_terminal or description, total=None, told="")
+        task = bar.add_task(on_terminal or description, total=None, status="")
 
         def show(now: Reporter) -> None:
-            told = f"{now.amount(with_total=False)}{now.share()}, {now.pace()}"
-            bar.update(task, completed=now.done, total=now.total, told=told)
+            status = f"{now.amount(with_total=False)}{now.share()}, {now.pace()}"
+            bar.update(task, completed=now.done, total=now.total, status=status)
 
         yield Reporter(clock, unit, _BAR_EVERY_MS, show, also_at_the_end=True)
 

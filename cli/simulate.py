@@ -10,7 +10,7 @@ import click
 
 from eosdb.testing.simulation import ALL_ROLES, Faults, Result, Settings, command, run, shrink
 
-_TOLD = (
+_COUNTS = (
     "acknowledged",
     "committed",
     "aborted",
@@ -110,14 +110,14 @@ def simulate(
     first = Settings(seed, steps, roles, faults, transaction_version)
     wanted = [dataclasses.replace(first, seed=seed + i) for i in range(seeds)]
     for result in _results(wanted, jobs):
-        told = ", ".join(f"{result.counts[name]} {name}" for name in _TOLD)
+        counts = ", ".join(f"{result.counts[name]} {name}" for name in _COUNTS)
         verdict = "ok" if result.violation is None else "VIOLATION"
         click.echo(
             f"seed {result.settings.seed}: {verdict} after {result.steps} steps "
-            f"({told}; history {result.digest})"
+            f"({counts}; history {result.digest})"
         )
         if result.violation is not None:
-            _tell_failure(shrink(result) if smaller else result)
+            _print_failure(shrink(result) if smaller else result)
             raise SystemExit(1)
         if tell_all:
             click.echo("\n".join(result.history))
@@ -135,7 +135,7 @@ def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
         yield from pool.map(run, wanted, chunksize=4)
 
 
-def _tell_failure(result: Result) -> None:
+def _print_failure(result: Result) -> None:
     click.echo("\n".join(result.history))
     click.echo(f"violation: {result.violation}")
     repeat = dataclasses.replace(result.settings, steps=result.steps)

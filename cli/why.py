@@ -54,13 +54,13 @@ def why(session: Session, where: TopicPartition, group: str | None, output_forma
 def _screen(found: list[Diagnosis], group: str | None, *, one: bool) -> Iterator[str]:
     """Every partition that something is to be said about, apart."""
     quiet = [] if one else [why for why in found if _is_quiet(why)]
-    told = [why for why in found if why not in quiet]
-    for number, why in enumerate(told):
+    listed = [why for why in found if why not in quiet]
+    for number, why in enumerate(listed):
         if number:
             yield ""
         yield from _lines(why, group)
     if quiet:
-        if told:
+        if listed:
             yield ""
         numbers = ", ".join(str(why.partition) for why in quiet)
         yield (
@@ -184,8 +184,8 @@ def _duration(ms: int) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
-    told = [f"{count} {unit}" for count, unit in parts if count]
-    return " ".join(told[:2]) if told else f"{ms} ms"
+    words = [f"{count} {unit}" for count, unit in parts if count]
+    return " ".join(words[:2]) if words else f"{ms} ms"
 
 
 def _ago(ms: int) -> str:

@@ -161,7 +161,7 @@ class Database:
             self._coordinator.after_write = self._housekeeper.run_when_due
             if path != MEMORY:
                 self._store.before_close(self._snapshot_at_close)
-            self._coordinator.office.recover()
+            self._coordinator.leadership.recover()
 
     @cached_property
     def engine(self) -> Engine:

@@ -1,4 +1,4 @@
-"""How long work tells how far it has come, and how whoever listens may end it."""
+"""Progress reports of long work, and how whoever listens to them can stop the work."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def silent(done: int, total: int) -> None:
     """Nobody listens."""
 
 
-def told(
+def reporting(
     items: Iterable[tuple[int, T]], on_progress: Progress, total: int
 ) -> Iterator[tuple[int, T]]:
-    """The items, each with its position; every hundredth position is told when its item is dealt with."""
+    """The items, each with its position; every hundredth position is reported once its item is done."""
     on_progress(0, total)
     for position, item in items:
         yield position, item
@@ -33,27 +33,27 @@ def told(
 
 
 class _Ended(BaseException):
-    """Carries what a listener raised past everybody who deals with errors of the work itself."""
+    """Takes what a listener raised past every handler of errors of the work itself."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
-def carried(on_progress: Progress | None, work: Callable[[Progress], T]) -> T:
-    """The result of `work`, which tells `on_progress`. What the latter raises is raised as it is, whatever
-    errors `work` handles or translates."""
+def report_progress(on_progress: Progress | None, work: Callable[[Progress], T]) -> T:
+    """The result of `work`, which reports to `on_progress`. What the latter raises is raised unchanged,
+    whatever errors `work` handles or translates."""
     if on_progress is None:
         return work(silent)
     listener = on_progress
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         try:
             listener(done, total)
         except Exception as error:
             raise _Ended(error) from error
 
     try:
-        return work(tell)
+        return work(report)
     except _Ended as ended:
         error = ended.error
     raise error

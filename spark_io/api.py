@@ -36,7 +36,7 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
     Which offsets are read is settled when Spark plans: one instant of each file.
     """
     register(spark)
-    reader: DataFrameReader = spark.read.format("eosdb").options(**_told(options))
+    reader: DataFrameReader = spark.read.format("eosdb").options(**_option_texts(options))
     return reader.load(_paths(path))
 
 
@@ -47,7 +47,7 @@ def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFram
     query's lag.
     """
     register(spark)
-    reader: DataStreamReader = spark.readStream.format("eosdb").options(**_told(options))
+    reader: DataStreamReader = spark.readStream.format("eosdb").options(**_option_texts(options))
     found = _paths(path)
     if isinstance(found, str):
         return reader.load(found)
@@ -72,8 +72,10 @@ def write(
     """
     register(frame.sparkSession)
     named = {"topic": topic, "txnAppId": txn_app_id, "txnVersion": txn_version}
-    told = _told({**options, **{name: value for name, value in named.items() if value is not None}})
-    frame.write.format("eosdb").options(**told).mode("append").save(os.fspath(path))
+    given = _option_texts(
+        {**options, **{name: value for name, value in named.items() if value is not None}}
+    )
+    frame.write.format("eosdb").options(**given).mode("append").save(os.fspath(path))
 
 
 def foreach_batch(
@@ -90,7 +92,7 @@ def foreach_batch(
     repeat, unless option `writeName` says that they are not. `sink_id` names the query and its checkpoint;
     by default it is Spark's id of the query, which a Spark Connect session does not tell.
     """
-    given = {"path": os.fspath(path), **_told(options)}
+    given = {"path": os.fspath(path), **_option_texts(options)}
     if topic is not None:
         given["topic"] = topic
 
@@ -130,7 +132,7 @@ def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> No
         db.publish(target)
 
 
-def _told(options: dict[str, object]) -> dict[str, str]:
+def _option_texts(options: dict[str, object]) -> dict[str, str]:
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eosdb import EARLIEST, LATEST, TopicPartition
 
 from .errors import SparkOptionError
-from .offsets import stand
+from .offsets import parse_offset
 
 _READING = {
     "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
@@ -192,7 +192,7 @@ def _late_start(options: Mapping[str, str]) -> bool:
 def _by_partition(name: str, text: str) -> Offsets:
     try:
         return {
-            topic: {int(p): stand(offset).offset for p, offset in found.items()}
+            topic: {int(p): parse_offset(offset).offset for p, offset in found.items()}
             for topic, found in _json(name, text).items()
         }
     except (TypeError, ValueError, AttributeError):

@@ -25,7 +25,7 @@ from eosdb import OffsetAndMetadata, TopicPartition
 
 from . import columns, files, offsets, options, plan, reading
 from .errors import SparkOptionError
-from .offsets import Place, Stand, Stands
+from .offsets import MarkedOffset, MarkedOffsets, Place
 
 _log: Final = logging.getLogger("eosdb.spark_io")
 
@@ -54,11 +54,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets --------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        found: dict[Place, Stand] = {}
+        found: dict[Place, MarkedOffset] = {}
         for path, (states, mark, _) in self._cut().items():
             starts = plan.positions(path, states, self._options.start, self._options, at_end=False)
-            found |= {(path, tp): Stand(offset, mark) for tp, offset in starts.items()}
-        return self._told(found)
+            found |= {(path, tp): MarkedOffset(offset, mark) for tp, offset in starts.items()}
+        return self._to_json(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_offsets_per_trigger
@@ -69,7 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut = self._cut(known)
         known = self._still_so(known, cut)
         before = offsets.numbers(known)
-        self._tell_group(before)
+        self._report_to_group(before)
         newest = self._frozen if self._frozen is not None else _ends(cut)
         if isinstance(limit, ReadMaxRows):
             first = {
@@ -80,11 +80,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reached = _limited(before, first, newest, limit.max_rows)
         else:
             reached = {**before, **_not_back(before, newest)}
-        return self._told(offsets.moved(known, reached, _marks(cut)))
+        return self._to_json(offsets.moved(known, reached, _marks(cut)))
 
     def reportLatestOffset(self) -> dict[str, Any]:
         cut = self._cut()
-        return self._told(offsets.moved({}, _ends(cut), _marks(cut)))
+        return self._to_json(offsets.moved({}, _ends(cut), _marks(cut)))
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._frozen = _ends(self._cut())
@@ -123,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _tell_group(self, places: Mapping[Place, int]) -> None:
+    def _report_to_group(self, places: Mapping[Place, int]) -> None:
         """With option groupId, keep the progress where lag monitors look; Spark goes by its checkpoint.
 
         Where the next micro-batch is to begin, everything before has been written. (Spark's own `commit`
@@ -143,32 +143,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         self._told_group = dict(places)
 
-    def _cut(self, *known: Stands) -> plan.Cut:
+    def _cut(self, *known: MarkedOffsets) -> plan.Cut:
         """Of a glob or a folder, files that have come since are in it, too."""
         paths = files.of_options(self._given).paths
         return plan.cut(paths, self._options, offsets.marks(*known))
 
-    def _still_so(self, known: Stands, cut: plan.Cut) -> Stands:
+    def _still_so(self, known: MarkedOffsets, cut: plan.Cut) -> MarkedOffsets:
         """Without what is known of files whose history it is no part of: they are read from their
         beginning, if data may be lost at all."""
         gone = {}
-        for (path, tp), stand in known.items():
+        for (path, tp), marked in known.items():
             file = cut.get(path)
-            why = _departure(tp, stand, file) if file is not None and path not in gone else None
+            why = _departure(tp, marked, file) if file is not None and path not in gone else None
             if why is not None:
                 self._lost(
-                    f"{path}, {tp}: the checkpoint stands at offset {stand.offset}, but {why}. Give the "
+                    f"{path}, {tp}: the checkpoint is at offset {marked.offset}, but {why}. Give the "
                     "query a new checkpoint, or put the newest file back"
                 )
                 gone[path] = why
-        return {place: stand for place, stand in known.items() if place[0] not in gone}
+        return {place: marked for place, marked in known.items() if place[0] not in gone}
 
-    def _told(self, stands: Stands) -> dict[str, Any]:
-        return offsets.told(stands, is_fleet=self._is_fleet)
+    def _to_json(self, found: MarkedOffsets) -> dict[str, Any]:
+        return offsets.to_json(found, is_fleet=self._is_fleet)
 
-    def _parsed(self, told: Mapping[str, Any]) -> Stands:
+    def _parsed(self, given: Mapping[str, Any]) -> MarkedOffsets:
         only = None if self._is_fleet else files.of_options(self._given).paths[0]
-        return offsets.parse(told, only)
+        return offsets.parse(given, only)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
@@ -176,12 +176,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _log.warning("%s. Going on with what there is: failOnDataLoss=false", what)
 
 
-def _departure(tp: TopicPartition, stand: Stand, file: plan.FileState) -> str | None:
+def _departure(tp: TopicPartition, marked: MarkedOffset, file: plan.FileState) -> str | None:
     """Why what the file has is not what the offset is of; None when nothing says so."""
-    if stand.mark is not None and stand.mark in file.departures:
-        return file.departures[stand.mark]
+    if marked.mark is not None and marked.mark in file.departures:
+        return file.departures[marked.mark]
     state = file.states.get(tp)
-    if state is not None and stand.offset > (end := state.offsets.last_stable_offset):
+    if state is not None and marked.offset > (end := state.offsets.last_stable_offset):
         return f"the log goes to {end} only: this is another file, or an older copy"
     return None
 

@@ -82,7 +82,7 @@ def _committed_in(
 ) -> Iterator[Spans]:
     """The committed transactions that have data in [start, end)."""
     appends = connection.execute(_APPENDS, (partition_id, start, end)).fetchall()
-    told: set[tuple[str, int]] = set()
+    yielded: set[tuple[str, int]] = set()
     for (position,) in sorted(appends):
         row = connection.execute(_APPENDED_BY, (position,)).fetchone()
         if row is None or row[0] is None:
@@ -92,9 +92,9 @@ def _committed_in(
         if ended is None or ended[1] != "CompleteCommit":
             continue  # Open or aborted: seen nowhere.
         key = (transactional_id, ended[0])
-        if key in told:
+        if key in yielded:
             continue
-        told.add(key)
+        yielded.add(key)
         if key not in known:
             before = connection.execute(_END_BEFORE, (transactional_id, position)).fetchone()
             begun = 0 if before is None else before[0]

@@ -28,7 +28,7 @@ class Open(NamedTuple):
 
 
 def judge(
-    found: Open, known: TransactionMetadata | None, epoch_in_office: int, now_ms: int
+    found: Open, known: TransactionMetadata | None, current_epoch: int, now_ms: int
 ) -> HangingReason | None:
     """Why the transaction hangs; None for one that will end."""
     if known is None or known.producer_id != found.producer_id:
@@ -36,7 +36,7 @@ def judge(
     if known.state in _DECIDED:
         if found.tp not in known.partitions:
             return HangingReason.NOT_ITS_PARTITION
-        refused = found.coordinator_epoch > epoch_in_office
+        refused = found.coordinator_epoch > current_epoch
         return HangingReason.REFUSED if refused else None
     if known.state is not TransactionState.ONGOING:
         return HangingReason.COMPLETED
@@ -49,10 +49,10 @@ def judge(
 
 
 def report(
-    found: Open, known: TransactionMetadata | None, epoch_in_office: int, now_ms: int
+    found: Open, known: TransactionMetadata | None, current_epoch: int, now_ms: int
 ) -> OpenTransaction:
     """Both sides together."""
-    reason = judge(found, known, epoch_in_office, now_ms)
+    reason = judge(found, known, current_epoch, now_ms)
     ends_itself = known is not None and reason in (None, HangingReason.OVERDUE)
     ongoing = known is not None and known.state is TransactionState.ONGOING
     return OpenTransaction(

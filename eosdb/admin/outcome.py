@@ -53,7 +53,9 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
         found = connection.execute(
             _NEWEST_FIRST, (token.transactional_id, position, rows)
         ).fetchall()
-        return told_by((detail for (detail,) in found), token, complete=not 0 < rows <= len(found))
+        return outcome_from(
+            (detail for (detail,) in found), token, complete=not 0 < rows <= len(found)
+        )
 
     return (
         walked(newest[0], _ROWS_AT_ONCE)
@@ -81,9 +83,11 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
 
 
 @reads("journal")
-def told_by(newest_first: Iterable[str], token: TransactionToken, *, complete: bool) -> str | None:
-    """The outcome that these transitions of the transactional id tell; None: older ones have to be seen,
-    of which there are none if they are `complete`.
+def outcome_from(
+    newest_first: Iterable[str], token: TransactionToken, *, complete: bool
+) -> str | None:
+    """The outcome according to these transitions of the transactional id. None: older ones have to be
+    read, of which there are none if these are `complete`.
 
     Under version 2 a decision names the pair that it takes away. Else a transaction has begun when its
     pair became Ongoing, and was decided by the first Prepare… after that; of several the token's number

@@ -107,7 +107,7 @@ class TransactionAdmin(RequestHandler):
         found = self._beginning_at(tp, start_offset)
         if found.transactional_id is not None and found.hanging in (None, HangingReason.OVERDUE):
             if found.state in _DECIDED:
-                self._coordinator.office.recover()
+                self._coordinator.leadership.recover()
                 return _DECIDED[found.state]
             self._abort_open(found.transactional_id)
             return "ABORT"

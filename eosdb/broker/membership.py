@@ -88,7 +88,7 @@ class MembershipRequests(RequestHandler):
             group_rows.renew_session(unit, group_id, joining, now)
             return _joined(after, joining.member_id)
 
-        self._coordinator.office.take()
+        self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(join, sync=False)
 
     def sync_group(
@@ -122,7 +122,7 @@ class MembershipRequests(RequestHandler):
             group_rows.renew_session(unit, group_id, member, now)
             return _synced(after, member_id)
 
-        self._coordinator.office.take()
+        self._coordinator.leadership.ensure_elected()
         return self._coordinator.write(sync, sync=False)
 
     def heartbeat(
@@ -143,11 +143,11 @@ class MembershipRequests(RequestHandler):
             try:
                 decisions.check_heartbeat(group, generation_id)
             except RebalanceInProgressError as rebalancing:
-                told: RebalanceInProgressError | None = rebalancing
+                answer: RebalanceInProgressError | None = rebalancing
             else:
-                told = None
+                answer = None
             group_rows.renew_session(unit, group_id, member, self._clock.time_ms())
-            return told
+            return answer
 
         rebalancing = self._coordinator.write(beat, sync=False)
         if rebalancing is not None:
@@ -170,7 +170,7 @@ class MembershipRequests(RequestHandler):
             if before is not None:
                 group_rows.record(unit, before, decisions.leave(before, ids, now), now)
 
-        self._coordinator.office.take()
+        self._coordinator.leadership.ensure_elected()
         self._coordinator.write(leave, sync=False)
 
     def describe_group(self, group_id: str) -> GroupDescription:

@@ -220,7 +220,7 @@ class TransactionRequests(RequestHandler):
         )
 
     def find_coordinator(self, key: str, key_type: str = "transaction") -> Coordinator:
-        """The coordinator partition of a transactional id or group, and the epoch in office."""
+        """The coordinator partition of a transactional id or group, and the current coordinator epoch."""
         if key_type not in ("transaction", "group"):
             raise InvalidRequestError(f"key_type: got {key_type!r}, expected transaction or group")
         check_text("key", key)

@@ -17,7 +17,7 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator.due import DUE
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.leadership import Decision, Office
+from eosdb.coordinator.leadership import Decision, Leadership
 from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing
@@ -62,7 +62,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
-        self.office: Final = Office(store, clock)
+        self.leadership: Final = Leadership(store, clock)
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write; where housekeeping looks at its watch."""
 
@@ -103,12 +103,12 @@ class TransactionCoordinator:
 
     def _is_something_due(self, unit: Unit) -> bool:
         return bool(
-            self.office.foreign_decided(unit) or self._due_time(unit) <= self._clock.time_ms()
+            self.leadership.foreign_decided(unit) or self._due_time(unit) <= self._clock.time_ms()
         )
 
     def run_due(self) -> Expired:
         """Complete what dead processes decided, abort what timed out, forget what expired."""
-        done = Expired(recovered=self.office.recover(), aborted=self._abort_timed_out())
+        done = Expired(recovered=self.leadership.recover(), aborted=self._abort_timed_out())
         now = self._clock.time_ms()
         config = self._config
 
@@ -146,7 +146,7 @@ class TransactionCoordinator:
 
         Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
         """
-        self.office.take()
+        self.leadership.ensure_elected()
         fresh: int | None = None
         while True:
 
@@ -172,7 +172,7 @@ class TransactionCoordinator:
                 break
             fresh = self._producer_ids.next()
         if decision.completing:
-            self.office.complete(decision)
+            self.leadership.complete(decision)
             raise ConcurrentTransactionsError(
                 f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
                 "and has been aborted; call init_producer_id again"
@@ -190,7 +190,7 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
     ) -> None:
         """AddPartitionsToTxn and AddOffsetsToTxn: all or nothing."""
-        self.office.take()
+        self.leadership.ensure_elected()
 
         def add(unit: Unit) -> None:
             authorize(unit)
@@ -219,7 +219,7 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
     ) -> None:
         """TxnOffsetCommit: the offsets are pending until the transaction ends."""
-        self.office.take()
+        self.leadership.ensure_elected()
 
         def commit(unit: Unit) -> None:
             authorize(unit)
@@ -255,7 +255,7 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """EndTxn: decide durably, `with_decision` in the same unit, then write every marker and complete.
         Returns what to use next."""
-        self.office.take()
+        self.leadership.ensure_elected()
         fresh: int | None = None
         while True:
 
@@ -287,7 +287,7 @@ class TransactionCoordinator:
             fresh = self._producer_ids.next()
         if not decision.completing:
             return decision.metadata.producer
-        self.office.complete(decision)
+        self.leadership.complete(decision)
         return ending.complete(decision.metadata, 0).producer
 
     def write_markers(
@@ -329,8 +329,8 @@ class TransactionCoordinator:
         self, transactional_id: str, decide: Callable[[Unit], Decision | None]
     ) -> Decision | None:
         """The first step. While this thread is between the steps, no other of ours takes over."""
-        self.office.try_again(transactional_id)
-        with self.office.deciding(transactional_id, decide) as first_step:
+        self.leadership.try_again(transactional_id)
+        with self.leadership.deciding(transactional_id, decide) as first_step:
             decision = self.write(first_step)
             if decision is not None and decision.completing and self._store.is_joint:
                 self._store.commit_joint()
@@ -340,7 +340,7 @@ class TransactionCoordinator:
         """Fence and abort every open transaction whose time is over. Returns how many."""
         aborted = 0
         while due := self._store.write(self._first_timed_out, sync=False):
-            self.office.take()
+            self.leadership.ensure_elected()
 
             def decide(unit: Unit, transactional_id: str = due) -> Decision | None:
                 current = transaction_rows.load(unit, transactional_id)
@@ -351,12 +351,12 @@ class TransactionCoordinator:
                 transaction_rows.record(unit, current, prepared, now)
                 return Decision(prepared, transaction_rows.epoch(unit), completing=True)
 
-            with self.office.deciding(due, decide) as first_step:
+            with self.leadership.deciding(due, decide) as first_step:
                 decision = self._store.write(first_step)
             if decision is not None:
                 aborted += 1
                 with contextlib.suppress(TransactionCoordinatorFencedError):
-                    self.office.complete(decision)
+                    self.leadership.complete(decision)
         return aborted
 
     def _first_timed_out(self, unit: Unit) -> str | None:

@@ -1,7 +1,7 @@
-"""Who coordinates, and the second step of every decided transaction.
+"""Leadership of the coordinator partition, and the second step of every decided transaction.
 
-Each database object that takes over coordination gets a higher coordinator epoch. A decided transaction is
-completed by the thread that decided it; what a dead process left decided, by whoever notices.
+Each database object that is elected gets a higher coordinator epoch. A decided transaction is completed by
+the thread that decided it; what a dead process left decided, by whoever notices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Decision:
     completing: bool
 
 
-class Office:
+class Leadership:
     """One per coordinator. Threads may share it."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -43,8 +43,8 @@ class Office:
         self._refused: set[str] = set()
         """Decided, but a partition has seen a newer coordinator: nobody can complete them."""
 
-    def take(self) -> None:
-        """Take over coordination with the first request that needs it."""
+    def ensure_elected(self) -> None:
+        """Become the coordinator, with a new coordinator epoch, unless this object already is."""
         if not self._elected:
             self._store.write(self._elect_and_complete, sync=False)
             self._elected = True

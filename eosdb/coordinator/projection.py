@@ -74,7 +74,7 @@ def transaction_state_changed(unit: Unit, event: TransactionStateChanged, positi
             (event.producer_id, event.transactional_id),
         )
     if ends and before is not None and before.groups:
-        group_offsets.settle_pending(
+        group_offsets.complete_pending(
             unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
         )
     _follow_in_memo(unit, event)

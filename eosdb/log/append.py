@@ -32,9 +32,9 @@ from eosdb.log.producer_state import (
     Validation,
     check_marker,
     judge,
+    judge_by_rows,
     round_of,
     sequence_of,
-    settle,
 )
 from eosdb.model.values import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
 from eosdb.store.writing.unit import Unit
@@ -68,7 +68,7 @@ def append(
 ) -> ProduceResult:
     """Append the batch, or find that it is stored already and write nothing.
 
-    Raises MessageTooLargeError, InvalidRecordError and the errors of `judge` and `settle`.
+    Raises MessageTooLargeError, InvalidRecordError and the errors of `judge` and `judge_by_rows`.
     """
     if batch.size > config.max_message_bytes:
         raise MessageTooLargeError(
@@ -214,7 +214,7 @@ def _decide(
     verdict = judge(entry, incoming, newest, validation)
     if isinstance(verdict, LookBehind):
         stored = _stored_range(unit, partition_id, batch, verdict.base_serial)
-        verdict = settle(batch.producer_id, incoming, verdict, stored)
+        verdict = judge_by_rows(batch.producer_id, incoming, verdict, stored)
     return verdict
 
 

@@ -154,7 +154,7 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class LookBehind:
-    """The remembered batches do not settle it: look for rows with these serials, then `settle`.
+    """The remembered batches do not decide it: look for rows with these serials, then `judge_by_rows`.
 
     `expected` is the next serial; None when the producer is not known and may begin anywhere.
     """
@@ -218,7 +218,7 @@ def judge(
     return LookBehind(base, expected)
 
 
-def settle(
+def judge_by_rows(
     producer_id: int, incoming: Incoming, question: LookBehind, stored: StoredRange
 ) -> Accept | Duplicate:
     """The answer once the rows of the asked serials are known.

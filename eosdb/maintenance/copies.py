@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eosdb.errors import ConfigError, IllegalStateError, StorageError
-from eosdb.progress import Progress, carried, silent
+from eosdb.progress import Progress, report_progress, silent
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
 from eosdb.store.schema.new_file import sync_folder
@@ -24,11 +24,11 @@ _PAGES_A_STEP: Final = 4_096
 def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
     """The file as it is, under another name."""
 
-    def work(tell: Progress) -> None:
+    def work(report: Progress) -> None:
         with store.read() as connection:
-            copy(connection, target, tell)
+            copy(connection, target, report)
 
-    carried(on_progress, work)
+    report_progress(on_progress, work)
 
 
 def publish(store: Store, target: str) -> None:

@@ -22,7 +22,7 @@ from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partition_rows, retention, snapshots
 from eosdb.log.partition_rows import IsDue, Partition
 from eosdb.model.values import HousekeepingReport
-from eosdb.progress import Progress, carried
+from eosdb.progress import Progress, report_progress
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 K = TypeVar("K")
@@ -41,9 +41,9 @@ class Housekeeper:
 
     def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
         """Everything that is due, now; `on_progress` is told of records in compacted partitions."""
-        return carried(on_progress, self._run)
+        return report_progress(on_progress, self._run)
 
-    def _run(self, tell: Progress) -> HousekeepingReport:
+    def _run(self, report: Progress) -> HousekeepingReport:
         self._next_ms = self._clock.time_ms() + self._config.log_retention_check_interval_ms
         self._forget_groups()
         due = self._coordinator.run_due()
@@ -58,7 +58,7 @@ class Housekeeper:
             expired_offsets=due.offsets,
             changed_groups=due.groups,
             deleted_records=moved,
-            compacted_records=self._compact(tell),
+            compacted_records=self._compact(report),
             snapshots=self.take_snapshots(),
         )
 
@@ -164,7 +164,7 @@ class Housekeeper:
             [*(partition.partition_id for partition in below), *orphans],
         )
 
-    def _compact(self, tell: Progress) -> int:
+    def _compact(self, report: Progress) -> int:
         now = self._clock.time_ms()
         due = {
             partition.partition_id
@@ -182,7 +182,7 @@ class Housekeeper:
         sizes = [partition.log_end_offset - partition.log_start_offset for partition in compacted]
         removed, done, total = 0, 0, sum(sizes)
         for (partition_id, *_), size in zip(compacted, sizes, strict=True):
-            tell(done, total)
+            report(done, total)
 
             def clean(unit: Unit, partition_id: int = partition_id) -> int:
                 partition = partition_rows.find_by_id(unit, partition_id)
@@ -194,5 +194,5 @@ class Housekeeper:
             if partition_id in due:
                 removed += self._store.write(clean)
             done += size
-        tell(total, total)
+        report(total, total)
         return removed

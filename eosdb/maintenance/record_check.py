@@ -181,15 +181,15 @@ class RecordCheck:
             self.problems.append(f"{where}: {len(rows)} rows are stored, expected {expected}")
         is_old = isinstance(event, BatchAppended) and not event.has_checksums
         is_old |= isinstance(event, MarkerWritten) and not self._is_checked(event)
-        told = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)
-        if not told and len(rows) == last - first + 1:
-            told = (
+        difference = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)
+        if not difference and len(rows) == last - first + 1:
+            difference = (
                 _marker_differs(rows[0], event)
                 if isinstance(event, MarkerWritten)
                 else _batch_differs(rows, event)
             )
-        if told:
-            self.problems.append(f"{where}: {told}")
+        if difference:
+            self.problems.append(f"{where}: {difference}")
 
 
 def _differs(rows: Sequence[tuple[Any, ...]], first: int, of_all: tuple[object, ...]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eosdb.events.kinds import Event
 from eosdb.failpoints import Failpoint, reach
-from eosdb.progress import Progress, silent, told
+from eosdb.progress import Progress, reporting, silent
 from eosdb.store import journal
 from eosdb.store.schema.migrate import create_materialized
 from eosdb.store.schema.newest import materialized_tables
@@ -33,7 +33,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     reach(Failpoint.REBUILD_CLEARED)
     last = journal.last_position(unit.connection)
     with late(unit.connection, unit.projection) as folding:
-        count = fold(folding, told(journal.events(unit.connection), on_progress, last))
+        count = fold(folding, reporting(journal.events(unit.connection), on_progress, last))
     on_progress(last, last)
     return count
 
@@ -79,7 +79,7 @@ def verify(
             )
 
         try:
-            events = told(
+            events = reporting(
                 journal.events(connection, altered),
                 on_progress,
                 journal.last_position(connection),

@@ -17,7 +17,7 @@ from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import by_id
 from eosdb.maintenance import copies
 from eosdb.maintenance.replay import rebuild
-from eosdb.progress import Progress, carried
+from eosdb.progress import Progress, report_progress
 from eosdb.store.schema import file_id
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
@@ -34,13 +34,13 @@ def restore_to(
 ) -> int:
     """The file as it was, under another name. Returns the position after which it was so."""
 
-    def work(tell: Progress) -> int:
+    def work(report: Progress) -> int:
         with store.read() as connection:
             wanted = wanted_position(connection, position, timestamp)
-            _copy_after(connection, target, wanted, clock.time_ms(), tell)
+            _copy_after(connection, target, wanted, clock.time_ms(), report)
         return wanted
 
-    return carried(on_progress, work)
+    return report_progress(on_progress, work)
 
 
 def wanted_position(

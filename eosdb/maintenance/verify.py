@@ -18,7 +18,7 @@ from eosdb.coordinator.projection import apply
 from eosdb.maintenance import replay
 from eosdb.maintenance.record_check import RecordCheck
 from eosdb.model.values import RebuildReport, VerifyReport
-from eosdb.progress import Progress, carried
+from eosdb.progress import Progress, report_progress
 from eosdb.store import journal
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema
@@ -30,7 +30,7 @@ _INTERRUPT_EVERY_S: Final = 0.05
 def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyReport:
     """Fold every event beside the tables and compare both, and the records with their events."""
 
-    def work(tell: Progress) -> tuple[int, list[str]]:
+    def work(report: Progress) -> tuple[int, list[str]]:
         with (
             store.read() as connection,
             store.own_reader() as other,
@@ -40,20 +40,20 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
             try:
                 last = journal.last_position(connection)
                 check = RecordCheck(connection)
-                events, differences = replay.verify(connection, apply, check.inspect, tell)
+                events, differences = replay.verify(connection, apply, check.inspect, report)
                 problems += [*differences, *check.finish()]
                 # What no event tells of.
                 problems += group_rows.altered_sessions(connection)
                 problems += [*file_id.problems(connection), *newest_schema.problems(connection)]
                 problems[:0] = of_the_file()
-                tell(last, last)
+                report(last, last)
             except (TypeError, ValueError) as error:
                 events, problems = 0, of_the_file()
                 problems.append(f"the events cannot be compared with what is left ({error!r})")
         return events, problems
 
     start = clock.monotonic_ms()
-    events, problems = carried(on_progress, work)
+    events, problems = report_progress(on_progress, work)
     elapsed_s = (clock.monotonic_ms() - start) / 1000
     return VerifyReport(not problems, tuple(problems), events, elapsed_s)
 
@@ -61,7 +61,9 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
 def rebuild(store: Store, clock: Clock, on_progress: Progress | None) -> RebuildReport:
     """Fold every event into emptied tables, in one unit."""
     start = clock.monotonic_ms()
-    events = carried(on_progress, lambda tell: store.write(lambda unit: replay.rebuild(unit, tell)))
+    events = report_progress(
+        on_progress, lambda report: store.write(lambda unit: replay.rebuild(unit, report))
+    )
     return RebuildReport(events, (clock.monotonic_ms() - start) / 1000)
 
 

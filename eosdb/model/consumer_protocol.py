@@ -26,20 +26,20 @@ class Subscription:
     generation_id: int = -1
 
     def encode(self) -> bytes:
-        told = {
+        fields = {
             "topics": list(self.topics),
             "owned": _by_topic(self.owned),
             "generation": self.generation_id,
         }
-        return json.dumps(told, separators=(",", ":")).encode()
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def decode_subscription(data: bytes) -> Subscription:
     """Raises ValueError for bytes that are no subscription."""
     try:
-        told = json.loads(data)
-        topics = tuple(str(topic) for topic in told["topics"])
-        return Subscription(topics, _partitions(told["owned"]), int(told["generation"]))
+        fields = json.loads(data)
+        topics = tuple(str(topic) for topic in fields["topics"])
+        return Subscription(topics, _partitions(fields["owned"]), int(fields["generation"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"no subscription: {data[:80]!r}") from error
 

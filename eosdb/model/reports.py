@@ -97,7 +97,7 @@ class HangingReason(Enum):
     COMPLETED = "the coordinator has completed it"
     ANOTHER_EPOCH = "the coordinator knows another epoch of its producer"
     NOT_ITS_PARTITION = "the coordinator's transaction does not hold this partition"
-    REFUSED = "decided, but the partition has seen a newer coordinator than the one in office"
+    REFUSED = "decided, but the partition has seen a newer coordinator than the current one"
     OVERDUE = "older than its timeout, and nobody has written since"
 
 

@@ -26,17 +26,17 @@ def mark(connection: sqlite3.Connection) -> str:
     return f"{file_id.read(connection)}.{position}.{_event(connection, position)}"
 
 
-def departure(connection: sqlite3.Connection, told: str) -> str | None:
+def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
     """Why the mark is none of this file's history; None when it is, as far as the journal goes back.
 
     Raises InvalidRequestError for what is no mark.
     """
     try:
-        known_id, position_text, digest = told.split(".")
+        known_id, position_text, digest = known_mark.split(".")
         position = int(position_text)
     except ValueError:
         raise InvalidRequestError(
-            f"got {told!r:.80}, expected a mark such as {mark(connection)}"
+            f"got {known_mark!r:.80}, expected a mark such as {mark(connection)}"
         ) from None
     mine = file_id.read(connection)
     if mine != known_id:

@@ -48,13 +48,13 @@ class Readers:
         reader, connection = object(), None
         try:
             # Inside, with a name of its own: an interrupt (Ctrl-C) must not leave a reader to wait for.
-            connection = self._take(reader)
+            connection = self._check_out(reader)
             connection.execute("BEGIN")
             yield connection
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
         finally:
-            self._give_back(reader, connection)
+            self._check_in(reader, connection)
 
     def data_version(self) -> int:
         """A number that changes with every commit to the file, also of this process."""
@@ -116,7 +116,7 @@ class Readers:
         for connection in found:
             connection.close()
 
-    def _take(self, reader: object) -> sqlite3.Connection:
+    def _check_out(self, reader: object) -> sqlite3.Connection:
         me = threading.get_ident()
         while True:
             self._check_open()
@@ -142,7 +142,7 @@ class Readers:
         self._files.look()
         return connection
 
-    def _give_back(self, reader: object, connection: sqlite3.Connection | None) -> None:
+    def _check_in(self, reader: object, connection: sqlite3.Connection | None) -> None:
         try:
             if connection is not None:
                 with contextlib.suppress(sqlite3.Error):

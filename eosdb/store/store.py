@@ -161,13 +161,13 @@ class Store:
         assert self._mutex is not None
         with self._group.turn():
             try:
-                writer = self._take_file()
+                writer = self._lock_file()
                 yield writer
                 writer.checkpoint_when_due()
             finally:
                 self._mutex.release()
 
-    def _take_file(self) -> Writer:
+    def _lock_file(self) -> Writer:
         """Be the one process that writes, on the files that are still there, with nothing in the WAL that
         the disk has failed to take. `release` of the mutex follows, whatever happens."""
         assert self._mutex is not None
@@ -341,7 +341,7 @@ class Store:
     def _run_round(self, batch: list[Request]) -> None:
         assert self._mutex is not None
         try:
-            writer = self._take_file()
+            writer = self._lock_file()
             try:
                 writer.run(batch)
             except sqlite3.Error as error:

@@ -159,11 +159,11 @@ class FaultyTransport:
             self.counts["silent"] += 1
             return
 
-        def tell() -> None:
+        def fail() -> None:
             if not exchange.done:
                 exchange.fail(NetworkExceptionError(f"{label}: the connection broke ({what})"))
 
-        self._after(after_ms, tell)
+        self._after(after_ms, fail)
 
     def _after(self, ms: int, action: Callable[[], None]) -> None:
         self._numbers += 1

@@ -79,7 +79,7 @@ def test_a_line_every_five_seconds_and_all_of_it_at_the_end(
         sent_ns = clock.monotonic_ms() * 1_000_000
         clock.advance(took_ms)
         latencies.delivered(sent_ns, None, None)
-        latencies.tell_when_due()
+        latencies.report_when_due()
     latencies.end()
     assert capsys.readouterr().err == (
         "3 records sent, 0.5 records/sec (0.50 MB/sec), 2000.00 ms avg latency, "

@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.coordinator.leadership import Office
+from eosdb.coordinator.leadership import Leadership
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -167,10 +167,10 @@ def test_a_callback_is_told_before_the_commit_and_may_still_send(db: eosdb.Datab
 @pytest.fixture
 def interrupted(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes when a commit is decided and completed, and before its answer."""
-    complete = Office.complete
+    complete = Leadership.complete
 
-    def then_interrupt(office: Office, decision: Any) -> None:
-        complete(office, decision)
+    def then_interrupt(leadership: Leadership, decision: Any) -> None:
+        complete(leadership, decision)
         monkeypatch.undo()
         monkeypatch.setattr(db._store._writer, "checkpoint_when_due", once)
 
@@ -178,7 +178,7 @@ def interrupted(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Office, "complete", then_interrupt)
+    monkeypatch.setattr(Leadership, "complete", then_interrupt)
 
 
 def test_a_commit_that_was_interrupted_is_said_again(db: eosdb.Database, interrupted: None) -> None:

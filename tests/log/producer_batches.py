@@ -17,7 +17,7 @@ from eosdb.log.producer_state import (
     StoredRange,
     Validation,
     judge,
-    settle,
+    judge_by_rows,
 )
 
 PRODUCER_ID = 7
@@ -69,7 +69,7 @@ def decide(
     rows: Iterable[Row] = (),
     validation: Validation = Validation.FULL,
 ) -> Accept | Duplicate:
-    """The decision as the log takes it: rows are looked at only where the entry does not settle it."""
+    """The decision as the log takes it: rows are looked at only where the entry does not decide it."""
     rows = [row for row in rows if row.epoch == incoming.producer_epoch]
     newest = max((row.last_serial for row in rows), default=-1)
     if known is not None and known.producer_epoch == incoming.producer_epoch and known.batches:
@@ -86,7 +86,7 @@ def decide(
                 break
             if row.base_serial <= last and first <= row.last_serial:
                 stored = StoredRange(occupied=True)
-        verdict = settle(PRODUCER_ID, incoming, verdict, stored)
+        verdict = judge_by_rows(PRODUCER_ID, incoming, verdict, stored)
     return verdict
 
 

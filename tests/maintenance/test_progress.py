@@ -172,14 +172,14 @@ def test_a_listener_of_a_rebuild_that_writes_or_closes_is_refused_rather_than_wa
 def test_an_interrupt_as_a_reader_comes_keeps_nobody_from_closing(
     filled: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = Readers._take
+    take = Readers._check_out
 
     def interrupted(readers: Readers, reader: object) -> sqlite3.Connection:
         take(readers, reader)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Readers, "_take", interrupted)
+        patch.setattr(Readers, "_check_out", interrupted)
         filled.verify()
     filled.close()
 

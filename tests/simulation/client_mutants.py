@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eosdb.client.answers import is_lost
-from eosdb.client.producer import sequences, settling
+from eosdb.client.producer import completion, sequences
 from eosdb.errors import (
     EosdbError,
 )
@@ -28,7 +28,7 @@ def client_repeats_under_a_new_sequence() -> Any:
 
         return repeated
 
-    return replaced(settling.Settling, "_repeat", make)
+    return replaced(completion.BatchCompletion, "_repeat", make)
 
 
 @mutant("the client takes a lost answer for a success")
@@ -42,7 +42,7 @@ def client_takes_silence_for_success() -> Any:
 
         return repeated
 
-    return replaced(settling.Settling, "_repeat", make)
+    return replaced(completion.BatchCompletion, "_repeat", make)
 
 
 @mutant("the client sends several batches before the first of a pipeline is answered")

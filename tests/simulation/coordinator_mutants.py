@@ -141,12 +141,12 @@ def takeover_aborts_decided_commits() -> Any:
 
         return elected
 
-    return replaced(leadership.Office, "_elect_and_complete", make_elect)
+    return replaced(leadership.Leadership, "_elect_and_complete", make_elect)
 
 
 @mutant("a commit is answered before its markers are written")
 def answer_before_the_markers() -> Any:
-    return mock.patch.object(leadership.Office, "complete", return_value=None)
+    return mock.patch.object(leadership.Leadership, "complete", return_value=None)
 
 
 @mutant("producer ids are handed out again after a restart")
@@ -165,22 +165,22 @@ def producer_ids_twice() -> Any:
 
 @mutant("an abort commits the pending offsets")
 def abort_keeps_pending_offsets() -> Any:
-    def make(settle: Any) -> Any:
-        return lambda unit, pid, *, committed: settle(unit, pid, committed=True)
+    def make(complete: Any) -> Any:
+        return lambda unit, pid, *, committed: complete(unit, pid, committed=True)
 
-    return replaced(group_offsets, "settle_pending", make)
+    return replaced(group_offsets, "complete_pending", make)
 
 
 @mutant("pending offsets are dropped one transaction too late")
 def drop_pending_offsets_late() -> Any:
-    def make(settle: Any) -> Any:
-        def settled(unit: Any, pid: int, *, committed: bool) -> None:
+    def make(complete: Any) -> Any:
+        def completed(unit: Any, pid: int, *, committed: bool) -> None:
             if committed:
-                settle(unit, pid, committed=True)
+                complete(unit, pid, committed=True)
 
-        return settled
+        return completed
 
-    return replaced(group_offsets, "settle_pending", make)
+    return replaced(group_offsets, "complete_pending", make)
 
 
 @mutant("offsets count as soon as they are sent to the transaction")

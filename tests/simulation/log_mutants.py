@@ -58,8 +58,8 @@ def accept_a_gap() -> Any:
         replaced(append, "judge", make),
         replaced(
             append,
-            "settle",
-            lambda settle: (
+            "judge_by_rows",
+            lambda judge_by_rows: (
                 lambda pid, incoming, question, stored: (
                     stored.batch
                     if stored.batch is not None and stored.batch_count == incoming.count

@@ -81,7 +81,7 @@ PURE = {
     "eosdb.client.consumer.assignors.sticky",
     "eosdb.model.partitioner",
     "eosdb.client.producer.sequences",
-    "eosdb.client.producer.settling",
+    "eosdb.client.producer.completion",
     "eosdb.client.producer.state",
     "eosdb.log.taken_back",
     "eosdb.testing.simulation.ledger",

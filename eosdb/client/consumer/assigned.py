@@ -1,4 +1,4 @@
-"""The partitions that a consumer has been given, and whom it tells when that changes."""
+"""The partitions that a consumer has been assigned, and the callbacks for changes of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OnChange = Callable[[list[TopicPartition]], object]
 
 
 class AssignedPartitions:
-    """Gives and takes, with the user's callbacks (Kafka: ConsumerRebalanceListener).
+    """Assigns and revokes, with the user's callbacks (Kafka: ConsumerRebalanceListener).
 
     Callbacks may read positions and commit: partitions are there until their callback is done.
     """
@@ -28,39 +28,39 @@ class AssignedPartitions:
     def listen(
         self, on_assign: OnChange | None, on_revoke: OnChange | None, on_lost: OnChange | None
     ) -> None:
-        """Whom to tell; what is lost is told to `on_revoke` where there is no `on_lost`."""
+        """The callbacks; `on_revoke` is called for lost partitions where there is no `on_lost`."""
         self._on_assign, self._on_revoke = on_assign, on_revoke
         self._on_lost = on_lost or on_revoke
 
     def assigned(self) -> Collection[TopicPartition]:
         return self._cursors.keys()
 
-    def give(self, partitions: Collection[TopicPartition]) -> None:
-        """These as well; told also when there is none, which is a rebalance without change."""
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """These as well. The callback is called also with none, after a rebalance without change."""
         given = sorted(partitions)
         for tp in given:
             self._cursors[tp] = Cursor()
         if self._on_assign is not None:
             self._on_assign(given)
 
-    def take(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
+    def revoke(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
         """Not these any more. `lost`: others may have them already, nothing can be committed."""
-        taken = sorted(partitions)
-        tell = self._on_lost if lost else self._on_revoke
+        revoked = sorted(partitions)
+        callback = self._on_lost if lost else self._on_revoke
         try:
             if not lost:
                 self._before_revoke()
-            if tell is not None:
-                tell(taken)
+            if callback is not None:
+                callback(revoked)
         finally:
-            for tp in taken:
+            for tp in revoked:
                 self._cursors.pop(tp, None)
 
     def replace(self, partitions: Collection[TopicPartition]) -> bool:
         """Exactly these from now on. Returns whether that is a change."""
         before, after = set(self._cursors), set(partitions)
         if gone := before - after:
-            self.take(gone)
+            self.revoke(gone)
         if new := after - before:
-            self.give(new)
+            self.assign(new)
         return before != after

@@ -116,7 +116,7 @@ class Consumer:
     def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group."""
         if self._cursors:
-            self._partitions.take(list(self._cursors))
+            self._partitions.revoke(list(self._cursors))
         if self._membership is not None and self._subscription is not None:
             self._membership.leave()
         self._subscription, self._topics = None, ()
@@ -175,7 +175,7 @@ class Consumer:
                 self._look(self._broker.topic_partitions())
             come_back = self._advance()
             try:
-                records = self._fetcher.take(limit)
+                records = self._fetcher.collect(limit)
             except UnknownTopicOrPartitionError:
                 if not self._drop_deleted():
                     raise
@@ -258,7 +258,7 @@ class Consumer:
                 self._broker.offset_commit(member, offsets)
             except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
                 if self._membership is not None:
-                    self._membership.told(error)
+                    self._membership.handle_error(error)
                 raise
 
     def committed(
@@ -405,7 +405,7 @@ class Consumer:
         counts = self._broker.topic_partitions()
         gone = [tp for tp in self._cursors if tp.partition >= counts.get(tp.topic, 0)]
         if gone:
-            self._partitions.take(gone, lost=True)
+            self._partitions.revoke(gone, lost=True)
         return bool(gone)
 
     def _auto_commit(self) -> None:

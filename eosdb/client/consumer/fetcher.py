@@ -104,10 +104,10 @@ class Fetcher:
             settings.key_deserializer is not None or settings.value_deserializer is not None
         )
 
-    def take(self, limit: int) -> list[ConsumerRecord]:
+    def collect(self, limit: int) -> list[ConsumerRecord]:
         """Records of all partitions, beginning with another one at each call.
 
-        What was taken before an error is handed out first; the next call meets the error again.
+        What was collected before an error is handed out first; the next call meets the error again.
         """
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
         tps = [
@@ -115,31 +115,31 @@ class Fetcher:
             for tp, cursor in self.cursors.items()
             if cursor.position is not None and not cursor.paused
         ]
-        taken: list[ConsumerRecord] = []
+        collected: list[ConsumerRecord] = []
         self._turn += 1
         try:
             with nullcontext() if self._calls_the_user else _without_collection():
                 for i in range(len(tps)):
                     tp = tps[(self._turn + i) % len(tps)]
-                    self._take_from(tp, self.cursors[tp], limit, taken)
+                    self._collect_from(tp, self.cursors[tp], limit, collected)
         except Exception:
-            if not taken:
+            if not collected:
                 raise
-        return taken
+        return collected
 
-    def _take_from(
-        self, tp: TopicPartition, cursor: Cursor, limit: int, taken: list[ConsumerRecord]
+    def _collect_from(
+        self, tp: TopicPartition, cursor: Cursor, limit: int, collected: list[ConsumerRecord]
     ) -> None:
-        """Add to `taken`; the position moves with every record that is in it, and no further."""
+        """Add to `collected`; the position moves with every record that is in it, and no further."""
         is_at_end = False
-        while len(taken) < limit:
-            columns = cursor.ahead(limit - len(taken))
+        while len(collected) < limit:
+            columns = cursor.ahead(limit - len(collected))
             if columns is not None:
-                before = len(taken)
+                before = len(collected)
                 try:
-                    self._hand_out(tp, columns, taken)
+                    self._hand_out(tp, columns, collected)
                 finally:
-                    cursor.advance(len(taken) - before)
+                    cursor.advance(len(collected) - before)
             elif is_at_end:
                 return
             else:
@@ -164,15 +164,17 @@ class Fetcher:
         cursor.fill(fetched)
         return fetched.next_offset >= cursor.fetched_end
 
-    def _hand_out(self, tp: TopicPartition, columns: Columns, taken: list[ConsumerRecord]) -> None:
-        """Add the records to `taken`. What this does for each is what reading costs, so without
+    def _hand_out(
+        self, tp: TopicPartition, columns: Columns, collected: list[ConsumerRecord]
+    ) -> None:
+        """Add the records to `collected`. What this does for each is what reading costs, so without
         deserializers it runs no Python at all."""
         offsets, timestamps, kinds, keys, values, headers = columns
         topic, partition = repeat(tp.topic), repeat(tp.partition)
         all_headers: Iterable[Any] = headers or repeat(())
         if not self._calls_the_user:
             fields = zip(topic, partition, offsets, timestamps, kinds, keys, values, all_headers)  # noqa: B905
-            taken += map(_new, repeat(ConsumerRecord), fields)
+            collected += map(_new, repeat(ConsumerRecord), fields)
             return
         key_of, value_of = self._settings.key_deserializer, self._settings.value_deserializer
         for at, time, kind, key, value, of_record in zip(  # noqa: B905
@@ -181,7 +183,7 @@ class Fetcher:
             made_key = key if key_of is None or key is None else key_of(key)
             made_value = value if value_of is None or value is None else value_of(value)
             record = (*tp, at, time, kind, made_key, made_value, of_record)
-            taken.append(_new(ConsumerRecord, record))
+            collected.append(_new(ConsumerRecord, record))
 
     def locate(self, tps: list[TopicPartition]) -> None:
         """Find where to begin in partitions that have no position yet.

@@ -64,14 +64,14 @@ class Phase(Enum):
 
 
 class Partitions(Protocol):
-    """What a member may read; the membership gives and takes."""
+    """What a member may read; the membership assigns and revokes."""
 
     def assigned(self) -> Collection[TopicPartition]: ...
 
-    def give(self, partitions: Collection[TopicPartition]) -> None:
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
         """These as well; called after every rebalance, also with none."""
 
-    def take(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
+    def revoke(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
         """Not these any more. `lost`: somebody else may have them already."""
 
 
@@ -172,10 +172,10 @@ class Membership:
         with self._lock:
             self._must_rejoin = True
 
-    def told(self, error: EosdbError) -> None:
-        """What a commit was told about this member."""
+    def handle_error(self, error: EosdbError) -> None:
+        """A commit failed with this error: it may concern the membership."""
         with self._lock:
-            self._take_note(error)
+            self._handle(error)
 
     def leave(self) -> None:
         """Leave the group, unless statically a member (KIP-345)."""
@@ -201,7 +201,7 @@ class Membership:
         if not lost and self._is_cooperative:
             owned = [tp for tp in owned if tp.topic not in self._topics]
         if owned:
-            self._partitions.take(owned, lost=lost)
+            self._partitions.revoke(owned, lost=lost)
 
     def _step(self) -> None:
         """Join, or sync; the answer may be to ask again later."""
@@ -214,7 +214,7 @@ class Membership:
                 self._sync()
         except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
             with self._lock:
-                self._take_note(error)
+                self._handle(error)
                 if self._error is not None:
                     raise
             self._prepare()
@@ -222,11 +222,11 @@ class Membership:
     def _join(self) -> None:
         owned = tuple(sorted(self._partitions.assigned())) if self._is_cooperative else ()
         generation = self._generation_id if self._is_cooperative else -1
-        told = Subscription(self._topics, owned, generation).encode()
+        subscription = Subscription(self._topics, owned, generation).encode()
         joined = self._requests.join_group(
             self._held.group_id,
             self._member_id,
-            [(assignor.name, told) for assignor in self._assignors],
+            [(assignor.name, subscription) for assignor in self._assignors],
         )
         with self._lock:
             self._member_id = joined.member_id
@@ -275,16 +275,16 @@ class Membership:
             self._is_prepared = False
             self.rebalances += 1
             self._ask_now()
-        self._take_over(set(decode_assignment(synced.assignment)))
+        self._apply_assignment(set(decode_assignment(synced.assignment)))
 
-    def _take_over(self, assigned: set[TopicPartition]) -> None:
+    def _apply_assignment(self, assigned: set[TopicPartition]) -> None:
         """What was assigned; a cooperative member that gives something up joins once more (KIP-429)."""
         owned = set(self._partitions.assigned())
         if given_up := owned - assigned:
             with self._lock:
                 self._must_rejoin = True
-            self._partitions.take(given_up, lost=False)
-        self._partitions.give(assigned - owned)
+            self._partitions.revoke(given_up, lost=False)
+        self._partitions.assign(assigned - owned)
 
     def _ask_later(self) -> None:
         self._ask_again_ms = self._clock.monotonic_ms() + self._backoff_ms
@@ -308,9 +308,9 @@ class Membership:
         try:
             self._requests.heartbeat(self._held)
         except EosdbError as error:
-            self._take_note(error)
+            self._handle(error)
 
-    def _take_note(self, error: EosdbError) -> None:
+    def _handle(self, error: EosdbError) -> None:
         if isinstance(error, RebalanceInProgressError):
             self._must_rejoin |= self._phase in (Phase.STABLE, Phase.SYNCING)
         elif isinstance(error, UnknownMemberIdError):

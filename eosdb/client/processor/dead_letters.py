@@ -151,8 +151,8 @@ class _Progress:
 
     def __init__(self, committed: OffsetAndMetadata | None) -> None:
         self._below = 0 if committed is None else committed.offset
-        told = "" if committed is None else committed.metadata
-        self._beyond = {int(offset) for offset in told.split(",") if offset}
+        metadata = "" if committed is None else committed.metadata
+        self._beyond = {int(offset) for offset in metadata.split(",") if offset}
 
     def has(self, offset: int) -> bool:
         return offset < self._below or offset in self._beyond
@@ -165,7 +165,7 @@ class _Progress:
         self._below = offset + 1
         self._beyond = {beyond for beyond in self._beyond if beyond > offset}
 
-    def told(self) -> OffsetAndMetadata:
+    def as_offset(self) -> OffsetAndMetadata:
         return OffsetAndMetadata(self._below, ",".join(map(str, sorted(self._beyond))))
 
 
@@ -205,5 +205,5 @@ def _send_back(
             progress.advance(batch[-1].offset)
         else:
             progress.add(record.offset for record in batch)
-        producer.send_offsets_to_transaction({tp: progress.told()}, group_id)
+        producer.send_offsets_to_transaction({tp: progress.as_offset()}, group_id)
     return len(batch)

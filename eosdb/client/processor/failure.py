@@ -60,8 +60,10 @@ class Failure:
 
     def mark(self, headers: Iterable[Header]) -> tuple[Header, ...]:
         """The record's own headers, and this failure instead of an earlier one."""
-        told = ((f"{PREFIX}{name}", str(getattr(self, name)).encode()) for name in self.__slots__)
-        return (*unmarked(headers), *told)
+        of_failure = (
+            (f"{PREFIX}{name}", str(getattr(self, name)).encode()) for name in self.__slots__
+        )
+        return (*unmarked(headers), *of_failure)
 
 
 def unmarked(headers: Iterable[Header]) -> tuple[Header, ...]:
@@ -71,12 +73,12 @@ def unmarked(headers: Iterable[Header]) -> tuple[Header, ...]:
 
 def read_failure(headers: Iterable[Header]) -> Failure | None:
     """The failure that a record carries; None when it carries none that is whole."""
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, data in headers:
         if name.startswith(PREFIX) and data is not None:
-            told[name.removeprefix(PREFIX)] = data.decode(errors="replace")
+            fields[name.removeprefix(PREFIX)] = data.decode(errors="replace")
     try:
-        numbers = {name: int(told.pop(name)) for name in _NUMBERS}
-        return Failure(**told, **numbers)  # type: ignore[arg-type]
+        numbers = {name: int(fields.pop(name)) for name in _NUMBERS}
+        return Failure(**fields, **numbers)  # type: ignore[arg-type]
     except (KeyError, TypeError, ValueError):
         return None

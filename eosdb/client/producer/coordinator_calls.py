@@ -110,7 +110,7 @@ class CoordinatorCalls:
                 call.exchange.fail(
                     RequestTimedOutError(f"{call.kind.value}: no answer within request_timeout_ms")
                 )
-            self._settle(call, now_ms)
+            self._handle_response(call, now_ms)
 
     def __bool__(self) -> bool:
         return bool(self._queue)
@@ -130,7 +130,7 @@ class CoordinatorCalls:
             return call.retry_at_ms
         return call.sent_ms + self._settings.request_timeout_ms
 
-    def _settle(self, call: CoordinatorCall[Any], now_ms: int) -> None:
+    def _handle_response(self, call: CoordinatorCall[Any], now_ms: int) -> None:
         exchange = call.exchange
         assert exchange is not None
         if exchange.error is None:

@@ -1,4 +1,4 @@
-"""How a producer comes by its producer id and epoch: InitProducerId, asked when they are needed."""
+"""How a producer gets its producer id and epoch: InitProducerId, requested when they are needed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class IdentityRequest:
         self._coordinator = coordinator
         self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
 
-    def take(self, now_ms: int) -> tuple[ProducerIdAndEpoch | None, EosdbError | None]:
-        """What there is; a producer without transactions asks when there is nothing. The error is that of
-        a request that was refused for good."""
+    def current(self, now_ms: int) -> tuple[ProducerIdAndEpoch | None, EosdbError | None]:
+        """The identity; a producer without transactions requests one where there is none. The error is
+        that of a request that was refused for good."""
         manager, error = self._manager, None
         if manager.identity is None and manager.transactional_id is None:
             if manager.state is ClientState.READY:

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from eosdb.client.answers import RequestKind, is_lost
 from eosdb.client.producer.accumulator import ProducerBatch, RecordAccumulator
+from eosdb.client.producer.completion import BatchCompletion
 from eosdb.client.producer.coordinator_calls import CoordinatorCalls
 from eosdb.client.producer.identity import IdentityRequest
 from eosdb.client.producer.settings import ProducerSettings
-from eosdb.client.producer.settling import Settling
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.transport import DirectTransport, Exchange, Request, Transport
 from eosdb.errors import EosdbError, NetworkExceptionError, RequestTimedOutError
@@ -71,7 +71,7 @@ class Sender:
         self._metrics = metrics
         self.coordinator: Final = CoordinatorCalls(transport, settings, manager, metrics)
         self.identity: Final = IdentityRequest(settings, manager, self.coordinator)
-        self._settling = Settling(settings, manager, accumulator, metrics)
+        self._completion = BatchCompletion(settings, manager, accumulator, metrics)
         self._on_the_way: list[ProduceRequest] = []
         self._fire_and_forget = str(settings.acks).strip() == "0"
         self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
@@ -97,7 +97,7 @@ class Sender:
         try:
             self._begin_step()
             due = self._work(now_ms)
-            if self._settling.call_back():
+            if self._completion.call_back():
                 due = self._work(now_ms)
             self._is_whole = True
             return due
@@ -107,24 +107,24 @@ class Sender:
     def _begin_step(self) -> None:
         """What the step before has left undone is mended."""
         if not self._is_whole:
-            self._settling.mend(
+            self._completion.mend(
                 self._in_hand,
                 [attempt.batch for request in self._on_the_way for attempt in request.attempts],
             )
         self._is_whole = False
 
-    def take_as_stored(self, now_ms: int) -> None:
+    def complete_as_stored(self, now_ms: int) -> None:
         """A commit has gone through, whatever came before its answer."""
         self._begin_step()
-        self._settling.take_as_stored(now_ms)
+        self._completion.complete_as_stored(now_ms)
         self._is_whole = True
 
     def _work(self, now_ms: int) -> int | None:
         self._transport.poll()
         self._receive(now_ms)
-        self._settling.expire(now_ms)
+        self._completion.expire(now_ms)
         self.coordinator.run(now_ms)
-        self._settling.resolve(lambda: self._take_identity(now_ms))
+        self._completion.resolve(lambda: self._current_identity(now_ms))
         while requests := self._drain_all(now_ms):
             self._send(requests, now_ms)
             self.coordinator.run(now_ms)
@@ -151,9 +151,9 @@ class Sender:
             self._begin_step()
         for batch in list(self._accumulator.waiting()):
             if not (unsent_only and batch.identity):
-                self._settling.give_up(batch, why)
+                self._completion.give_up(batch, why)
         if not self._is_running:
-            self._settling.call_back()
+            self._completion.call_back()
             self._is_whole = True
 
     def drop_all(self, why: EosdbError) -> None:
@@ -163,7 +163,7 @@ class Sender:
                 attempt.batch.is_sent = False
                 attempt.batch.in_doubt = True
                 if not attempt.batch.done:
-                    self._settling.give_up(attempt.batch, why)
+                    self._completion.give_up(attempt.batch, why)
         self._on_the_way.clear()
         self.drop_waiting(why)
 
@@ -186,9 +186,9 @@ class Sender:
             arrived.append(request)
         self._on_the_way = waiting
         for request in arrived:
-            self._settle(request, now_ms)
+            self._handle_response(request, now_ms)
 
-    def _settle(self, request: ProduceRequest, now_ms: int) -> None:
+    def _handle_response(self, request: ProduceRequest, now_ms: int) -> None:
         error = request.exchange.error
         if error is not None:
             self._metrics.error(error)
@@ -197,15 +197,15 @@ class Sender:
         )
         for attempt in request.attempts:
             answer = request.exchange.answer[attempt.batch.tp] if error is None else error
-            self._take_answer(attempt, answer, now_ms)
+            self._complete(attempt, answer, now_ms)
 
-    def _take_answer(
+    def _complete(
         self, attempt: SentBatch, answer: ProduceResult | EosdbError, now_ms: int
     ) -> None:
         batch, identity, was_first = attempt
         batch.is_sent = False
         batch.in_doubt |= isinstance(answer, EosdbError) and is_lost(answer)
-        self._settling.settle(batch, identity, was_first, answer, now_ms)
+        self._completion.complete(batch, identity, was_first, answer, now_ms)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -234,13 +234,13 @@ class Sender:
             return []
         identity: ProducerIdAndEpoch | None = None
         if self._settings.enable_idempotence:
-            identity = self._take_identity(now_ms)
+            identity = self._current_identity(now_ms)
             if identity is None:
                 return []
         taken: list[SentBatch] = []
         for tp, queue in queues:
             batch = queue[0]
-            if batch.retry_at_ms > now_ms or self._settling.is_held_back(tp):
+            if batch.retry_at_ms > now_ms or self._completion.is_held_back(tp):
                 continue
             if batch.attempts == 0 and not self._is_ready(queue, now_ms):
                 continue
@@ -351,10 +351,10 @@ class Sender:
         for exchange, attempts in zip(exchanges, requests, strict=True):
             request = ProduceRequest(exchange, attempts, now_ms, start_ns)
             if exchange.done:
-                self._settle(request, now_ms)
+                self._handle_response(request, now_ms)
             elif self._fire_and_forget:
                 for attempt in attempts:
-                    self._take_answer(attempt, ProduceResult(), now_ms)
+                    self._complete(attempt, ProduceResult(), now_ms)
             else:
                 self._on_the_way.append(request)
 
@@ -363,7 +363,7 @@ class Sender:
         lost = NetworkExceptionError("produce: interrupted before there was an answer")
         for attempts in requests:
             for attempt in attempts:
-                self._take_answer(attempt, lost, now_ms)
+                self._complete(attempt, lost, now_ms)
 
     def _request(self, attempts: list[SentBatch]) -> Request[ProduceAnswer]:
         """What the broker is to do with the batches."""
@@ -410,9 +410,9 @@ class Sender:
             )
         return False
 
-    def _take_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
+    def _current_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
         """The producer id and epoch; None while they are being asked for."""
-        identity, error = self.identity.take(now_ms)
+        identity, error = self.identity.current(now_ms)
         if error is not None:
             self.drop_waiting(error)
         return identity

@@ -128,7 +128,7 @@ class ProducerTransactions:
         )
         if manager.state is ClientState.IN_TRANSACTION:
             if self._is_committed:
-                self._sender.take_as_stored(self._clock.monotonic_ms())
+                self._sender.complete_as_stored(self._clock.monotonic_ms())
             self._flush_before(self._end_request(committed=True), self._committed, sync=True)
             self._driver.flush(None)
             if manager.error is not None:
@@ -145,7 +145,7 @@ class ProducerTransactions:
             ClientState.ABORTING_TRANSACTION,
         )
         if self._is_committed and manager.state is ClientState.IN_TRANSACTION:
-            self._sender.take_as_stored(self._clock.monotonic_ms())
+            self._sender.complete_as_stored(self._clock.monotonic_ms())
             manager.transition(ClientState.COMMITTING_TRANSACTION)
             self._end(committed=True)
             raise IllegalStateError(

@@ -2,7 +2,7 @@
 
 The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference in form: nobody
 waits inside a request. A join or sync that others still have to answer is answered as not complete, and
-the member asks again, which is what its heartbeats would tell it to do.
+the member asks again, as its heartbeats would make it do.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
     if known is None:
         holder = group.instance(joining.group_instance_id)
         if holder is not None:
-            return _take_over(group, holder, joining, now_ms)
+            return _replace_static_member(group, holder, joining, now_ms)
         added = replace(group, protocol_type=protocol_type, members=(*group.members, joining))
         return _prepare(added, joining.member_id, now_ms)
     same = known.protocols == joining.protocols
-    settled = group.state is GroupState.COMPLETING_REBALANCE or (
+    distributed = group.state is GroupState.COMPLETING_REBALANCE or (
         group.state is GroupState.STABLE and group.leader != joining.member_id
     )
-    if same and settled:
+    if same and distributed:
         return group
     updated = replace(joining, assignment=known.assignment)
     return _prepare(_with(group, known, updated), joining.member_id, now_ms)
@@ -255,7 +255,7 @@ def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
         )
 
 
-def _take_over(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
+def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
     """A static member is back under a new id; its old id is fenced from now on."""
     successor = replace(joining, assignment=holder.assignment, has_joined=holder.has_joined)
     taken = _with(group, holder, successor)

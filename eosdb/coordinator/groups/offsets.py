@@ -142,7 +142,7 @@ def pend(
     )  # fmt: skip
 
 
-def settle_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
+def complete_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
     """Projection only: the producer's transaction has ended."""
     if ("nothing pending", producer_id) in unit.memo:
         return

@@ -65,7 +65,7 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
             protocol_name=after.protocol_name,
             generation_id=after.generation_id,
             leader=after.leader,
-            members=tuple(map(_told, after.members)),
+            members=tuple(map(_group_member, after.members)),
             deadline_ms=after.deadline_ms,
         )
     )
@@ -183,7 +183,7 @@ def expire_members(unit: Unit, now_ms: int) -> int:
     return changed
 
 
-def _told(member: Member) -> GroupMember:
+def _group_member(member: Member) -> GroupMember:
     return GroupMember(
         member.member_id,
         member.group_instance_id,
@@ -211,10 +211,10 @@ def _group(row: tuple[object, ...]) -> Group:
     )
 
 
-def _member(told: dict[str, object]) -> Member:
-    protocols = tuple((name, _bytes(data)) for name, data in told.pop("protocols"))  # type: ignore[attr-defined]
-    assignment = _bytes(str(told.pop("assignment")))
-    return Member(**told, protocols=protocols, assignment=assignment)  # type: ignore[arg-type]
+def _member(fields: dict[str, object]) -> Member:
+    protocols = tuple((name, _bytes(data)) for name, data in fields.pop("protocols"))  # type: ignore[attr-defined]
+    assignment = _bytes(str(fields.pop("assignment")))
+    return Member(**fields, protocols=protocols, assignment=assignment)  # type: ignore[arg-type]
 
 
 def _text(data: bytes) -> str:

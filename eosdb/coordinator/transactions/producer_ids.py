@@ -64,24 +64,24 @@ class ProducerIdManager:
         """A producer id nobody has had. Raises ProducerIdsExhaustedError."""
         with self._lock:
             if self._next == self._end:
-                self._take_block()
+                self._allocate_block()
             producer_id = self._next
             self._next += 1
             return producer_id
 
-    def _take_block(self) -> None:
+    def _allocate_block(self) -> None:
         event = None
         while event is None:
             state = self._store.write(_state, sync=False)
             proposal = next_block(state, self._block_size, self._clock.time_ms())
 
-            def take(unit: Unit, proposal: ProducerIdBlockAllocated = proposal) -> bool:
+            def allocate(unit: Unit, proposal: ProducerIdBlockAllocated = proposal) -> bool:
                 if _state(unit).version + 1 != proposal.version:
                     return False
                 unit.record(proposal)
                 return True
 
-            if self._store.write(take):
+            if self._store.write(allocate):
                 event = proposal
         self._next = event.first_producer_id
         self._end = event.first_producer_id + event.size

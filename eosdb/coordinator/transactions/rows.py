@@ -202,7 +202,7 @@ def join(
 
 
 def epoch(unit: Unit) -> int:
-    """The epoch of the coordinator in office; 0 before the first election."""
+    """The epoch of the current coordinator; 0 before the first election."""
     return counter(unit, COORDINATOR_EPOCH)
 
 

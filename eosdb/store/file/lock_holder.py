@@ -1,4 +1,4 @@
-"""Who holds a lock on a file, as far as the system tells: for whoever waits in vain.
+"""Which processes hold a lock on a file, as far as the system knows: for the error of a wait in vain.
 
 The kernel names no process for an open-file-description lock, but each process's list of open files says
 which locks they hold. It is read without opening the file, which would drop SQLite's locks on it when it is
@@ -15,7 +15,7 @@ _PROCESSES: Final = "/proc"
 _STOPPED: Final = ("T", "t")
 
 
-def told(path: str, locked: Collection[int]) -> str:
+def describe_holders(path: str, locked: Collection[int]) -> str:
     """Who has locked any of these bytes of the file at `path`: something like `process 4711 (python
     app.py)`; empty where nobody is found."""
     try:

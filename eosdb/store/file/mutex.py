@@ -77,7 +77,7 @@ class WriterMutex:
             waiter.is_abandoned = True
             raise
         if not granted:
-            holder = lock_holder.told(self.path, [_WRITER])
+            holder = lock_holder.describe_holders(self.path, [_WRITER])
             raise DatabaseLockedError(
                 f"somebody else has been writing for {timeout_ms} ms (lock file {self.path}"
                 f"{f', held by {holder}' if holder else ''}); nothing was written, try again or raise "

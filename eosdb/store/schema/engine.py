@@ -20,7 +20,7 @@ def make_engine(
     note: Callable[[BaseException | None], None],
 ) -> Engine:
     """Connections have eosdb's settings: none of them checkpoints or writes eosdb's tables, and BEGIN
-    is SQLAlchemy's to say. `note` is told of every error."""
+    is SQLAlchemy's to say. `note` is called with every error."""
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)
@@ -31,7 +31,7 @@ def make_engine(
     raise_refusals(engine)
 
     @event.listens_for(engine, "handle_error")
-    def tell(context: ExceptionContext) -> None:
+    def note_error(context: ExceptionContext) -> None:
         note(context.original_exception)
 
     @event.listens_for(engine, "begin")

@@ -56,7 +56,7 @@ class WalGrowth:
             self._path,
             found.wal_bytes // _MIB,
             (found.wal_bytes - found.copied_bytes) // _MIB,
-            _told(self._path, only_oldest=True)
+            _describe_readers(self._path, only_oldest=True)
             or "a process that cannot be seen from here, such as another user's",
         )
 
@@ -64,12 +64,12 @@ class WalGrowth:
 def readers(path: str) -> str:
     """The processes that read a snapshot of the database at `path`, which this one has open; empty when
     there are none. The WAL shrinks when they are done."""
-    return _told(path, only_oldest=False)
+    return _describe_readers(path, only_oldest=False)
 
 
-def _told(path: str, *, only_oldest: bool) -> str:
+def _describe_readers(path: str, *, only_oldest: bool) -> str:
     index = wal_index.read(path)
     if index is None:
         return ""
     locked = index.readers_up_to(index.copied if only_oldest else index.frames)
-    return lock_holder.told(f"{path}-shm", locked)
+    return lock_holder.describe_holders(f"{path}-shm", locked)

@@ -54,7 +54,7 @@ def idempotent_writer(world: World, me: Me) -> None:
             value = f"{me.full_name}|-|{number}".encode()
             number += 1
 
-            def told(
+            def acknowledged(
                 error: EosdbError | None,
                 metadata: RecordMetadata | None,
                 value: bytes = value,
@@ -64,7 +64,7 @@ def idempotent_writer(world: World, me: Me) -> None:
                 if metadata is not None:
                     world.ledger.acknowledge(value, tp, metadata.offset)
 
-            producer.send(tp.topic, value, partition=tp.partition, on_delivery=told)
+            producer.send(tp.topic, value, partition=tp.partition, on_delivery=acknowledged)
         if me.rng.random() < 0.5:
             producer.flush()
         world.clock.sleep_ms(me.rng.randint(0, 150))

@@ -70,7 +70,7 @@ class Checker:
             self._version = version
             self._file.execute("BEGIN")
             try:
-                self._commits.take(self._file.execute(_COMMITS, (self._commits.seen,)).fetchall())
+                self._commits.add(self._file.execute(_COMMITS, (self._commits.seen,)).fetchall())
                 self._look_at_partitions()
                 self._look_at_offsets()
                 self._look_at_assignments()
@@ -93,7 +93,7 @@ class Checker:
             if known < log_end:
                 fresh += [(row.position, row.offset, tp, row) for row in self._rows(tp, known)]
         for _, _, tp, row in sorted(fresh):
-            self._take(tp, self.partitions[tp], row, ended)
+            self._apply(tp, self.partitions[tp], row, ended)
         for topic, partition, log_start, log_end, high_watermark, last_stable in found:
             tp = TopicPartition(topic, partition)
             model = self.partitions[tp]
@@ -127,7 +127,7 @@ class Checker:
             )
         ]
 
-    def _take(self, tp: TopicPartition, model: PartitionModel, row: Row, ended: set[str]) -> None:
+    def _apply(self, tp: TopicPartition, model: PartitionModel, row: Row, ended: set[str]) -> None:
         require(row.offset == len(model.rows), f"{tp}: offset {row.offset} after a gap")
         model.rows.append(row)
         pid = row.producer_id
@@ -177,9 +177,9 @@ class Checker:
             assert row.value is not None
             key = transaction_of(row.value)
             assert key is not None
-            told = self.outcomes.setdefault(key, marker.control)
+            known = self.outcomes.setdefault(key, marker.control)
             require(
-                told == marker.control, f"{tp}: transaction {key} is {told} and {marker.control}"
+                known == marker.control, f"{tp}: transaction {key} is {known} and {marker.control}"
             )
             if key not in ended:
                 ended.add(key)
@@ -265,8 +265,8 @@ class Checker:
             self._generations[group] = generation
             given: set[tuple[str, int]] = set()
             for member in json.loads(members):
-                told = base64.b64decode(member["assignment"])
-                for topic, numbers in json.loads(told or b"{}").items():
+                assignment = base64.b64decode(member["assignment"])
+                for topic, numbers in json.loads(assignment or b"{}").items():
                     mine = {(topic, number) for number in numbers}
                     require(not mine & given, f"{group}: {mine & given} were given to two members")
                     given |= mine

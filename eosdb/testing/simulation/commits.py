@@ -25,7 +25,7 @@ class Commits:
         self._requested: dict[tuple[Place, int], int] = {}
         self._newest: dict[Place, int] = {}
 
-    def take(self, requests: Iterable[tuple[int, str, str]]) -> None:
+    def add(self, requests: Iterable[tuple[int, str, str]]) -> None:
         """Requests that are new: position, kind, detail. A plain commit counts at once."""
         for position, kind, detail in requests:
             self.seen = position

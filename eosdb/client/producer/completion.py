@@ -27,7 +27,7 @@ from eosdb.metrics import Metrics
 from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 
-class Settling:
+class BatchCompletion:
     """The half of the sender that draws conclusions; it sends nothing."""
 
     def __init__(
@@ -54,23 +54,23 @@ class Settling:
         return tp in self._to_bump
 
     def call_back(self) -> bool:
-        """Tell whoever waits for batches that are finished; only when every state is settled.
+        """Call the callbacks of finished batches; only when every state is final.
 
-        Returns whether anybody was told.
+        Returns whether there were any.
         """
         if not self._finished:
             return False
-        told = False
+        called = False
         while self._finished:
             batch = self._finished[0]
-            told |= bool(batch.callbacks)
+            called |= bool(batch.callbacks)
             batch.call_back()
             self._finished.popleft()
-        return told
+        return called
 
     # -- an answer ------------------------------------------------------------------------------
 
-    def settle(
+    def complete(
         self,
         batch: ProducerBatch,
         identity: ProducerIdAndEpoch | None,
@@ -78,7 +78,7 @@ class Settling:
         answer: ProduceResult | EosdbError,
         now_ms: int,
     ) -> None:
-        """Take one partition's answer to one attempt, made under `identity`."""
+        """Handle one partition's answer to one attempt, made under `identity`."""
         error = answer if isinstance(answer, EosdbError) else answer.error
         if isinstance(answer, ProduceResult) and error is None:
             self._stored(batch, answer, now_ms)
@@ -215,7 +215,7 @@ class Settling:
             self._manager.progress(batch.tp).restore(batch)
         self._accumulator.put_back(batch)
 
-    def take_as_stored(self, now_ms: int) -> None:
+    def complete_as_stored(self, now_ms: int) -> None:
         """The transaction is committed, so whatever was sent in it is stored; where, nobody said."""
         for batch in [batch for batch in self._accumulator.waiting() if batch.attempts]:
             self._accumulator.remove(batch)
