@@ -22,7 +22,7 @@ from eosdb.errors import (
     ProducerFencedError,
 )
 from eosdb.model.values import TopicPartition, TransactionState
-from tests.coordinator.transaction_requests import (
+from tests.coordinator.transactions.requests import (
     DEAD,
     EMPTY,
     FENCED,

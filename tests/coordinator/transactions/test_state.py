@@ -16,7 +16,7 @@ from eosdb.coordinator.transactions.decisions import (
     transition,
 )
 from eosdb.model.values import TransactionState
-from tests.coordinator.transaction_requests import (
+from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,

@@ -20,7 +20,7 @@ from eosdb.errors import (
     InvalidTransactionTimeoutError,
 )
 from eosdb.model.values import TransactionState
-from tests.coordinator.transaction_requests import (
+from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,

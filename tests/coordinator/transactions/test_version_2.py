@@ -13,7 +13,7 @@ from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions.decisions import FenceOngoing, Initialized
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.model.values import TransactionState
-from tests.coordinator.transaction_requests import (
+from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,

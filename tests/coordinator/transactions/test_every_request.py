@@ -19,7 +19,7 @@ from eosdb.errors import (
     ProducerFencedError,
 )
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
-from tests.coordinator.transaction_requests import (
+from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     DEAD,
