@@ -16,8 +16,8 @@ import pytest
 import eosdb
 from eosdb.failpoints import Failpoint, watched
 from eosdb.store.schema import migrate, new_file
+from scripts.make_newest_schema import SCRIPT, newest_schema
 from tests.crash.children import environment
-from tests.data.make_newest_schema import SCRIPT, newest_schema
 
 MAKE = "import sys, eosdb; eosdb.connect(sys.argv[1]).close()"
 
@@ -39,7 +39,7 @@ def pragmas(path: Path) -> list[object]:
 
 def test_the_script_says_what_the_revisions_make() -> None:
     assert SCRIPT.read_text(encoding="utf-8") == newest_schema(), (
-        "run tests/data/make_newest_schema.py"
+        "run `python -m scripts.make_newest_schema`"
     )
 
 

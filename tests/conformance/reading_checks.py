@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .check import Subject
-from .double import (
+from tests.conformance.check import Subject
+from tests.conformance.double import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Double,

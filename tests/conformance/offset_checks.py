@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from .check import Subject
-from .double import Double, Producer, expect, expect_refused, forbid, is_refused, plain, started
+from tests.conformance.check import Subject
+from tests.conformance.double import (
+    Double,
+    Producer,
+    expect,
+    expect_refused,
+    forbid,
+    is_refused,
+    plain,
+    started,
+)
 
 SUBJECT = Subject()
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from .check import Subject
-from .double import BAD_SETTING, ILLEGAL_CALL, Double, Settings, expect, expect_refused, started
+from tests.conformance.check import Subject
+from tests.conformance.double import (
+    BAD_SETTING,
+    ILLEGAL_CALL,
+    Double,
+    Settings,
+    expect,
+    expect_refused,
+    started,
+)
 
 SUBJECT = Subject()
 

@@ -1,7 +1,7 @@
 """Writes docs/eosdb-metadata.json, what Datasette shows beside a file, from docs/sql.md (`make docs`).
 
 Datasette finds metadata by the name of the database, which is the file's name without its ending. The
-page's JSON is for `shop.db`; `python docs/make_datasette.py flights` prints it for `flights.db`.
+page's JSON is for `shop.db`; `python -m scripts.make_datasette flights` prints it for `flights.db`.
 
 The page is the one source: each `## `view`` with its table of columns becomes a description, each
 `### title` with its block of SQL a query that one can click. A query that asks about the topic `orders`
@@ -23,8 +23,9 @@ from typing import Any, Final
 
 import eosdb
 
-PAGE: Final = Path(__file__).with_name("sql.md")
-METADATA: Final = Path(__file__).with_name("eosdb-metadata.json")
+DOCS: Final = Path(__file__).parents[1] / "docs"
+PAGE: Final = DOCS / "sql.md"
+METADATA: Final = DOCS / "eosdb-metadata.json"
 DATABASE: Final = "shop"
 BLOB: Final = "BLOB"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .check import Subject
-from .double import (
+from tests.conformance.check import Subject
+from tests.conformance.double import (
     FENCED,
     Double,
     Producer,

@@ -12,8 +12,8 @@ from typing import Final
 
 import confluent_kafka as ck
 
-from . import confluent
-from .double import (
+from tests.conformance import confluent
+from tests.conformance.double import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     TOPIC,

@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 
 import eosdb
-
-from .double import READ_COMMITTED, TOPIC, Identity, Producer, Requests, Settings
+from tests.conformance.double import READ_COMMITTED, TOPIC, Identity, Producer, Requests, Settings
 
 _START_MS = 1_700_000_000_000
 _TP = eosdb.TopicPartition(TOPIC, 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .check import Subject
-from .double import READ_UNCOMMITTED, Double, expect, forbid, plain, started
+from tests.conformance.check import Subject
+from tests.conformance.double import READ_UNCOMMITTED, Double, expect, forbid, plain, started
 
 SUBJECT = Subject()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .double import Double
+from tests.conformance.double import Double
 
 Ask = Callable[[Double], None]
 

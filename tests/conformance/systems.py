@@ -8,7 +8,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Final
 
-from .double import Double
+from tests.conformance.double import Double
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,19 @@ class System:
 
 
 def _eosdb() -> Double:
-    from .eosdb_double import EosdbDouble
+    from tests.conformance.eosdb_double import EosdbDouble
 
     return EosdbDouble()
 
 
 def _librdkafka() -> Double:
-    from .rdkafka_double import RdkafkaMock
+    from tests.conformance.rdkafka_double import RdkafkaMock
 
     return RdkafkaMock()
 
 
 def _mockafka() -> Double:
-    from .mockafka_double import Mockafka
+    from tests.conformance.mockafka_double import Mockafka
 
     return Mockafka()
 

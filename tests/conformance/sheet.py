@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from .check import Check
-from .double import Differs, Double, NotReachable
-from .systems import System
+from tests.conformance.check import Check
+from tests.conformance.double import Differs, Double, NotReachable
+from tests.conformance.systems import System
 
 YES: Final = "yes"
 NO: Final = "no"
@@ -19,7 +19,7 @@ _INTRODUCTION: Final = """# Conformance sheet
 
 What Kafka promises about exactly-once, asked of eosdb and of two test doubles for Python, by running it:
 `yes`, it does what Kafka does; `no`, it does not (what was seen instead stands below); `n/a`, its API
-offers no way to ask. To repeat it: `python docs/make_conformance.py`."""
+offers no way to ask. To repeat it: `python -m scripts.make_conformance`."""
 
 
 @dataclass(frozen=True, slots=True)

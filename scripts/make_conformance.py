@@ -1,8 +1,8 @@
-"""Writes docs/conformance.md by running the checks of `conformance_sheet` against every system.
+"""Writes docs/conformance.md by running the checks of `tests.conformance` against every system.
 
-python docs/make_conformance.py               # run all and write the page
-python docs/make_conformance.py --check       # run all and compare with the page
-python docs/make_conformance.py --only eosdb  # run one system and print
+python -m scripts.make_conformance               # run all and write the page
+python -m scripts.make_conformance --check       # run all and compare with the page
+python -m scripts.make_conformance --only eosdb  # run one system and print
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from conformance_sheet.catalog import CHECKS
-from conformance_sheet.sheet import document, run_all
-from conformance_sheet.systems import SYSTEMS, System
+from tests.conformance.catalog import CHECKS
+from tests.conformance.sheet import document, run_all
+from tests.conformance.systems import SYSTEMS, System
 
-PAGE: Final = Path(__file__).parent / "conformance.md"
+PAGE: Final = Path(__file__).parents[1] / "docs/conformance.md"
 LIMIT_S: Final = 300
 """All of it takes about 70 s; a double that hangs ends the script with a traceback."""
 

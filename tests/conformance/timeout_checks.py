@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from .check import Subject
-from .double import ENDED, FENCED, Double, Producer, expect, expect_refused, plain, started
+from tests.conformance.check import Subject
+from tests.conformance.double import (
+    ENDED,
+    FENCED,
+    Double,
+    Producer,
+    expect,
+    expect_refused,
+    plain,
+    started,
+)
 
 SUBJECT = Subject()
 

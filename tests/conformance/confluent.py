@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from .double import Settings
+from tests.conformance.double import Settings
 
 NO_REQUESTS: Final = "there is no request with a producer id, epoch and sequence of one's choosing"
 

@@ -1,8 +1,8 @@
 """Makes migrations/newest.sql: what the revisions make of an empty database.
 
-    python tests/data/make_newest_schema.py
+    python -m scripts.make_newest_schema
 
-Run with every new revision; tests/store/schema/test_schema.py compares.
+Run with every new revision; tests/store/schema/test_new_file.py compares.
 """
 
 from __future__ import annotations

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
 
-from tests.tidy.tree import ROOT
+from scripts import make_conformance
+from tests.conformance import double as doubles
+from tests.conformance import sheet, systems
+from tests.conformance.catalog import CHECKS
+from tests.conformance.systems import SYSTEMS
 
-
-def load(name: str) -> ModuleType:
-    """A module that lies beside the documents, as the script itself finds it."""
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.pop(0)
-
-
-SCRIPT = load("make_conformance")
-DOUBLE, SHEET = load("conformance_sheet.double"), load("conformance_sheet.sheet")
-CHECKS, SYSTEMS = SCRIPT.CHECKS, SCRIPT.SYSTEMS
 EOSDB = SYSTEMS[0]
 
 
@@ -37,9 +25,9 @@ class Careless:
         "end_offset": 0,
         "offset_at": None,
         "committed_offset": None,
-        "identity": DOUBLE.Identity(1, 0),
+        "identity": doubles.Identity(1, 0),
         "append": 0,
-        "end": DOUBLE.Identity(1, 0),
+        "end": doubles.Identity(1, 0),
     }
 
     def __getattr__(self, name: str) -> Any:
@@ -48,12 +36,12 @@ class Careless:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_eosdb_does_what_kafka_does(check: Any) -> None:
-    assert SHEET.run(check, EOSDB.make()) == SHEET.Cell("yes")
+    assert sheet.run(check, EOSDB.make()) == sheet.Cell("yes")
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_a_check_can_fail(check: Any) -> None:
-    assert SHEET.run(check, Careless()).outcome == "no"
+    assert sheet.run(check, Careless()).outcome == "no"
 
 
 def test_the_names_and_titles_are_unique() -> None:
@@ -62,7 +50,7 @@ def test_the_names_and_titles_are_unique() -> None:
 
 
 def test_the_page_lists_the_checks_of_the_script_and_every_one_is_a_yes_of_eosdb() -> None:
-    lines = SCRIPT.PAGE.read_text(encoding="utf-8").split("\n## ")[0].splitlines()
+    lines = make_conformance.PAGE.read_text(encoding="utf-8").split("\n## ")[0].splitlines()
     header, _, *rows, total = [line.strip("| ").split(" | ") for line in lines if line[:1] == "|"]
     assert header == ["check", "Kafka's rule", *(system.label for system in SYSTEMS)]
     assert [row[:3] for row in rows] == [
@@ -76,22 +64,21 @@ def test_the_page_lists_the_checks_of_the_script_and_every_one_is_a_yes_of_eosdb
 def test_a_page_that_differs_is_shown_and_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(SCRIPT, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(SCRIPT, "CHECKS", CHECKS[:2])
-    monkeypatch.setattr(SCRIPT, "SYSTEMS", SYSTEMS[:1])
-    assert SCRIPT.main(["--check"]) == 1
+    monkeypatch.setattr(make_conformance, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(make_conformance, "CHECKS", CHECKS[:2])
+    monkeypatch.setattr(make_conformance, "SYSTEMS", SYSTEMS[:1])
+    assert make_conformance.main(["--check"]) == 1
     assert f"+| 1. {CHECKS[0].title} |" in capsys.readouterr().out
-    assert SCRIPT.main([]) == 0
-    assert SCRIPT.main(["--check"]) == 0
+    assert make_conformance.main([]) == 0
+    assert make_conformance.main(["--check"]) == 0
     assert capsys.readouterr().out == ""
 
 
 def test_what_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    systems = load("conformance_sheet.systems")
     monkeypatch.setattr(systems, "find_spec", lambda name: None if name != "eosdb" else object())
-    assert SCRIPT.main([]) == 1
+    assert make_conformance.main([]) == 1
     assert "`pip install confluent-kafka mockafka-py`" in capsys.readouterr().err
 
 
@@ -104,11 +91,11 @@ def test_a_cell_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
         double = Careless()
         monkeypatch.setitem(Careless.ANSWERS, "error_name", "NAME")
-        return SHEET.run(SHEET.Check("name", "title", "rule", ask), double)
+        return sheet.run(sheet.Check("name", "title", "rule", ask), double)
 
-    assert outcome(DOUBLE.NotReachable("no way")) == SHEET.Cell("n/a", "no way")
-    assert outcome(DOUBLE.Differs("seen")) == SHEET.Cell("no", "seen")
-    assert outcome(ValueError("anything")) == SHEET.Cell("no", "unexpected error: NAME")
+    assert outcome(doubles.NotReachable("no way")) == sheet.Cell("n/a", "no way")
+    assert outcome(doubles.Differs("seen")) == sheet.Cell("no", "seen")
+    assert outcome(ValueError("anything")) == sheet.Cell("no", "unexpected error: NAME")
 
 
 def test_an_error_of_another_name_is_no_refusal() -> None:
@@ -117,8 +104,8 @@ def test_an_error_of_another_name_is_no_refusal() -> None:
 
     double = EOSDB.make()
     try:
-        assert DOUBLE.is_refused(double, refuse, frozenset({"KeyError"}))
+        assert doubles.is_refused(double, refuse, frozenset({"KeyError"}))
         with pytest.raises(KeyError):
-            DOUBLE.is_refused(double, refuse, DOUBLE.FENCED)
+            doubles.is_refused(double, refuse, doubles.FENCED)
     finally:
         double.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import (
+from tests.conformance import (
     call_checks,
     fencing_checks,
     offset_checks,
@@ -13,7 +13,7 @@ from . import (
     sequence_checks,
     timeout_checks,
 )
-from .check import Check
+from tests.conformance.check import Check
 
 CHECKS: Final[tuple[Check, ...]] = tuple(
     check

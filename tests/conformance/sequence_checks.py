@@ -5,8 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from .check import Subject
-from .double import FENCED, Double, Identity, Requests, expect, expect_refused, forbid, is_refused
+from tests.conformance.check import Subject
+from tests.conformance.double import (
+    FENCED,
+    Double,
+    Identity,
+    Requests,
+    expect,
+    expect_refused,
+    forbid,
+    is_refused,
+)
 
 SUBJECT = Subject()
 

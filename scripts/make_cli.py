@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
 from eosdb.cli.main import main
 
+PAGE: Final = Path(__file__).parents[1] / "docs/cli.md"
 INTRODUCTION = """# The command line
 
 Made from the commands' own help by `make docs`.
@@ -39,4 +41,4 @@ def document() -> str:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent / "cli.md").write_text(document(), encoding="utf-8")
+    PAGE.write_text(document(), encoding="utf-8")

@@ -9,8 +9,8 @@ import mockafka.kafka_store
 from confluent_kafka import TopicPartition
 from mockafka import FakeConsumer, FakeProducer
 
-from . import confluent
-from .double import (
+from tests.conformance import confluent
+from tests.conformance.double import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     TOPIC,
