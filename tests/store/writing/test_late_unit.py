@@ -128,7 +128,7 @@ def test_what_cannot_be_written_is_refused_at_the_end() -> None:
         unit.insert("items", INSERT, (2, 7))
 
 
-@pytest.mark.parametrize("room", ["eosdb.log", "eosdb.coordinator", "eosdb.projection"])
+@pytest.mark.parametrize("room", ["eosdb.log", "eosdb.coordinator"])
 def test_nobody_who_folds_goes_round_the_unit(room: str) -> None:
     """`unit.connection` would not see what waits."""
     texts = {
