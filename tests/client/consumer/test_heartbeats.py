@@ -19,7 +19,8 @@ import pytest
 import eosdb
 from eosdb.store.file import watch
 
-SESSION_MS = 400
+SESSION_MS = 2_000
+"""A hundred heartbeats: even a slow machine finds the time for one of them."""
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def member(db: eosdb.Database, **config: int) -> eosdb.Consumer:
 def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database) -> None:
     consumer = member(real)
     generation = consumer.group_metadata().generation_id
-    time.sleep(3 * SESSION_MS / 1000)
+    time.sleep(1.2 * SESSION_MS / 1000)
     real.housekeeping()
     assert real.broker.describe_group("g").generation_id == generation
     consumer.commit({eosdb.TopicPartition("t", 0): eosdb.OffsetAndMetadata(1)})
@@ -80,8 +81,7 @@ def test_when_the_database_is_closed_its_consumers_threads_end(real: eosdb.Datab
     consumer = member(real)
     (thread,) = [t for t in threading.enumerate() if t.name == "eosdb-heartbeat-g"]
     real.close()
-    thread.join(30)
-    assert not thread.is_alive()
+    thread.join()
     with pytest.raises(eosdb.DatabaseClosedError):
         consumer.poll()
 
@@ -91,8 +91,7 @@ def test_a_forgotten_consumer_leaves_no_thread_behind(real: eosdb.Database) -> N
     (thread,) = [t for t in threading.enumerate() if t.name == "eosdb-heartbeat-g"]
     del consumer
     gc.collect()
-    thread.join(30)
-    assert not thread.is_alive()
+    thread.join()
 
 
 @pytest.mark.parametrize("has_inotify", [True, False], ids=["told", "looking"])
