@@ -36,8 +36,8 @@ simulate: $(SETUP)
 	$(PYTHON) -m eosdb.cli simulate --seeds 1000 --steps 2000 --jobs 2
 
 docs: $(SETUP)
-	$(PYTHON) docs/make_cli.py
-	$(PYTHON) docs/make_datasette.py
+	$(PYTHON) -m scripts.make_cli
+	$(PYTHON) -m scripts.make_datasette
 	$(PYTHON) -m pytest tests/docs
 
 $(SETUP): pyproject.toml scripts/setup.sh

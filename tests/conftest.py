@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import eosdb
+from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
+from tests.requests import TP, Send
 
 START_MS = 1_700_000_000_000
 
@@ -32,3 +34,33 @@ def clock() -> eosdb.ManualClock:
 def db(db_path: Path, clock: eosdb.ManualClock) -> Iterator[eosdb.Database]:
     with eosdb.connect(db_path, clock=clock, durability="normal") as opened:
         yield opened
+
+
+@pytest.fixture
+def classic_db(db_path: Path, clock: eosdb.ManualClock) -> Iterator[eosdb.Database]:
+    """Transaction version 1, in which partitions join by a request of their own, and an epoch outlives its
+    transaction; with the topic "t"."""
+    config = BrokerConfig(transaction_version=1)
+    with eosdb.connect(db_path, clock=clock, durability="normal", config=config) as opened:
+        opened.admin.create_topic("t")
+        yield opened
+
+
+@pytest.fixture
+def send(classic_db: eosdb.Database) -> Send:
+    """send(b"a", b"b", who=(pid, epoch), sequence=0, transactional_id=None, to=TP), to classic_db."""
+
+    def call(
+        *values: bytes | None,
+        who: tuple[int, int] = (-1, -1),
+        sequence: int = -1,
+        transactional_id: str | None = None,
+        to: TopicPartition = TP,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+    ) -> ProduceResult:
+        records = [Record(key=key, value=value, timestamp=timestamp) for value in values]
+        batch = RecordBatch(records, *who, sequence, transactional_id is not None)
+        return classic_db.broker.append(to, batch, transactional_id=transactional_id)
+
+    return call

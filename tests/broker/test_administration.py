@@ -14,7 +14,7 @@ from eosdb import (
     RecordBatch,
     TopicPartition,
 )
-from tests.broker.conftest import TP, begin
+from tests.requests import TP, begin
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from tests.broker.conftest import TP, begin
     [("", 0), ("a", 47), ("polygenelubricants", 0), ("Ab🙂", 35), ("my-txn", 8)],
 )
 def test_the_coordinator_of_a_key_is_javas_hash(
-    db: eosdb.Database, key: str, partition: int
+    classic_db: eosdb.Database, key: str, partition: int
 ) -> None:
     h = 0
     data = key.encode("utf-16-be")
@@ -30,31 +30,33 @@ def test_the_coordinator_of_a_key_is_javas_hash(
         h = (31 * h + int.from_bytes(data[i : i + 2], "big")) % 2**32
     signed = h - 2**32 if h >= 2**31 else h
     expected = 0 if signed == -(2**31) else abs(signed) % 50
-    assert db.broker.find_coordinator(key).partition == expected
-    assert db.broker.find_coordinator(key, "group").partition == expected
+    assert classic_db.broker.find_coordinator(key).partition == expected
+    assert classic_db.broker.find_coordinator(key, "group").partition == expected
     assert key not in ("", "a", "polygenelubricants") or expected == partition
 
 
 def test_the_coordinator_epoch_rises_with_each_opening_that_coordinates(
-    db: eosdb.Database, db_path: Path
+    classic_db: eosdb.Database, db_path: Path
 ) -> None:
-    assert db.broker.find_coordinator("a").epoch == 0
-    db.broker.init_producer_id("a")
-    assert db.broker.find_coordinator("a").epoch == 1
-    with eosdb.connect(db_path, clock=db.clock) as other:
+    assert classic_db.broker.find_coordinator("a").epoch == 0
+    classic_db.broker.init_producer_id("a")
+    assert classic_db.broker.find_coordinator("a").epoch == 1
+    with eosdb.connect(db_path, clock=classic_db.clock) as other:
         assert other.broker.find_coordinator("a").epoch == 1
         other.broker.init_producer_id("a")
-        assert db.broker.find_coordinator("a").epoch == 2
+        assert classic_db.broker.find_coordinator("a").epoch == 2
 
 
-def test_listing_by_state_producer_and_duration(db: eosdb.Database, clock: ManualClock) -> None:
-    a = begin(db, "a")
+def test_listing_by_state_producer_and_duration(
+    classic_db: eosdb.Database, clock: ManualClock
+) -> None:
+    a = begin(classic_db, "a")
     clock.advance(500)
-    begin(db, "b")
-    db.broker.init_producer_id("idle")
+    begin(classic_db, "b")
+    classic_db.broker.init_producer_id("idle")
 
     def ids(**filters: object) -> list[str]:
-        return [t.transactional_id for t in db.broker.list_transactions(**filters)]  # type: ignore[arg-type]
+        return [t.transactional_id for t in classic_db.broker.list_transactions(**filters)]  # type: ignore[arg-type]
 
     assert ids() == ["a", "b", "idle"]
     assert ids(states=["Ongoing", "Nonsense"]) == ["a", "b"]
@@ -68,20 +70,20 @@ def test_listing_by_state_producer_and_duration(db: eosdb.Database, clock: Manua
 
 
 def test_a_finished_transaction_is_described_without_partitions(
-    db: eosdb.Database, clock: ManualClock
+    classic_db: eosdb.Database, clock: ManualClock
 ) -> None:
-    who = begin(db)
-    db.broker.add_offsets_to_txn("a", *who, "g")
-    described = db.broker.describe_transactions(["a"])["a"]
+    who = begin(classic_db)
+    classic_db.broker.add_offsets_to_txn("a", *who, "g")
+    described = classic_db.broker.describe_transactions(["a"])["a"]
     assert described.partitions == {TP}, "consumer offsets are not listed"
     start = described.transaction_start_time_ms
     assert start == clock.time_ms()
     clock.advance(5)
-    db.broker.end_txn("a", *who, True)
-    described = db.broker.describe_transactions(["a"])["a"]
+    classic_db.broker.end_txn("a", *who, True)
+    described = classic_db.broker.describe_transactions(["a"])["a"]
     assert (described.partitions, described.transaction_start_time_ms) == (frozenset(), start)
-    db.broker.init_producer_id("a")
-    assert db.broker.describe_transactions(["a"])["a"].transaction_start_time_ms == -1
+    classic_db.broker.init_producer_id("a")
+    assert classic_db.broker.describe_transactions(["a"])["a"].transaction_start_time_ms == -1
 
 
 def test_auto_creation_when_it_is_wanted(db_path: Path) -> None:

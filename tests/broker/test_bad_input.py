@@ -9,7 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from tests.broker.conftest import TP
+from tests.requests import TP
 
 HUGE = 2**63
 LONE = "\ud800"
@@ -54,11 +54,11 @@ def records(*given: Any) -> RecordBatch:
         (Batch([Record()], 0, 0, 0, True), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     ],
 )
-def test_a_bad_batch(db: eosdb.Database, batch: Any, name: str) -> None:
+def test_a_bad_batch(classic_db: eosdb.Database, batch: Any, name: str) -> None:
     with pytest.raises(eosdb.ApiError) as raised:
-        db.broker.append(TP, batch)
+        classic_db.broker.append(TP, batch)
     assert raised.value.name == name
-    assert db.broker.offsets(TP).log_end_offset == 0
+    assert classic_db.broker.offsets(TP).log_end_offset == 0
 
 
 TEXTS: list[Any] = [None, 5, b"t", LONE, ["t"]]
@@ -131,14 +131,14 @@ def calls() -> list[Any]:
 
 @pytest.mark.parametrize(("call", "value"), calls())
 def test_a_bad_argument(
-    db: eosdb.Database, call: Callable[[eosdb.Broker, Any], object], value: Any
+    classic_db: eosdb.Database, call: Callable[[eosdb.Broker, Any], object], value: Any
 ) -> None:
-    before = db.info()["journal_position"]
+    before = classic_db.info()["journal_position"]
     with pytest.raises(eosdb.ApiError) as raised:
-        call(db.broker, value)
+        call(classic_db.broker, value)
     assert len(str(raised.value)) > 10
-    assert db.info()["journal_position"] in (before, before + 1), "at most an election"  # type: ignore[operator]
-    assert db.verify().ok
+    assert classic_db.info()["journal_position"] in (before, before + 1), "at most an election"  # type: ignore[operator]
+    assert classic_db.verify().ok
 
 
 EMPTY_ID: list[Callable[[eosdb.Broker], object]] = [
@@ -154,32 +154,32 @@ EMPTY_ID: list[Callable[[eosdb.Broker], object]] = [
 
 @pytest.mark.parametrize("request_", EMPTY_ID)
 def test_an_empty_transactional_id_is_an_invalid_request_everywhere(
-    db: eosdb.Database, request_: Callable[[eosdb.Broker], object]
+    classic_db: eosdb.Database, request_: Callable[[eosdb.Broker], object]
 ) -> None:
     with pytest.raises(eosdb.InvalidRequestError, match="transactional_id: got an empty one"):
-        request_(db.broker)
+        request_(classic_db.broker)
 
 
 @pytest.mark.parametrize("transactional_id", [None, "a"])
 @pytest.mark.parametrize("half", [(10, -1), (-1, 5)])
 def test_half_of_an_expected_producer_is_an_invalid_request(
-    db: eosdb.Database, transactional_id: str | None, half: tuple[int, int]
+    classic_db: eosdb.Database, transactional_id: str | None, half: tuple[int, int]
 ) -> None:
     with pytest.raises(eosdb.InvalidRequestError, match="both of the current producer, or -1"):
-        db.broker.init_producer_id(transactional_id, 60_000, *half)
-    assert db.broker.init_producer_id(transactional_id, 60_000, 10, 5).producer_epoch == 0
+        classic_db.broker.init_producer_id(transactional_id, 60_000, *half)
+    assert classic_db.broker.init_producer_id(transactional_id, 60_000, 10, 5).producer_epoch == 0
 
 
 @pytest.mark.parametrize("batches", [None, 5, [TP]])
-def test_produce_wants_a_mapping(db: eosdb.Database, batches: Any) -> None:
+def test_produce_wants_a_mapping(classic_db: eosdb.Database, batches: Any) -> None:
     with pytest.raises(eosdb.InvalidRequestError):
-        db.broker.produce(batches)
+        classic_db.broker.produce(batches)
 
 
-def test_every_partition_has_its_own_error(db: eosdb.Database) -> None:
+def test_every_partition_has_its_own_error(classic_db: eosdb.Database) -> None:
     good, bad = RecordBatch([Record(value=b"v")]), RecordBatch([])
     nowhere = TopicPartition("nope", 0)
-    results = db.broker.produce({TP: good, nowhere: good, TopicPartition("t", 7): bad})
+    results = classic_db.broker.produce({TP: good, nowhere: good, TopicPartition("t", 7): bad})
     assert results[TP].base_offset == 0
     names = {tp: r.error.name for tp, r in results.items() if r.error}
     assert names == {
@@ -189,8 +189,8 @@ def test_every_partition_has_its_own_error(db: eosdb.Database) -> None:
 
 
 @pytest.mark.parametrize("acks", [2, "two", None, -2])
-def test_acks_are_all_one_or_none(db: eosdb.Database, acks: Any) -> None:
-    results = db.broker.produce({TP: RecordBatch([Record(value=b"v")])}, acks=acks)
+def test_acks_are_all_one_or_none(classic_db: eosdb.Database, acks: Any) -> None:
+    results = classic_db.broker.produce({TP: RecordBatch([Record(value=b"v")])}, acks=acks)
     assert results[TP].error is not None
     assert results[TP].error.name == "INVALID_REQUIRED_ACKS"
 
@@ -205,24 +205,24 @@ def test_acks_are_all_one_or_none(db: eosdb.Database, acks: Any) -> None:
     ],
 )  # fmt: skip
 def test_describe_producers_tells_a_bad_name_from_an_unknown_one(
-    db: eosdb.Database, topic: str, partition: int, name: str
+    classic_db: eosdb.Database, topic: str, partition: int, name: str
 ) -> None:
     """As a Kafka 4.1.1 answers DescribeProducers."""
     with pytest.raises(eosdb.ApiError) as raised:
-        db.broker.describe_producers(TopicPartition(topic, partition))
+        classic_db.broker.describe_producers(TopicPartition(topic, partition))
     assert raised.value.name == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "a\0", "x" * 250, 5, None])
-def test_illegal_topic_names(db: eosdb.Database, name: Any) -> None:
+def test_illegal_topic_names(classic_db: eosdb.Database, name: Any) -> None:
     with pytest.raises(eosdb.InvalidTopicExceptionError):
-        db.admin.create_topic(name)
+        classic_db.admin.create_topic(name)
 
 
 @pytest.mark.parametrize("partitions", [0, -1, 1.5, "3", 10_001, True])
-def test_illegal_partition_counts(db: eosdb.Database, partitions: Any) -> None:
+def test_illegal_partition_counts(classic_db: eosdb.Database, partitions: Any) -> None:
     with pytest.raises(eosdb.InvalidPartitionsError):
-        db.admin.create_topic("u", partitions=partitions)
+        classic_db.admin.create_topic("u", partitions=partitions)
 
 
 @pytest.mark.parametrize(
@@ -234,20 +234,25 @@ def test_illegal_partition_counts(db: eosdb.Database, partitions: Any) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_illegal_topic_settings(db: eosdb.Database, config: Any) -> None:
+def test_illegal_topic_settings(classic_db: eosdb.Database, config: Any) -> None:
     with pytest.raises(eosdb.InvalidConfigError):
-        db.admin.create_topic("u", config=config)
-    assert db.admin.list_topics() == ["t"]
+        classic_db.admin.create_topic("u", config=config)
+    assert classic_db.admin.list_topics() == ["t"]
 
 
-def test_ten_megabytes_and_nul_bytes_pass_where_they_are_allowed(db: eosdb.Database) -> None:
-    db.admin.create_topic("large", config={"max.message.bytes": 20_000_000})
+def test_ten_megabytes_and_nul_bytes_pass_where_they_are_allowed(
+    classic_db: eosdb.Database,
+) -> None:
+    classic_db.admin.create_topic("large", config={"max.message.bytes": 20_000_000})
     large, tp = b"\0x" * 5_000_000, TopicPartition("large", 0)
-    db.broker.append(tp, records(Record(key=b"\0", value=large, headers=[("\0", b"\0")])))
-    (record,) = db.broker.fetch(tp, 0).records
+    classic_db.broker.append(tp, records(Record(key=b"\0", value=large, headers=[("\0", b"\0")])))
+    (record,) = classic_db.broker.fetch(tp, 0).records
     assert (record.key, record.value, record.headers) == (b"\0", large, (("\0", b"\0"),))
-    who = db.broker.init_producer_id("nul\0id")
-    assert db.broker.describe_transactions(["nul\0id"])["nul\0id"].producer_id == who.producer_id
-    db.broker.offset_commit("g\0", {tp: OffsetAndMetadata(1, "m\0")})
-    assert db.broker.offset_fetch("g\0") == {tp: OffsetAndMetadata(1, "m\0")}
-    assert db.verify().ok
+    who = classic_db.broker.init_producer_id("nul\0id")
+    assert (
+        classic_db.broker.describe_transactions(["nul\0id"])["nul\0id"].producer_id
+        == who.producer_id
+    )
+    classic_db.broker.offset_commit("g\0", {tp: OffsetAndMetadata(1, "m\0")})
+    assert classic_db.broker.offset_fetch("g\0") == {tp: OffsetAndMetadata(1, "m\0")}
+    assert classic_db.verify().ok

@@ -13,19 +13,19 @@ from eosdb import (
     RecordBatch,
     TopicPartition,
 )
-from tests.broker.conftest import TP, Send, begin
+from tests.requests import TP, Send, begin
 
 TOP = 2**31 - 1
 
 
 def test_a_repeat_after_the_state_expired_is_still_known(
-    db: eosdb.Database, send: Send, clock: ManualClock
+    classic_db: eosdb.Database, send: Send, clock: ManualClock
 ) -> None:
-    who = db.broker.init_producer_id()
+    who = classic_db.broker.init_producer_id()
     send(b"a", b"b", who=who, sequence=0)
     clock.advance(86_400_000)
-    db.housekeeping()
-    assert db.broker.describe_producers(TP) == []
+    classic_db.housekeeping()
+    assert classic_db.broker.describe_producers(TP) == []
     assert send(b"a", b"b", who=who, sequence=0).duplicate
     for sequence, values in ((0, [b"a"]), (1, [b"b", b"c"]), (1, [b"b"])):
         with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
@@ -34,9 +34,9 @@ def test_a_repeat_after_the_state_expired_is_still_known(
 
 
 def test_a_write_finds_the_expired_producer_by_itself(
-    db: eosdb.Database, send: Send, clock: ManualClock
+    classic_db: eosdb.Database, send: Send, clock: ManualClock
 ) -> None:
-    who = db.broker.init_producer_id()
+    who = classic_db.broker.init_producer_id()
     send(b"a", who=who, sequence=0)
     clock.advance(86_399_999)
     with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
@@ -46,40 +46,40 @@ def test_a_write_finds_the_expired_producer_by_itself(
 
 
 def test_old_record_timestamps_do_not_expire_a_producer(
-    db: eosdb.Database, send: Send, clock: ManualClock
+    classic_db: eosdb.Database, send: Send, clock: ManualClock
 ) -> None:
-    who = db.broker.init_producer_id()
+    who = classic_db.broker.init_producer_id()
     send(b"a", who=who, sequence=0, timestamp=5)
     clock.advance(1_000)
-    db.housekeeping()
-    (known,) = db.broker.describe_producers(TP)
+    classic_db.housekeeping()
+    (known,) = classic_db.broker.describe_producers(TP)
     assert (known.last_timestamp, known.last_sequence) == (5, 0)
 
 
 def test_sequences_wrap_while_the_rows_of_the_round_before_are_there(
-    db: eosdb.Database, send: Send
+    classic_db: eosdb.Database, send: Send
 ) -> None:
-    who = db.broker.init_producer_id()
+    who = classic_db.broker.init_producer_id()
     send(b"old 0", b"old 1", who=who, sequence=0)
-    db.broker.write_txn_markers(who.producer_id, 1, True, [TP], 0)
+    classic_db.broker.write_txn_markers(who.producer_id, 1, True, [TP], 0)
     newer = ProducerIdAndEpoch(who.producer_id, 1)
     send(b"first", who=newer, sequence=0)
-    other = db.broker.init_producer_id()
+    other = classic_db.broker.init_producer_id()
     send(b"a", b"b", who=other, sequence=TOP - 1)
     send(b"c", b"d", who=other, sequence=0)
     assert send(b"a", b"b", who=other, sequence=TOP - 1).base_offset == 4
     assert send(b"c", b"d", who=other, sequence=0).base_offset == 6
     assert send(b"e", who=other, sequence=2).base_offset == 8
-    assert db.verify().ok
+    assert classic_db.verify().ok
 
 
 def test_what_lies_below_everything_remembered_and_is_gone_is_out_of_order(
-    db: eosdb.Database, send: Send
+    classic_db: eosdb.Database, send: Send
 ) -> None:
-    who = db.broker.init_producer_id()
+    who = classic_db.broker.init_producer_id()
     for i in range(8):
         send(b"v", who=who, sequence=i)
-    db.broker.delete_records(TP, 8)
+    classic_db.broker.delete_records(TP, 8)
     with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
         send(b"v", who=who, sequence=1)
     assert send(b"v", who=who, sequence=4).duplicate, "one of the five, though its row is gone"
@@ -88,56 +88,61 @@ def test_what_lies_below_everything_remembered_and_is_gone_is_out_of_order(
 
 @pytest.mark.parametrize("expired", [False, True], ids=["new", "expired in between"])
 def test_what_was_never_stored_is_never_called_a_duplicate(
-    db: eosdb.Database, clock: eosdb.ManualClock, send: Send, expired: bool
+    classic_db: eosdb.Database, clock: eosdb.ManualClock, send: Send, expired: bool
 ) -> None:
     """The second batch of a producer comes first, and is taken for its first one (KIP-360)."""
-    who = db.broker.init_producer_id()
+    who = classic_db.broker.init_producer_id()
     if expired:
         send(b"long ago", who=who, sequence=0)
-        db.broker.delete_records(TP, 1)
-        clock.advance(2 * db.config.producer_id_expiration_ms)
-        assert db.housekeeping()
+        classic_db.broker.delete_records(TP, 1)
+        clock.advance(2 * classic_db.config.producer_id_expiration_ms)
+        assert classic_db.housekeeping()
     send(b"5", b"6", who=who, sequence=5)
     with pytest.raises(eosdb.OutOfOrderSequenceNumberError, match="expected 7"):
         send(b"0", b"1", b"2", b"3", b"4", who=who, sequence=0)
-    assert [record.value for record in db.broker.fetch(TP, 0 + expired).records] == [b"5", b"6"]
+    assert [record.value for record in classic_db.broker.fetch(TP, 0 + expired).records] == [
+        b"5",
+        b"6",
+    ]
 
 
 def test_a_new_producer_may_start_anywhere_but_after_a_marker_at_zero(
-    db: eosdb.Database, send: Send
+    classic_db: eosdb.Database, send: Send
 ) -> None:
-    who = db.broker.init_producer_id()
+    who = classic_db.broker.init_producer_id()
     send(b"v", who=who, sequence=7)
-    other = db.broker.init_producer_id()
-    db.broker.write_txn_markers(*other, True, [TP], 0)
+    other = classic_db.broker.init_producer_id()
+    classic_db.broker.write_txn_markers(*other, True, [TP], 0)
     with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
         send(b"v", who=other, sequence=1)
     assert not send(b"v", who=other, sequence=0).duplicate
 
 
-def test_a_plain_batch_inside_a_transaction_is_refused(db: eosdb.Database, send: Send) -> None:
-    who = begin(db)
+def test_a_plain_batch_inside_a_transaction_is_refused(
+    classic_db: eosdb.Database, send: Send
+) -> None:
+    who = begin(classic_db)
     send(b"v", who=who, sequence=0, transactional_id="a")
     with pytest.raises(eosdb.InvalidTxnStateError):
         send(b"v", who=who, sequence=1)
 
 
 def test_a_transactional_append_is_verified_before_repeats_are_looked_for(
-    db: eosdb.Database, send: Send
+    classic_db: eosdb.Database, send: Send
 ) -> None:
-    who = begin(db)
+    who = begin(classic_db)
     send(b"v", who=who, sequence=0, transactional_id="a")
     assert send(b"v", who=who, sequence=0, transactional_id="a").duplicate
-    db.broker.end_txn("a", *who, True)
+    classic_db.broker.end_txn("a", *who, True)
     with pytest.raises(eosdb.InvalidTxnStateError):
         send(b"v", who=who, sequence=0, transactional_id="a")
-    db.broker.add_partitions_to_txn("a", *who, [TP])
+    classic_db.broker.add_partitions_to_txn("a", *who, [TP])
     assert send(b"v", who=who, sequence=0, transactional_id="a").duplicate
 
 
-def test_each_way_in_which_verification_fails(db: eosdb.Database, send: Send) -> None:
-    who = begin(db)
-    stranger = db.broker.init_producer_id()
+def test_each_way_in_which_verification_fails(classic_db: eosdb.Database, send: Send) -> None:
+    who = begin(classic_db)
+    stranger = classic_db.broker.init_producer_id()
     for name, identity, error in (
         ("nobody", who, eosdb.InvalidProducerIdMappingError),
         ("a", stranger, eosdb.InvalidProducerIdMappingError),
@@ -146,41 +151,43 @@ def test_each_way_in_which_verification_fails(db: eosdb.Database, send: Send) ->
         with pytest.raises(error):
             send(b"v", who=identity, sequence=0, transactional_id=name)
         with pytest.raises(error):
-            db.broker.txn_offset_commit(name, "g", *identity, {TP: OffsetAndMetadata(1)})
+            classic_db.broker.txn_offset_commit(name, "g", *identity, {TP: OffsetAndMetadata(1)})
     with pytest.raises(eosdb.InvalidTxnStateError):
-        db.broker.txn_offset_commit("a", "g", *who, {TP: OffsetAndMetadata(1)})
+        classic_db.broker.txn_offset_commit("a", "g", *who, {TP: OffsetAndMetadata(1)})
 
 
-def test_one_request_carries_one_transactional_producer(db: eosdb.Database) -> None:
-    db.admin.create_topic("u")
-    a, b = begin(db, "a"), db.broker.init_producer_id("b")
+def test_one_request_carries_one_transactional_producer(classic_db: eosdb.Database) -> None:
+    classic_db.admin.create_topic("u")
+    a, b = begin(classic_db, "a"), classic_db.broker.init_producer_id("b")
     batches = {
         TP: RecordBatch([Record()], *a, 0, True),
         TopicPartition("u", 0): RecordBatch([Record()], *b, 0, True),
     }
     errors = {
-        r.error.name for r in db.broker.produce(batches, transactional_id="a").values() if r.error
+        r.error.name
+        for r in classic_db.broker.produce(batches, transactional_id="a").values()
+        if r.error
     }
     assert errors == {"INVALID_PRODUCER_ID_MAPPING"}
 
 
-def test_names_of_a_stale_epoch_by_request(db: eosdb.Database, send: Send) -> None:
-    old = begin(db)
+def test_names_of_a_stale_epoch_by_request(classic_db: eosdb.Database, send: Send) -> None:
+    old = begin(classic_db)
     send(b"v", who=old, sequence=0, transactional_id="a")
     with pytest.raises(eosdb.ConcurrentTransactionsError):
-        db.broker.init_producer_id("a")
-    db.broker.init_producer_id("a")
+        classic_db.broker.init_producer_id("a")
+    classic_db.broker.init_producer_id("a")
     for call in (
-        lambda: db.broker.add_partitions_to_txn("a", *old, [TP]),
-        lambda: db.broker.add_offsets_to_txn("a", *old, "g"),
-        lambda: db.broker.end_txn("a", *old, True),
+        lambda: classic_db.broker.add_partitions_to_txn("a", *old, [TP]),
+        lambda: classic_db.broker.add_offsets_to_txn("a", *old, "g"),
+        lambda: classic_db.broker.end_txn("a", *old, True),
     ):
         with pytest.raises(eosdb.ProducerFencedError):
             call()
     for call in (
         lambda: send(b"v", who=old, sequence=1, transactional_id="a"),
-        lambda: db.broker.txn_offset_commit("a", "g", *old, {TP: OffsetAndMetadata(1)}),
-        lambda: db.broker.write_txn_markers(*old, True, [TP], 100),
+        lambda: classic_db.broker.txn_offset_commit("a", "g", *old, {TP: OffsetAndMetadata(1)}),
+        lambda: classic_db.broker.write_txn_markers(*old, True, [TP], 100),
     ):
         with pytest.raises(eosdb.InvalidProducerEpochError):
             call()

@@ -11,58 +11,63 @@ from eosdb import (
     ManualClock,
     TopicPartition,
 )
-from tests.broker.conftest import TP, Send, begin, state
+from tests.requests import TP, Send, begin, skip_to_epoch, state
 
 LEVEL = "read_committed"
 
 
-def test_fencing_an_open_transaction_costs_two_epochs(db: eosdb.Database, send: Send) -> None:
-    who = begin(db)
+def test_fencing_an_open_transaction_costs_two_epochs(
+    classic_db: eosdb.Database, send: Send
+) -> None:
+    who = begin(classic_db)
     send(b"v", who=who, sequence=0, transactional_id="a")
     with pytest.raises(eosdb.ConcurrentTransactionsError):
-        db.broker.init_producer_id("a")
-    assert state(db) == "CompleteAbort"
-    assert db.broker.init_producer_id("a") == (who.producer_id, who.producer_epoch + 2)
+        classic_db.broker.init_producer_id("a")
+    assert state(classic_db) == "CompleteAbort"
+    assert classic_db.broker.init_producer_id("a") == (who.producer_id, who.producer_epoch + 2)
 
 
-def test_an_outdated_producer_cannot_abort_its_successors_transaction(db: eosdb.Database) -> None:
-    old = db.broker.init_producer_id("a")
-    begin(db)
+def test_an_outdated_producer_cannot_abort_its_successors_transaction(
+    classic_db: eosdb.Database,
+) -> None:
+    old = classic_db.broker.init_producer_id("a")
+    begin(classic_db)
     with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.init_producer_id("a", 60_000, *old)
-    assert state(db) == "Ongoing"
+        classic_db.broker.init_producer_id("a", 60_000, *old)
+    assert state(classic_db) == "Ongoing"
 
 
-def test_a_producer_that_asks_again_for_its_own_epoch(db: eosdb.Database) -> None:
-    who = db.broker.init_producer_id("a")
-    bumped = db.broker.init_producer_id("a", 60_000, *who)
+def test_a_producer_that_asks_again_for_its_own_epoch(classic_db: eosdb.Database) -> None:
+    who = classic_db.broker.init_producer_id("a")
+    bumped = classic_db.broker.init_producer_id("a", 60_000, *who)
     assert bumped == (who.producer_id, 1)
-    assert db.broker.init_producer_id("a", 60_000, *who) == bumped, "the answer was lost"
+    assert classic_db.broker.init_producer_id("a", 60_000, *who) == bumped, "the answer was lost"
     with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.init_producer_id("a", 60_000, who.producer_id, 7)
+        classic_db.broker.init_producer_id("a", 60_000, who.producer_id, 7)
     with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.init_producer_id("a", 60_000, who.producer_id + 1, 0)
+        classic_db.broker.init_producer_id("a", 60_000, who.producer_id + 1, 0)
 
 
-def test_the_last_epoch_is_followed_by_a_new_producer_id(db: eosdb.Database) -> None:
-    who = db.broker.init_producer_id("a")
-    for _ in range(32_766):
-        who = db.broker.init_producer_id("a")
+def test_the_last_epoch_is_followed_by_a_new_producer_id(classic_db: eosdb.Database) -> None:
+    classic_db.broker.init_producer_id("a")
+    skip_to_epoch(classic_db, "a", 32_765)
+    who = classic_db.broker.init_producer_id("a")
     assert who.producer_epoch == 32_766
-    fresh = db.broker.init_producer_id("a", 60_000, *who)
+    fresh = classic_db.broker.init_producer_id("a", 60_000, *who)
     assert (fresh.producer_id != who.producer_id, fresh.producer_epoch) == (True, 0)
-    assert db.broker.init_producer_id("a", 60_000, *who) == fresh, "the answer was lost"
+    assert classic_db.broker.init_producer_id("a", 60_000, *who) == fresh, "the answer was lost"
     with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.init_producer_id("a", 60_000, who.producer_id, 32_765)
+        classic_db.broker.init_producer_id("a", 60_000, who.producer_id, 32_765)
+    assert classic_db.verify().ok
 
 
-def test_producer_ids_end_with_a_clear_error(db: eosdb.Database, db_path: Path) -> None:
+def test_producer_ids_end_with_a_clear_error(classic_db: eosdb.Database, db_path: Path) -> None:
     from eosdb.errors import ProducerIdsExhaustedError
     from eosdb.store.counters import set_counter
 
-    db._store.write(lambda unit: set_counter(unit, "next_producer_id", 2**63 - 1_001))
-    assert db.broker.init_producer_id().producer_id == 2**63 - 1_001
-    db._store.write(lambda unit: set_counter(unit, "next_producer_id", 2**63 - 999))
+    classic_db._store.write(lambda unit: set_counter(unit, "next_producer_id", 2**63 - 1_001))
+    assert classic_db.broker.init_producer_id().producer_id == 2**63 - 1_001
+    classic_db._store.write(lambda unit: set_counter(unit, "next_producer_id", 2**63 - 999))
     with (
         eosdb.connect(db_path) as other,
         pytest.raises(ProducerIdsExhaustedError, match="start a new"),
@@ -71,94 +76,99 @@ def test_producer_ids_end_with_a_clear_error(db: eosdb.Database, db_path: Path) 
 
 
 def test_a_commit_after_the_deadline_is_fenced_at_the_deadline_it_is_not(
-    db: eosdb.Database, clock: ManualClock
+    classic_db: eosdb.Database, clock: ManualClock
 ) -> None:
-    who = begin(db, timeout_ms=1_000)
+    who = begin(classic_db, timeout_ms=1_000)
     clock.advance(1_000)
-    db.broker.end_txn("a", *who, True)
-    who = begin(db, "b", timeout_ms=1_000)
+    classic_db.broker.end_txn("a", *who, True)
+    who = begin(classic_db, "b", timeout_ms=1_000)
     clock.advance(1_001)
     with pytest.raises(eosdb.ProducerFencedError):
-        db.broker.end_txn("b", *who, True)
-    assert state(db, "b") == "CompleteAbort"
+        classic_db.broker.end_txn("b", *who, True)
+    assert state(classic_db, "b") == "CompleteAbort"
 
 
 def test_a_transactions_time_begins_with_its_first_partition(
-    db: eosdb.Database, clock: ManualClock
+    classic_db: eosdb.Database, clock: ManualClock
 ) -> None:
-    who = db.broker.init_producer_id("a", 1_000)
+    who = classic_db.broker.init_producer_id("a", 1_000)
     clock.advance(5_000)
-    db.broker.add_partitions_to_txn("a", *who, [TP])
+    classic_db.broker.add_partitions_to_txn("a", *who, [TP])
     clock.advance(900)
-    db.broker.add_partitions_to_txn("a", *who, [TP])
-    db.broker.add_offsets_to_txn("a", *who, "g")
+    classic_db.broker.add_partitions_to_txn("a", *who, [TP])
+    classic_db.broker.add_offsets_to_txn("a", *who, "g")
     clock.advance(101)
-    db.housekeeping()
-    assert state(db) == "CompleteAbort"
+    classic_db.housekeeping()
+    assert state(classic_db) == "CompleteAbort"
 
 
-def test_reads_do_not_run_housekeeping(db: eosdb.Database, clock: ManualClock) -> None:
-    begin(db, timeout_ms=1_000)
+def test_reads_do_not_run_housekeeping(classic_db: eosdb.Database, clock: ManualClock) -> None:
+    begin(classic_db, timeout_ms=1_000)
     clock.advance(5_000)
-    db.broker.fetch(TP, 0)
-    assert state(db) == "Ongoing"
+    classic_db.broker.fetch(TP, 0)
+    assert state(classic_db) == "Ongoing"
 
 
 def test_transactional_ids_expire_unless_they_are_open(
-    db: eosdb.Database, clock: ManualClock
+    classic_db: eosdb.Database, clock: ManualClock
 ) -> None:
-    db.broker.init_producer_id("idle")
-    week = db.config.transactional_id_expiration_ms
+    classic_db.broker.init_producer_id("idle")
+    week = classic_db.config.transactional_id_expiration_ms
     clock.advance(week - 1)
-    db.housekeeping()
-    assert [t.transactional_id for t in db.broker.list_transactions()] == ["idle"]
+    classic_db.housekeeping()
+    assert [t.transactional_id for t in classic_db.broker.list_transactions()] == ["idle"]
     clock.advance(1)
-    assert db.housekeeping().expired_transactional_ids == 1
+    assert classic_db.housekeeping().expired_transactional_ids == 1
     with pytest.raises(eosdb.InvalidProducerIdMappingError):
-        db.broker.end_txn("idle", 0, 0, True)
+        classic_db.broker.end_txn("idle", 0, 0, True)
 
 
-def test_markers_refused_by_a_log_that_has_seen_newer_ones(db: eosdb.Database, send: Send) -> None:
-    who = begin(db)
+def test_markers_refused_by_a_log_that_has_seen_newer_ones(
+    classic_db: eosdb.Database, send: Send
+) -> None:
+    who = begin(classic_db)
     send(b"v", who=who, sequence=0, transactional_id="a")
-    db.broker.write_txn_markers(*who, False, [TP], coordinator_epoch=1_000)
+    classic_db.broker.write_txn_markers(*who, False, [TP], coordinator_epoch=1_000)
     with pytest.raises(eosdb.TransactionCoordinatorFencedError):
-        db.broker.end_txn("a", *who, True)
-    assert state(db) == "PrepareCommit"
-    assert db.producer().send("t", b"others go on").result().offset == 2
+        classic_db.broker.end_txn("a", *who, True)
+    assert state(classic_db) == "PrepareCommit"
+    assert classic_db.producer().send("t", b"others go on").result().offset == 2
     with pytest.raises(eosdb.ConcurrentTransactionsError):
-        db.broker.init_producer_id("a")
+        classic_db.broker.init_producer_id("a")
     with pytest.raises(eosdb.ConcurrentTransactionsError):
-        db.broker.end_txn("a", *who, True)
+        classic_db.broker.end_txn("a", *who, True)
     with pytest.raises(eosdb.InvalidTxnStateError):
-        db.broker.end_txn("a", *who, False)
-    assert db.verify().ok
+        classic_db.broker.end_txn("a", *who, False)
+    assert classic_db.verify().ok
 
 
-def test_a_partition_that_saw_a_newer_epoch_is_left_out(db: eosdb.Database) -> None:
-    db.admin.create_topic("u")
+def test_a_partition_that_saw_a_newer_epoch_is_left_out(classic_db: eosdb.Database) -> None:
+    classic_db.admin.create_topic("u")
     u = TopicPartition("u", 0)
-    who = begin(db)
-    db.broker.add_partitions_to_txn("a", *who, [u])
-    db.broker.write_txn_markers(who.producer_id, 9, True, [TP], 0)
-    db.broker.end_txn("a", *who, True)
-    assert state(db) == "CompleteCommit"
-    assert (db.broker.offsets(TP).log_end_offset, db.broker.offsets(u).log_end_offset) == (1, 1)
+    who = begin(classic_db)
+    classic_db.broker.add_partitions_to_txn("a", *who, [u])
+    classic_db.broker.write_txn_markers(who.producer_id, 9, True, [TP], 0)
+    classic_db.broker.end_txn("a", *who, True)
+    assert state(classic_db) == "CompleteCommit"
+    assert (
+        classic_db.broker.offsets(TP).log_end_offset,
+        classic_db.broker.offsets(u).log_end_offset,
+    ) == (1, 1)
 
 
-def test_markers_over_several_partitions_are_all_or_nothing(db: eosdb.Database) -> None:
-    db.admin.create_topic("u")
+def test_markers_over_several_partitions_are_all_or_nothing(classic_db: eosdb.Database) -> None:
+    classic_db.admin.create_topic("u")
     u = TopicPartition("u", 0)
-    db.broker.write_txn_markers(7, 3, True, [TP], 5)
+    classic_db.broker.write_txn_markers(7, 3, True, [TP], 5)
     for producer_epoch, coordinator_epoch, error in (
         (2, 5, eosdb.InvalidProducerEpochError),
         (2, 4, eosdb.InvalidProducerEpochError),
         (3, 4, eosdb.TransactionCoordinatorFencedError),
     ):
         with pytest.raises(error):
-            db.broker.write_txn_markers(7, producer_epoch, True, [u, TP], coordinator_epoch)
+            classic_db.broker.write_txn_markers(7, producer_epoch, True, [u, TP], coordinator_epoch)
     with pytest.raises(eosdb.UnknownTopicOrPartitionError):
-        db.broker.write_txn_markers(7, 3, True, [u, TopicPartition("nope", 0)], 5)
-    assert db.broker.offsets(u).log_end_offset == 0
-    db.broker.write_txn_markers(7, 3, False, [u, TP], 5)
-    assert db.broker.fetch(TP, 0, isolation_level=LEVEL).aborted_transactions == []
+        classic_db.broker.write_txn_markers(7, 3, True, [u, TopicPartition("nope", 0)], 5)
+    assert classic_db.broker.offsets(u).log_end_offset == 0
+    classic_db.broker.write_txn_markers(7, 3, False, [u, TP], 5)
+    assert classic_db.broker.fetch(TP, 0, isolation_level=LEVEL).aborted_transactions == []

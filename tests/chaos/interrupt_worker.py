@@ -130,7 +130,7 @@ class Program:
 
 
 def connect(path: str) -> eosdb.Database:
-    return eosdb.connect(path, config=eosdb.BrokerConfig(lock_timeout_ms=3_000))
+    return eosdb.connect(path)
 
 
 WORKS = (

@@ -46,7 +46,6 @@ def test_what_parents_and_children_acknowledged_is_there_once(
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
             check=False,
         )
         assert done.returncode == 0, done.stderr

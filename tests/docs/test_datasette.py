@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from scripts import make_datasette
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
-from tests.docs.test_sql_page import QUERIES, SCRIPT, VIEWS
+from tests.docs.test_sql_page import QUERIES, VIEWS
 
 Get = Callable[[str], Any]
-METADATA = SCRIPT.METADATA.read_text(encoding="utf-8")
+METADATA = make_datasette.METADATA.read_text(encoding="utf-8")
 SHOP = json.loads(METADATA.replace("'now'", f"'{shop.NOW}'"))["databases"]["shop"]
 TEXTS = ("committed_records", "all_records")
 RECORDS = {"committed_records": 13, "all_records": 25}
@@ -33,11 +34,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_metadata_is_what_the_page_says() -> None:
-    assert SCRIPT.document() == METADATA, "run `make docs`"
+    assert make_datasette.document() == METADATA, "run `make docs`"
 
 
 def test_the_metadata_for_a_file_of_another_name(capsys: pytest.CaptureFixture[str]) -> None:
-    SCRIPT.main(["flights"])
+    make_datasette.main(["flights"])
     assert list(json.loads(capsys.readouterr().out)["databases"]) == ["flights"]
 
 

@@ -16,15 +16,14 @@ import pytest
 
 import eosdb
 from eosdb.events import kinds
+from scripts import make_datasette
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
-from tests.docs.test_conformance_sheet import load
 from tests.tidy.tree import ROOT
 
-SCRIPT = load("make_datasette")
 PAGE = (ROOT / "docs/sql.md").read_text(encoding="utf-8")
-VIEWS = SCRIPT.views(PAGE)
-QUERIES = SCRIPT.queries(PAGE)
+VIEWS = make_datasette.views(PAGE)
+QUERIES = make_datasette.queries(PAGE)
 TYPES = {"INTEGER": "integer", "TEXT": "text", "BLOB": "blob"}
 
 

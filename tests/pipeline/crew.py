@@ -15,10 +15,17 @@ import sys
 import time
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import eosdb
-from tests.pipeline.worker import DEAD_LETTERS, FLIGHTS_FILE, connect, result
+from tests.pipeline.worker import (
+    DEAD_LETTERS,
+    FLIGHTS_FILE,
+    SESSION_MS,
+    connect,
+    result,
+)
 from tests.tidy.tree import ROOT
 
 PARTITIONS = 12
@@ -70,18 +77,18 @@ class Crew:
         process.kill()
         process.communicate()
 
-    def suspend(self, name: str, seconds: float) -> None:
+    def suspend(self, name: str) -> None:
         """Longer than its session: it wakes up as a zombie."""
         process = self.at_work[name]
         process.send_signal(signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(1.2 * SESSION_MS / 1000)
         process.send_signal(signal.SIGCONT)
 
     def finish(self, name: str) -> dict[str, float]:
         """End it in order; what it has done."""
         process = self.at_work.pop(name)
         process.send_signal(signal.SIGTERM)
-        said, errors = process.communicate(timeout=60)
+        said, errors = process.communicate()
         if process.returncode == -signal.SIGTERM and not said:
             return {}  # It had not begun yet.
         assert process.returncode == 0, errors
@@ -100,7 +107,7 @@ class Crew:
         name = self.rng.choice(self.names(role))
         act = self.rng.choice(("kill", "kill", "suspend", "finish"))
         if act == "suspend":
-            self.suspend(name, 1.2)
+            self.suspend(name)
             return
         if act == "kill":
             self.kill(name)
@@ -108,18 +115,22 @@ class Crew:
             self.finish(name)
         self.start(role, name if role == "feed" else None)
 
-    def wait_until_drained(self, seconds: float = 90) -> None:
-        """Until every record of `in` is in `seen` or among the dead letters."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """However long it takes, as long as nobody dies over it."""
+        while not condition():
             for process in self.at_work.values():
                 self.check_alive(process)
+            time.sleep(0.1)
+
+    def wait_until_drained(self) -> None:
+        """Until every record of `in` is in `seen` or among the dead letters."""
+
+        def is_drained() -> bool:
             with connect(self.path) as db:
                 counts = count(db)
-            if counts["in"] == counts["seen"] + counts[DEAD_LETTERS]:
-                return
-            time.sleep(0.2)
-        raise AssertionError(f"not done in {seconds} s: {counts}")
+            return counts["in"] == counts["seen"] + counts[DEAD_LETTERS]
+
+        self.wait_for(is_drained)
 
 
 def flights() -> list[dict[str, object]]:

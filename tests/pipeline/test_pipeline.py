@@ -4,13 +4,16 @@ one result. `--seeds N` gives each of them N times as long."""
 from __future__ import annotations
 
 import random
+import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import eosdb
 from tests.pipeline.crew import Crew, check_exactly_once, count
-from tests.pipeline.worker import PAUSE_FILE, connect
+from tests.pipeline.worker import CONFIG, PAUSE_FILE, PAUSED_FILE, connect
 
 WAL_LIMIT_BYTES = 200 * 1024 * 1024
 
@@ -32,6 +35,7 @@ def test_workers_killed_suspended_and_added_do_each_input_once(
         while time.monotonic() < until:
             time.sleep(crew.rng.uniform(0.3, 1.0))
             crew.harm_somebody("transform")
+        crew.wait_for(lambda: committed(path, "in") > 100)
         crew.finish("feed")
         crew.wait_until_drained()
         for name in list(crew.at_work):
@@ -45,17 +49,16 @@ def test_a_zombies_commit_is_refused_with_the_groups_error(tmp_path: Path) -> No
         crew.start("feed", "feed")
         zombie = crew.start("transform")
         crew.start("collect")
-        wait_for(lambda: committed(path, "out") > 0)
+        crew.wait_for(lambda: committed(path, "out") > 0)
         path.with_name(PAUSE_FILE).touch()
-        stdout = crew.at_work[zombie].stdout
-        assert stdout is not None
-        assert stdout.readline() == "paused\n"
+        until_it_is_paused(crew, zombie)
         heir = crew.start("transform")
-        wait_for(lambda: {m.split("-")[0] for m in members(path)} == {heir})
+        crew.wait_for(lambda: {m.split("-")[0] for m in members(path)} == {heir})
         at_takeover = committed(path, "out")
-        wait_for(lambda: committed(path, "out") > at_takeover)
-        crew.suspend(zombie, 0)
-        wait_for(lambda: len(members(path)) == 2)
+        crew.wait_for(lambda: committed(path, "out") > at_takeover)
+        path.with_name(PAUSED_FILE).unlink()
+        crew.at_work[zombie].send_signal(signal.SIGCONT)
+        crew.wait_for(lambda: len(members(path)) == 2)
         told = crew.finish(zombie)
         refusals = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "PRODUCER_FENCED")
         assert sum(told.get(f"errors-total:{name}", 0) for name in refusals) >= 1
@@ -83,6 +86,7 @@ def test_eight_processes_under_random_kills_lose_and_double_nothing(
             time.sleep(crew.rng.uniform(0.1, 0.5))
             crew.harm_somebody(crew.rng.choice(("feed", "transform", "collect")))
             largest = max(largest, wal.stat().st_size if wal.exists() else 0)
+        crew.wait_for(lambda: committed(path, "in") > 100)
         for name in crew.names("feed"):
             crew.finish(name)
         crew.wait_until_drained()
@@ -95,12 +99,20 @@ def test_eight_processes_under_random_kills_lose_and_double_nothing(
     print(f"{total} inputs, WAL at most {largest / 1e6:.1f} MB, {dict(crew.metrics)}")
 
 
-def wait_for(condition: object, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    assert callable(condition)
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def until_it_is_paused(crew: Crew, name: str) -> None:
+    """Stopped, that is, and not in the middle of a heartbeat's write: nobody else could write then."""
+    process = crew.at_work[name]
+    assert process.stdout is not None
+    hasty = replace(CONFIG, lock_timeout_ms=2_000)
+    while True:
+        assert process.stdout.readline() == "paused\n"
+        try:
+            with eosdb.connect(crew.path, config=hasty) as db:
+                db.housekeeping()
+        except eosdb.DatabaseLockedError:
+            process.send_signal(signal.SIGCONT)
+        else:
+            return
 
 
 def committed(path: Path, topic: str) -> int:

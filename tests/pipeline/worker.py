@@ -17,12 +17,15 @@ from pathlib import Path
 import eosdb
 
 CONFIG = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
-SESSION_MS = 800
+SESSION_MS = 2_000
+"""Much more than a heartbeat takes on a machine that has other things to do, too."""
+TRANSACTION_MS = 5_000
 DEAD_LETTERS = "dead"
-CONSUMER = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 150}
+CONSUMER = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 200}
 FLIGHTS_FILE = "flights.ndjson"
-PAUSE_FILE = "pause"
-"""While a file of this name lies beside the database, the next transformer stops itself at a record."""
+PAUSE_FILE, PAUSED_FILE = "pause", "paused"
+"""A transformer that finds the first beside the database renames it to the second, and stops itself, again
+and again while that is there."""
 
 
 def result(value: bytes) -> bytes:
@@ -66,9 +69,10 @@ def transform(db: eosdb.Database, name: str) -> dict[str, float]:
 
     def handle(record: eosdb.ConsumerRecord) -> eosdb.ProducerRecord:
         if pause.exists():
-            pause.unlink()
-            print("paused", flush=True)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            paused = pause.rename(pause.with_name(PAUSED_FILE))
+            while paused.exists():
+                print("paused", flush=True)
+                os.kill(os.getpid(), signal.SIGSTOP)
         assert isinstance(record.value, bytes)
         return eosdb.ProducerRecord(value=result(record.value), key=record.key)
 
@@ -83,7 +87,7 @@ def transform(db: eosdb.Database, name: str) -> dict[str, float]:
         retry_backoff_ms=1,
         dead_letter_topic=DEAD_LETTERS,
         consumer={**CONSUMER, "client_id": name},  # type: ignore[typeddict-item]
-        producer={"transaction_timeout_ms": 1_500},
+        producer={"transaction_timeout_ms": TRANSACTION_MS},
     )
     return processor.run()
 
@@ -97,7 +101,7 @@ def collect(db: eosdb.Database, name: str) -> dict[str, float]:
         transactional_id="collect",
         transaction_size=100,
         consumer={**CONSUMER, "client_id": name},  # type: ignore[typeddict-item]
-        producer={"transaction_timeout_ms": 1_500},
+        producer={"transaction_timeout_ms": TRANSACTION_MS},
     )
     return processor.run()
 

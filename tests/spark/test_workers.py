@@ -50,7 +50,6 @@ def test_a_driver_and_a_daemon_that_fork_and_close_take_nothing_from_the_workers
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from eosdb import TopicPartition
 from eosdb.failpoints import Failpoint, watched
 from tests.concurrency.worker import threads
 from tests.readers import committed_values, dump_state
-from tests.store.test_schema import UPGRADED, Old
+from tests.store.schema.test_schema import UPGRADED, Old
 
 TP = TopicPartition("t", 0)
 SIZE = 3 * 1024 * 1024

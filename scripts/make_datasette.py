@@ -1,0 +1,174 @@
+"""Writes docs/eosdb-metadata.json, what Datasette shows beside a file, from docs/sql.md (`make docs`).
+
+Datasette finds metadata by the name of the database, which is the file's name without its ending. The
+page's JSON is for `shop.db`; `python -m scripts.make_datasette flights` prints it for `flights.db`.
+
+The page is the one source: each `## `view`` with its table of columns becomes a description, each
+`### title` with its block of SQL a query that one can click. A query that asks about the topic `orders`
+asks for the topic instead. eosdb's inner tables are hidden, not locked.
+
+Datasette cannot show a view with BLOBs (error 500 for want of a row id, its issue 2601). A query of the
+same name comes before the view, so each such view gets one that shows the BLOBs as text.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import eosdb
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+PAGE: Final = DOCS / "sql.md"
+METADATA: Final = DOCS / "eosdb-metadata.json"
+DATABASE: Final = "shop"
+BLOB: Final = "BLOB"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One row of a view's table."""
+
+    type: str
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class View:
+    """A section about a view: its first paragraph, and its columns in order."""
+
+    text: str
+    columns: dict[str, Column]
+
+    @property
+    def types(self) -> set[str]:
+        return {about.type for about in self.columns.values()}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A block of SQL, and what stands between its title and it."""
+
+    title: str
+    text: str
+    sql: str
+
+    @property
+    def name(self) -> str:
+        """The title as it stands in an address."""
+        return "-".join(re.findall(r"[a-z0-9]+", self.title.lower()))
+
+
+def views(page: str) -> dict[str, View]:
+    """The page's sections about views, by name."""
+    found = {}
+    for name, body in re.findall(r"(?ms)^## `(\w+)`\n\n(.*?)(?=^## |\Z)", page):
+        rows = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \| ([^|]+) \| ([^|]+) \|$", body)
+        columns = {column: Column(*cells) for column, *cells in rows}
+        found[name] = View(body.partition("\n\n")[0], columns)
+    return found
+
+
+def queries(page: str) -> list[Query]:
+    """The page's titled queries, in order."""
+    return [
+        Query(title, text.strip(), sql.strip())
+        for title, text, sql in re.findall(
+            r"(?ms)^### ([^\n]+)\n((?:(?!^#|^```).)*)^```sql\n(.*?)^```$", page
+        )
+    ]
+
+
+def metadata(database: str) -> dict[str, Any]:
+    """The whole of it, for a file named `database`."""
+    page = PAGE.read_text(encoding="utf-8")
+    found = views(page)
+    with eosdb.connect(":memory:") as db:
+        tables = [name for (name,) in db.query(_TABLES).rows]
+    return {
+        "title": f"{database}: an eosdb file",
+        "description": "Kafka's exactly-once machinery in one SQLite file: records, transactions, "
+        "producers and groups as views, everything that happened in the journal.",
+        "databases": {
+            database: {
+                "tables": {
+                    **{name: _described(name, view) for name, view in found.items()},
+                    **{name: {"hidden": True} for name in tables if name != "journal"},
+                },
+                "queries": {
+                    **{n: _as_text(n, v) for n, v in found.items() if BLOB in v.types},
+                    **{query.name: _asked(query) for query in queries(page)},
+                },
+            }
+        },
+    }
+
+
+def _asked(query: Query) -> dict[str, str]:
+    return {
+        "title": query.title,
+        **({"description": _plain(query.text)} if query.text else {}),
+        "sql": query.sql.replace("'orders'", ":topic"),
+    }
+
+
+def _as_text(name: str, view: View) -> dict[str, str]:
+    """The query that stands for a view with BLOBs; an empty topic means all of them."""
+    columns = (
+        f'CAST("{column}" AS TEXT) AS "{column}"' if about.type == BLOB else f'"{column}"'
+        for column, about in view.columns.items()
+    )
+    described = _described(name, view)
+    meanings = "".join(
+        f"<dt>{column}</dt><dd>{html.escape(meaning)}</dd>"
+        for column, meaning in described["columns"].items()
+    )
+    return {
+        "title": f"{name}, with keys and values as text",
+        "description_html": f"<p>{html.escape(described['description'])} An empty topic means all of "
+        f'them.</p><dl class="column-descriptions">{meanings}</dl>',
+        "sql": "SELECT\n    "
+        + ",\n    ".join(columns)
+        + f"\nFROM {name}\nWHERE :topic IN ('', topic)\n"
+        '    AND "offset" >= CAST(:from_offset AS INTEGER)',
+    }
+
+
+_TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+
+
+def _described(name: str, view: View) -> dict[str, Any]:
+    columns = {
+        column: _plain(
+            f"{about.meaning} ({about.unit})" if about.unit in ("ms", "JSON") else about.meaning
+        )
+        for column, about in view.columns.items()
+    }
+    newest_first = {"sort_desc": "position"} if name == "journal" else {}
+    return {"description": _plain(view.text), "columns": columns, **newest_first}
+
+
+def _plain(text: str) -> str:
+    """Markdown as plain text in one line."""
+    return " ".join(re.sub(r"\[([^]]+)\]\([^)]+\)|`([^`]+)`", r"\1\2", text).split())
+
+
+def document(database: str = DATABASE) -> str:
+    return json.dumps(metadata(database), indent=2, ensure_ascii=False) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    if arguments:
+        sys.stdout.write(document(arguments[0]))
+    else:
+        METADATA.write_text(document(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

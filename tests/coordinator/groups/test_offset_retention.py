@@ -1,0 +1,268 @@
+"""How long a group's offsets are kept: as long as it has members, then for offsets_retention_minutes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb.model.consumer_protocol import Subscription
+
+TP = TopicPartition("t", 0)
+DAY_MS = 24 * 3600 * 1000
+RETENTION_MS = 7 * DAY_MS
+TO_SCHEMA_3 = """
+DROP INDEX group_offsets_retention;
+ALTER TABLE group_offsets DROP COLUMN retain_from;
+CREATE INDEX group_offsets_age ON group_offsets (commit_timestamp);
+DROP TABLE eosdb_idempotency_keys;
+DROP TABLE eosdb_sinks;
+DROP TABLE eosdb_json_views;
+DROP TABLE eosdb_sink_batches;
+DROP TABLE eosdb_file;
+ALTER TABLE records DROP COLUMN checksum;
+ALTER TABLE journal DROP COLUMN checksum;
+ALTER TABLE group_sessions DROP COLUMN checksum;
+ALTER TABLE partitions DROP COLUMN last_aborted_offset;
+ALTER TABLE partitions DROP COLUMN checked_from;
+ALTER TABLE partitions DROP COLUMN checksum;
+ALTER TABLE transaction_index DROP COLUMN previous_offset;
+ALTER TABLE transaction_index DROP COLUMN checksum;
+ALTER TABLE eosdb_alembic_version RENAME TO alembic_version;
+UPDATE alembic_version SET version_num = '0003';
+PRAGMA user_version = 3;
+"""
+
+
+@pytest.fixture(autouse=True)
+def _topic(classic_db: eosdb.Database) -> None:
+    classic_db.admin.create_topic("u")
+
+
+def member(db: eosdb.Database, group: str = "g", topics: tuple[str, ...] = ("t",)) -> str:
+    """Joins a member whose session is as long as can be; its id."""
+    told = Subscription(topics).encode()
+    joined = db.broker.join_group(group, protocols=[("range", told)], session_timeout_ms=1_800_000)
+    db.broker.sync_group(group, joined.generation_id, joined.member_id)
+    return joined.member_id
+
+
+def stay(db: eosdb.Database, clock: ManualClock, member_id: str, ms: int) -> None:
+    """Time passes, and the member goes on saying that it is there."""
+    for _ in range(ms // 1_000_000):
+        clock.advance(1_000_000)
+        db.broker.heartbeat("g", db.broker.describe_group("g").generation_id, member_id)
+
+
+def commit(db: eosdb.Database, group: str = "g", member_id: str = "", topic: str = "t") -> None:
+    generation = db.broker.describe_group(group).generation_id if member_id else -1
+    db.broker.offset_commit(
+        group,
+        {TopicPartition(topic, 0): OffsetAndMetadata(1)},
+        generation_id=generation,
+        member_id=member_id,
+    )
+
+
+def test_a_group_without_members_keeps_an_offset_from_its_commit_on(
+    classic_db: eosdb.Database, clock: ManualClock
+) -> None:
+    commit(classic_db)
+    clock.advance(RETENTION_MS - 1)
+    assert classic_db.housekeeping().expired_offsets == 0
+    clock.advance(1)
+    assert classic_db.housekeeping().expired_offsets == 1
+    assert classic_db.broker.offset_fetch("g") == {}
+
+
+def test_offsets_of_a_group_with_members_are_kept_and_then_from_when_the_last_one_left(
+    classic_db: eosdb.Database, clock: ManualClock
+) -> None:
+    name = member(classic_db)
+    commit(classic_db, member_id=name)
+    stay(classic_db, clock, name, RETENTION_MS + DAY_MS)
+    assert classic_db.housekeeping().expired_offsets == 0
+    classic_db.broker.leave_group("g", name)
+    clock.advance(RETENTION_MS - 1)
+    assert classic_db.housekeeping().expired_offsets == 0
+    clock.advance(1)
+    assert classic_db.housekeeping().expired_offsets == 1
+
+
+def test_a_member_that_comes_back_in_time_keeps_them(
+    classic_db: eosdb.Database, clock: ManualClock
+) -> None:
+    name = member(classic_db)
+    commit(classic_db, member_id=name)
+    classic_db.broker.leave_group("g", name)
+    clock.advance(RETENTION_MS - 1)
+    name = member(classic_db)
+    stay(classic_db, clock, name, DAY_MS)
+    assert classic_db.housekeeping().expired_offsets == 0
+    assert TP in classic_db.broker.offset_fetch("g")
+
+
+def test_a_later_commit_counts_from_itself(classic_db: eosdb.Database, clock: ManualClock) -> None:
+    name = member(classic_db)
+    classic_db.broker.leave_group("g", name)
+    clock.advance(DAY_MS)
+    commit(classic_db)
+    clock.advance(RETENTION_MS - DAY_MS)
+    assert classic_db.housekeeping().expired_offsets == 0
+    clock.advance(DAY_MS)
+    assert classic_db.housekeeping().expired_offsets == 1
+
+
+def test_offsets_of_a_transaction_count_from_their_commit_unless_the_group_has_members(
+    classic_db: eosdb.Database, clock: ManualClock
+) -> None:
+    for group in ("g", "alone"):
+        if group == "g":
+            name = member(classic_db)
+        producer = classic_db.producer(transactional_id=group)
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send_offsets_to_transaction({TP: OffsetAndMetadata(5)}, group)
+    stay(classic_db, clock, name, RETENTION_MS + 2_000_000)
+    assert classic_db.broker.offset_fetch("alone") == {}
+    assert TP in classic_db.broker.offset_fetch("g")
+
+
+def test_a_group_whose_last_offset_expires_is_forgotten(
+    classic_db: eosdb.Database, clock: ManualClock
+) -> None:
+    name = member(classic_db)
+    commit(classic_db, member_id=name)
+    clock.advance(1_000)
+    commit(classic_db, member_id=name, topic="u")
+    classic_db.broker.leave_group("g", name)
+    clock.advance(RETENTION_MS)
+    classic_db.housekeeping()
+    assert classic_db.broker.list_groups() == []
+    with pytest.raises(eosdb.GroupIdNotFoundError):
+        classic_db.broker.describe_group("g")
+    assert classic_db.verify().ok
+    classic_db.rebuild()
+    assert classic_db.broker.list_groups() == []
+
+
+def test_a_group_without_members_and_offsets_is_forgotten_by_housekeeping(
+    classic_db: eosdb.Database, clock: ManualClock
+) -> None:
+    for group, topic in (("silent", None), ("of deleted topic", "u"), ("stays", "t")):
+        name = member(classic_db, group)
+        if topic is not None:
+            commit(classic_db, group, name, topic)
+        classic_db.broker.leave_group(group, name)
+    member(classic_db, "living")
+    classic_db.admin.delete_topic("u")
+    assert len(classic_db.broker.list_groups()) == 4
+    classic_db.housekeeping()
+    assert classic_db.broker.list_groups() == ["living", "stays"]
+    assert classic_db.verify().ok
+
+
+def test_eosdbs_own_notes_do_not_expire(classic_db: eosdb.Database, clock: ManualClock) -> None:
+    commit(classic_db, "__eosdb.note")
+    clock.advance(10 * RETENTION_MS)
+    assert classic_db.housekeeping().expired_offsets == 0
+
+
+def live_through(db: eosdb.Database, clock: ManualClock, seed: int, jumps: tuple[int, ...]) -> None:
+    """Groups get and lose members and offsets, come and go, in one order out of very many."""
+    rng = random.Random(seed)
+    members: dict[str, list[str]] = {"g": [], "h": [], "__eosdb.own": []}
+    open_transactions: list[eosdb.Producer] = []
+    for step in range(60):
+        group = rng.choice(list(members))
+        clock.advance(rng.choice((0, 1)))
+        with contextlib.suppress(eosdb.ApiError):
+            match rng.randrange(9):
+                case 0:
+                    members[group].append(member(db, group))
+                case 1 | 8 if members[group]:
+                    db.broker.leave_group(group, members[group].pop())
+                case 2 | 3:
+                    one = rng.choice(members[group]) if members[group] else ""
+                    commit(db, group, one, rng.choice("tu"))
+                case 4:
+                    producer = db.producer(transactional_id=f"{group}-{step}")
+                    producer.init_transactions()
+                    producer.begin_transaction()
+                    producer.send_offsets_to_transaction({TP: OffsetAndMetadata(5)}, group)
+                    open_transactions.append(producer)
+                case 5 if open_transactions:
+                    producer = open_transactions.pop(rng.randrange(len(open_transactions)))
+                    rng.choice((producer.commit_transaction, producer.abort_transaction))()
+                case 6:
+                    clock.advance(rng.choice(jumps))
+                case 7 if rng.random() < 0.2:
+                    db.broker.delete_group(group)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_due_is_what_expires_whatever_happened_before(
+    classic_db: eosdb.Database, clock: ManualClock, seed: int
+) -> None:
+    """A write that finds something due which then does not expire would never end."""
+    live_through(classic_db, clock, seed, (1_000, DAY_MS, RETENTION_MS))
+    classic_db.housekeeping()
+    assert classic_db.housekeeping().expired_offsets == 0
+    assert classic_db.verify().ok
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_upgraded_file_keeps_its_offsets_as_long_as_a_new_one(
+    classic_db: eosdb.Database, db_path: Path, clock: ManualClock, seed: int
+) -> None:
+    live_through(classic_db, clock, seed, (1_000, 5_000))
+    classic_db.close()
+    question = "SELECT group_id, topic, partition, retain_from FROM group_offsets ORDER BY 1, 2, 3"
+    with contextlib.closing(sqlite3.connect(db_path)) as raw:
+        before = raw.execute(question).fetchall()
+        raw.executescript(TO_SCHEMA_3)
+    with eosdb.connect(db_path, clock=clock) as upgraded:
+        assert upgraded.verify().ok
+        assert list(upgraded.query(question).rows) == before
+
+
+# -- deleting offsets by hand -------------------------------------------------------------------
+
+
+def test_offsets_of_a_topic_that_a_member_reads_cannot_be_deleted(
+    classic_db: eosdb.Database,
+) -> None:
+    name = member(classic_db)
+    commit(classic_db, member_id=name)
+    commit(classic_db, member_id=name, topic="u")
+    with pytest.raises(eosdb.GroupSubscribedToTopicError, match=r"subscribes to t; "):
+        classic_db.broker.offset_delete("g", [TP, TopicPartition("u", 0)])
+    assert len(classic_db.broker.offset_fetch("g")) == 2
+    classic_db.broker.offset_delete("g", [TopicPartition("u", 0)])
+    assert list(classic_db.broker.offset_fetch("g")) == [TP]
+    classic_db.broker.leave_group("g", name)
+    classic_db.broker.offset_delete("g", [TP])
+    assert classic_db.broker.offset_fetch("g") == {}
+
+
+def test_a_member_that_does_not_say_what_it_reads_counts_for_every_topic(
+    classic_db: eosdb.Database,
+) -> None:
+    joined = classic_db.broker.join_group("g", protocols=[("range", b"who knows")])
+    classic_db.broker.sync_group("g", joined.generation_id, joined.member_id)
+    commit(classic_db, member_id=joined.member_id)
+    with pytest.raises(eosdb.GroupSubscribedToTopicError):
+        classic_db.broker.offset_delete("g", [TP])
+
+
+def test_members_that_are_no_consumers_keep_all_offsets(classic_db: eosdb.Database) -> None:
+    joined = classic_db.broker.join_group("g", protocol_type="connect", protocols=[("range", b"")])
+    classic_db.broker.sync_group("g", joined.generation_id, joined.member_id)
+    commit(classic_db, member_id=joined.member_id)
+    with pytest.raises(eosdb.NonEmptyGroupError):
+        classic_db.broker.offset_delete("g", [TP])

@@ -1,0 +1,1 @@
+"""What stands at the entrance: the public names, and the words that every room speaks."""
