@@ -2,7 +2,7 @@
 
     python tests/data/make_newest_schema.py
 
-Run with every new revision; tests/store/test_schema.py compares.
+Run with every new revision; tests/store/test_new_file.py compares.
 """
 
 from __future__ import annotations
