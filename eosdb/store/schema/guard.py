@@ -11,6 +11,7 @@ from functools import cache
 from typing import Final
 
 from eosdb.errors import InvalidRequestError
+from eosdb.store.schema.newest import tables, views
 
 PREFIX: Final = "eosdb_"
 _ON_A_TABLE: Final = {
@@ -42,10 +43,7 @@ _PRAGMAS: Final = {
 @cache
 def own_names() -> frozenset[str]:
     """The names of eosdb's tables and views, in lower case."""
-    from eosdb.store.schema.newest import views
-    from eosdb.store.schema.tables import metadata
-
-    return frozenset(name.lower() for name in (*metadata.tables, *views()))
+    return frozenset(name.lower() for name in (*tables(), *views()))
 
 
 def is_own(name: str) -> bool:

@@ -1,7 +1,8 @@
 """The newest schema as SQL: what the revisions lead to, and the contract's views.
 
 The revisions are the truth. Running them takes Alembic, which costs a quarter of a second, so what they
-make of an empty file is kept beside them as a script, and a test compares the two.
+make of an empty file is kept beside them as a script, and a test compares the two. 64-bit integers are
+declared INT, because Spark's JDBC reader takes INTEGER for 32 bits and wraps.
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ def newest_schema() -> tuple[SchemaObject, ...]:
         scratch.close()
 
 
+def tables() -> tuple[str, ...]:
+    """The name of every table, in an order in which it stands behind those it refers to."""
+    return tuple(found.table for found in newest_schema() if found.type == "table")
+
+
 def materialized_tables() -> tuple[str, ...]:
-    """What is folded from the events, in an order in which a table stands behind those it refers to."""
-    tables = (found.table for found in newest_schema() if found.type == "table")
+    """Those of the tables that are folded from the events."""
     others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, _ALEMBICS)
-    return tuple(name for name in tables if name not in others)
+    return tuple(name for name in tables() if name not in others)
 
 
 def create(connection: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""The schema: two ways to it agree, the event tables defend themselves, old files come along."""
+"""The schema: the event tables defend themselves, its names are taken, old files come along."""
 
 from __future__ import annotations
 
@@ -17,43 +17,10 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.store.schema import migrate
 from eosdb.store.schema import newest as newest_schema
-from eosdb.store.schema import tables as schema
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT
 
 TP = TopicPartition("t", 0)
-
-
-def shape(connection: sqlite3.Connection) -> dict[str, object]:
-    """Tables as SQLite itself sees them."""
-    tables = connection.execute(
-        "SELECT name, wr, strict FROM pragma_table_list WHERE type = 'table' AND schema = 'main'"
-    ).fetchall()
-    return {
-        name: (
-            without_rowid,
-            strict,
-            connection.execute(
-                'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', (name,)
-            ).fetchall(),
-        )
-        for name, without_rowid, strict in tables
-        if name != "eosdb_alembic_version" and not name.startswith("sqlite_")
-    }
-
-
-def test_the_revisions_lead_to_what_the_code_says(db_path: Path) -> None:
-    from sqlalchemy import create_engine
-
-    eosdb.connect(db_path).close()
-    migrated = sqlite3.connect(db_path)
-    created = sqlite3.connect(":memory:")
-    engine = create_engine("sqlite://", creator=lambda: created)
-    schema.metadata.create_all(engine)
-    assert shape(migrated) == shape(created)
-    engine.dispose()
-    migrated.close()
-    created.close()
 
 
 def test_the_newest_revision_is_the_schema_version() -> None:
@@ -107,13 +74,37 @@ def test_the_event_tables_defend_themselves(raw: sqlite3.Connection, statement: 
 def test_64_bit_columns_are_declared_for_readers_that_look_at_types(
     raw: sqlite3.Connection,
 ) -> None:
+    """Of STRICT tables, and of views, which hand on what their tables say."""
+    for name, kind, strict in raw.execute(
+        "SELECT name, type, strict FROM pragma_table_list WHERE schema = 'main' "
+        "AND name NOT LIKE 'sqlite_%' AND name <> 'eosdb_alembic_version'"
+    ).fetchall():
+        assert strict or kind == "view", name
+        columns = raw.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
+        narrow = [column for column, declared, _ in columns if declared == "INTEGER"]
+        keys = [column for column, _, place in columns if place]
+        assert narrow == [] or narrow == keys, f"{name}: SQLite's own row number alone is INTEGER"
     for view, columns in {
         "committed_records": "offset timestamp producer_id sequence",
         "partition_offsets": "log_end_offset last_stable_offset",
-        "journal": "position timestamp",
     }.items():
         types = dict(raw.execute("SELECT name, type FROM pragma_table_info(?)", (view,)))
         assert {types[column] for column in columns.split()} == {"INT"}
+
+
+def test_every_table_and_view_is_out_of_reach_of_the_users_own_sql(
+    db: eosdb.Database, raw: sqlite3.Connection
+) -> None:
+    found = raw.execute(
+        "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') "
+        "AND name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    assert {"records", "groups", "eosdb_file", "all_records"} <= {name for _, name in found}
+    with db.engine.connect() as connection:
+        for kind, name in found:
+            with pytest.raises(eosdb.InvalidRequestError, match="of eosdb's"):
+                connection.exec_driver_sql(f'DROP {kind} "{name.upper()}"')
+            connection.rollback()
 
 
 @pytest.mark.parametrize("version", range(1, migrate.SCHEMA_VERSION + 1))
@@ -268,12 +259,16 @@ def test_the_views_are_described(db: eosdb.Database) -> None:
     assert all(re.fullmatch(r"[A-Z][^\n]+\.", view.text) for view in described.values())
 
 
-def test_every_table_is_an_event_a_lease_the_identity_or_folded() -> None:
+def test_every_table_is_an_event_a_lease_the_identity_or_folded(raw: sqlite3.Connection) -> None:
     names = (
         *newest_schema.EVENT_TABLES,
         *newest_schema.LEASE_TABLES,
         newest_schema.IDENTITY_TABLE,
+        "eosdb_alembic_version",
     )
     folded = newest_schema.materialized_tables()
-    assert sorted((*names, *folded)) == sorted(schema.metadata.tables)
+    tables = raw.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    )
+    assert sorted((*names, *folded)) == sorted(name for (name,) in tables)
     assert folded.index("topics") < folded.index("partitions"), "which refers to it"
