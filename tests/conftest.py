@@ -10,6 +10,7 @@ import pytest
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
 from tests.requests import TP, Send
+from tests.rooms import marker_of
 
 START_MS = 1_700_000_000_000
 
@@ -18,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds", type=int, default=3, help="how many random runs each long simulation makes"
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if marker := marker_of(item.path):
+            item.add_marker(marker)
 
 
 @pytest.fixture

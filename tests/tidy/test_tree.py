@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rooms import MARKED
 from tests.tidy.tree import ROOT, modules
 
 LINES_MAX = 450
@@ -90,6 +91,15 @@ def test_sql_stays_in_its_rooms() -> None:
         and SQL_WORDS.search(re.sub(r'"""(?s:.*?)"""', "", path.read_text(encoding="utf-8")))
     }
     assert not elsewhere
+
+
+def test_every_marked_room_of_the_tests_is_there() -> None:
+    rooms = [room for marked in MARKED.values() for room in marked]
+    assert not [room for room in rooms if not (ROOT / "tests" / room).exists()]
+
+
+def test_every_test_file_stands_in_a_room() -> None:
+    assert not [*(ROOT / "tests").glob("test_*.py")]
 
 
 def test_every_document_has_one_title() -> None:

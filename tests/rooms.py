@@ -1,0 +1,35 @@
+"""What `make test-fast` leaves out: the marker of each room, or file, whose tests take their time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent
+MARKED: Final = {
+    "crash": ("chaos", "concurrency", "crash", "pipeline", "store/file/test_failing_syncs.py"),
+    "simulation": (
+        "properties",
+        "simulation",
+        "store/test_damage.py",
+        "log/test_damaged_records.py",
+    ),
+    "spark": ("spark",),
+    "slow": (
+        "benchmarks",
+        "conformance",
+        "demo",
+        "docs",
+        "tidy",
+        "cli/test_bad_command_lines.py",
+        "cli/test_every_command.py",
+    ),
+}
+
+
+def marker_of(path: Path) -> str | None:
+    """The marker of the tests in a file."""
+    for marker, rooms in MARKED.items():
+        if any(path.is_relative_to(ROOT / room) for room in rooms):
+            return marker
+    return None
