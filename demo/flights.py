@@ -45,8 +45,8 @@ class Checks:
     rows: list[tuple[str, str, str, bool]] = field(default_factory=list)
 
     def equal(self, what: str, found: object, expected: object) -> None:
-        shown = tuple(str(v) if len(str(v)) < 40 else "…" for v in (found, expected))
-        self.rows.append((what, *shown, found == expected))
+        seen, due = (str(v) if len(str(v)) < 40 else "…" for v in (found, expected))
+        self.rows.append((what, seen, due, found == expected))
 
     @property
     def ok(self) -> bool:

@@ -158,6 +158,6 @@ def test_a_compacted_log_has_gaps_and_no_surprises(db: eosdb.Database, clock: Ma
 def test_windows_that_are_none_are_refused(db: eosdb.Database, arguments: dict[str, int]) -> None:
     db.admin.create_topic("t")
     with pytest.raises(InvalidRequestError):
-        db.admin.timeline("t", **arguments)  # type: ignore[arg-type]
+        db.admin.timeline("t", **arguments)
     with pytest.raises(eosdb.UnknownTopicOrPartitionError):
         db.admin.timeline("t", 5)

@@ -191,8 +191,9 @@ def test_every_partition_has_its_own_error(classic_db: eosdb.Database) -> None:
 @pytest.mark.parametrize("acks", [2, "two", None, -2])
 def test_acks_are_all_one_or_none(classic_db: eosdb.Database, acks: Any) -> None:
     results = classic_db.broker.produce({TP: RecordBatch([Record(value=b"v")])}, acks=acks)
-    assert results[TP].error is not None
-    assert results[TP].error.name == "INVALID_REQUIRED_ACKS"
+    error = results[TP].error
+    assert error is not None
+    assert error.name == "INVALID_REQUIRED_ACKS"
 
 
 @pytest.mark.parametrize(

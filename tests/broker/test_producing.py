@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import eosdb
@@ -177,17 +179,19 @@ def test_names_of_a_stale_epoch_by_request(classic_db: eosdb.Database, send: Sen
     with pytest.raises(eosdb.ConcurrentTransactionsError):
         classic_db.broker.init_producer_id("a")
     classic_db.broker.init_producer_id("a")
-    for call in (
+    fenced: list[Callable[[], object]] = [
         lambda: classic_db.broker.add_partitions_to_txn("a", *old, [TP]),
         lambda: classic_db.broker.add_offsets_to_txn("a", *old, "g"),
         lambda: classic_db.broker.end_txn("a", *old, True),
-    ):
+    ]
+    for call in fenced:
         with pytest.raises(eosdb.ProducerFencedError):
             call()
-    for call in (
+    invalid: list[Callable[[], object]] = [
         lambda: send(b"v", who=old, sequence=1, transactional_id="a"),
         lambda: classic_db.broker.txn_offset_commit("a", "g", *old, {TP: OffsetAndMetadata(1)}),
         lambda: classic_db.broker.write_txn_markers(*old, True, [TP], 100),
-    ):
+    ]
+    for call in invalid:
         with pytest.raises(eosdb.InvalidProducerEpochError):
             call()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import eosdb
@@ -42,7 +44,7 @@ def test_the_aborted_list_is_what_touches_the_fetched_range(
         classic_db.broker.end_txn("a", *who, False)
         ends.append((2 * i, 2 * i + 1))
 
-    def listed(offset: int, **limits: int) -> list[tuple[int, int]]:
+    def listed(offset: int, **limits: Any) -> list[tuple[int, int]]:
         fetched = classic_db.broker.fetch(TP, offset, isolation_level=LEVEL, **limits)
         return [(a.first_offset, a.last_offset) for a in fetched.aborted_transactions]
 

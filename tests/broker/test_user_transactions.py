@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 import eosdb
 from eosdb import BrokerConfig, OffsetAndMetadata, Record, TopicPartition
 from eosdb.errors import IllegalStateError, InvalidRequestError
-from eosdb.store.schema import migrate
+from eosdb.store.schema import newest
 from tests.readers import committed_values
 
 TP = TopicPartition("orders", 0)
@@ -330,7 +330,7 @@ def test_the_users_own_alembic_has_the_common_table_to_itself(
         assert list(db.query("SELECT count(*) FROM stock").rows) == [(0,)]
         config.attributes["engine"] = db.engine
         command.downgrade(config, "base")
-        assert db.info()["schema_version"] == migrate.SCHEMA_VERSION
+        assert db.info()["schema_version"] == newest.SCHEMA_VERSION
 
 
 def test_plain_sqlite_sees_tables_and_records_alike(shop: eosdb.Database, db_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_bad_line_stops_or_is_skipped(run: Run, tmp_path: Path, db_path: Path)
     assert len(stored(db_path)) == 1
     result = run("ingest", "t", str(tmp_path / "in.ndjson"), "--key", "id", "--on-error", "skip")
     assert result.exit_code == 0
-    assert sorted(key for key, _ in stored(db_path)) == [b"1", b"4"]
+    assert {key for key, _ in stored(db_path)} == {b"1", b"4"}
 
 
 def test_a_last_line_without_its_end_is_a_record_and_its_end_may_come_later(

@@ -15,6 +15,7 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from tests.concurrency.test_mutex import WRITER, is_held
+from tests.inside import mutex, writer
 
 BATCH = RecordBatch([Record(value=b"v")])
 
@@ -59,20 +60,22 @@ def test_a_checkpoint_is_made_under_the_writer_mutex(
             modes.append(sql.removeprefix("PRAGMA wal_checkpoint(").removesuffix(")"))
             held.append(is_held(lock_file, WRITER))
 
-    lock_file = db._store._mutex.path
-    db._store._writer.connection.set_trace_callback(note)
+    lock_file = mutex(db).path
+    writer(db).connection.set_trace_callback(note)
     work(db)
     assert mode in modes or work is closing
     assert held
     assert all(held)
 
 
-def test_the_wal_is_removed_under_the_writer_mutex(db: eosdb.Database, db_path: Path) -> None:
+def test_the_wal_is_removed_under_the_writer_mutex(
+    db: eosdb.Database, db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Closing the last connection is a checkpoint, too, of which no statement tells."""
     db.admin.create_topic("t")
     wal = Path(f"{db_path}-wal")
-    mutex = db._store._mutex
-    take, let_go = mutex.acquire, mutex.release
+    watched = mutex(db)
+    take, let_go = watched.acquire, watched.release
     seen: list[tuple[str, bool]] = []
 
     def acquire(*patience: int) -> None:
@@ -83,6 +86,7 @@ def test_the_wal_is_removed_under_the_writer_mutex(db: eosdb.Database, db_path: 
         seen.append(("let go", wal.exists()))
         return let_go()
 
-    mutex.acquire, mutex.release = acquire, release
+    monkeypatch.setattr(watched, "acquire", acquire)
+    monkeypatch.setattr(watched, "release", release)
     db.close()
     assert seen[-2:] == [("taken", True), ("let go", False)]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,12 @@ def test_threads_that_read_and_write_when_the_database_is_closed(
             at_work.wait()
             db.close()
 
-        threads(7, lambda number, work=work, close=close: work(number) if number < 6 else close())
+        parts: list[Callable[[], None]] = [*(partial(work, number) for number in range(6)), close]
+
+        def part(number: int, parts: list[Callable[[], None]] = parts) -> None:
+            parts[number]()
+
+        threads(7, part)
         stored += len(acknowledged)
     with eosdb.connect(db_path, clock=clock) as db:
         assert db.broker.offsets(TP).log_end_offset == stored * len(BATCH.records)

@@ -17,6 +17,7 @@ from eosdb.store.writing import group_commit
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.unit import Unit
 from tests.concurrency.worker import threads
+from tests.inside import writer
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -113,7 +114,7 @@ def test_what_a_failed_request_wrote_is_undone_and_its_companions_stand(
     names = [name for (name,) in db.query("SELECT name FROM counters").rows]
     assert sorted(name for name in names if " " in name) == ["good 0", "good 1", "good 2"]
     assert "bad" not in names
-    assert "bad" not in db._store._writer._unit.memo
+    assert "bad" not in writer(db)._unit.memo
 
 
 def test_two_databases_of_one_process_on_one_file(db: eosdb.Database, db_path: Path) -> None:
@@ -181,7 +182,11 @@ def test_a_thread_alone_waits_for_nobody(
     db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = db.producer()
-    threads(4, lambda number: db.producer().send("t", b"%d" % number).result())
+
+    def send_one(number: int) -> None:
+        db.producer().send("t", b"%d" % number).result()
+
+    threads(4, send_one)
     producer.send("t", b"the last that may wait for the others").result()
 
     def wait(request: Request, seconds: float) -> bool:

@@ -51,7 +51,7 @@ class RdkafkaMock:
     def end_offset(self, isolation: str) -> int:
         with self._consumer(isolation) as consumer:
             _, end = consumer.get_watermark_offsets(_partition_0(), timeout=_TIMEOUT_S)
-        return end
+        return int(end)
 
     def offset_at(self, timestamp: int, isolation: str) -> int | None:
         with self._consumer(isolation) as consumer:

@@ -11,6 +11,7 @@ from scripts import make_conformance
 from tests.conformance import double as doubles
 from tests.conformance import sheet, systems
 from tests.conformance.catalog import CHECKS
+from tests.conformance.check import Check
 from tests.conformance.systems import SYSTEMS
 
 EOSDB = SYSTEMS[0]
@@ -91,7 +92,7 @@ def test_a_cell_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
         double = Careless()
         monkeypatch.setitem(Careless.ANSWERS, "error_name", "NAME")
-        return sheet.run(sheet.Check("name", "title", "rule", ask), double)
+        return sheet.run(Check("name", "title", "rule", ask), double)
 
     assert outcome(doubles.NotReachable("no way")) == sheet.Cell("n/a", "no way")
     assert outcome(doubles.Differs("seen")) == sheet.Cell("no", "seen")

@@ -20,6 +20,7 @@ import eosdb
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.unit import Unit
 from tests.crash.children import check_everything, everything
+from tests.inside import writer
 
 CUTS_PER_SEED = 8
 
@@ -67,7 +68,7 @@ def test_what_was_acknowledged_under_full_durability_has_been_synced(
         db.admin.create_topic("t")
         producer = db.producer(transactional_id="a")
         producer.init_transactions()
-        commits = commits_of(db._store._writer.connection)
+        commits = commits_of(writer(db).connection)
         db.broker.append(eosdb.TopicPartition("t", 0), eosdb.RecordBatch([eosdb.Record()]))
         producer.begin_transaction()
         producer.send("t", b"v").result()
@@ -87,7 +88,9 @@ def test_a_block_of_begin_is_synced_as_durability_says(
         db.admin.create_topic("t")
         with db.begin():
             pass
-        commits = commits_of(db._store._held._raw)
+        held = db._store._held
+        assert held is not None
+        commits = commits_of(held._raw)
         with db.begin() as tx:
             tx.publish("t", b"v")
     assert commits == [asked]
@@ -101,7 +104,7 @@ def test_a_shared_commit_is_synced_when_any_of_its_requests_asks_for_it(
 ) -> None:
     with eosdb.connect(db_path, durability="full") as db:
         db.admin.create_topic("t")
-        commits = commits_of(db._store._writer.connection)
+        commits = commits_of(writer(db).connection)
         db._store._run_round(
             [Request(write_a_row(number), sync) for number, sync in enumerate(batch)]
         )

@@ -20,6 +20,7 @@ from typing import NoReturn
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from tests.inside import writer
 
 START_MS = 1_700_000_000_000
 TPS = [TopicPartition("t", i) for i in range(3)]
@@ -45,7 +46,7 @@ class Instructions:
     def __init__(self, db: eosdb.Database, limit: int | None) -> None:
         self.count = 0
         self._limit = limit
-        db._store._writer.connection.set_progress_handler(self._look, GRAIN)
+        writer(db).connection.set_progress_handler(self._look, GRAIN)
 
     def _look(self) -> int:
         self.count += GRAIN

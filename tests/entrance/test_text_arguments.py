@@ -46,9 +46,9 @@ HEADERS: list[Any] = [
     5,
 ]
 BATCHES: list[Any] = [RecordBatch([Record(headers=headers)]) for headers in HEADERS] + [
-    RecordBatch([Record(key=LONE)]),
-    RecordBatch([Record(value=LONE)]),
-]  # type: ignore[arg-type]
+    RecordBatch([Record(key=LONE)]),  # type: ignore[arg-type]
+    RecordBatch([Record(value=LONE)]),  # type: ignore[arg-type]
+]
 
 TEXT: list[Any] = [LONE, 5, ["t"], b"t"]
 PARTITIONS: list[Any] = [[BAD_TP]]

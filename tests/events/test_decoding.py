@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eosdb.events import decoding
 from eosdb.events.decoding import decode
-from eosdb.events.kinds import KINDS, Event, MarkerWritten
+from eosdb.events.kinds import KINDS, Event, MarkerWritten, TransactionStateChanged
 from eosdb.model.values import TransactionState
 
 COLUMNS = ("timestamp", "topic", "partition", "transactional_id")
@@ -96,13 +96,10 @@ def test_what_no_event_says_is_refused(event: Event) -> None:
 
 
 def test_a_state_that_does_not_exist_is_refused() -> None:
-    (event,) = (
-        cls(
-            timestamp=1, transactional_id="a", producer_id=1, producer_epoch=0,
-            last_producer_epoch=-1, previous_producer_id=-1, from_state=None,
-            to_state=TransactionState.EMPTY, timeout_ms=1, start_time_ms=-1, partitions=(), groups=(),
-        )
-        for name, cls in KINDS.items() if name == "TransactionStateChanged"
+    event = TransactionStateChanged(
+        timestamp=1, transactional_id="a", producer_id=1, producer_epoch=0,
+        last_producer_epoch=-1, previous_producer_id=-1, from_state=None,
+        to_state=TransactionState.EMPTY, timeout_ms=1, start_time_ms=-1, partitions=(), groups=(),
     )  # fmt: skip
     with pytest.raises(KeyError):
         decode(*row(event, event.detail().replace("Empty", "Full")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from eosdb.log import checksum
 
 TP = TopicPartition("t", 0)
 LATE = 2**63 - 1
-TIMES = {
+TIMES: dict[str, Callable[[int], int]] = {
     "one time": lambda i: 10**12,
     "running times": lambda i: 10**12 + i * 3,
     "the last times there are": lambda i: LATE - i,

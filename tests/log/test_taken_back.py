@@ -144,9 +144,10 @@ def consumers_way(
     db: eosdb.Database, level: str, max_records: int, max_bytes: int
 ) -> Iterator[tuple[object, ...]]:
     offset = db.broker.offsets(TP).log_start_offset
-    limits = {"max_records": max_records, "max_bytes": max_bytes}
     while True:
-        fetched = db.broker.fetch_data(TP, offset, isolation_level=level, **limits)
+        fetched = db.broker.fetch_data(
+            TP, offset, isolation_level=level, max_records=max_records, max_bytes=max_bytes
+        )
         count = len(fetched.offsets)
         size = sum(map(len, filter(None, [*fetched.keys, *fetched.values])))
         assert count <= 1 or (count <= max_records and size <= max_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_what_retention_and_compaction_took_is_admitted(
 @pytest.mark.parametrize("wrong", [{}, {"position": 1, "timestamp": 1}, {"position": 999},
                                    {"position": -1}, {"position": "1"}, {"timestamp": "x"}])  # fmt: skip
 def test_where_there_is_nothing_to_go_back_to(
-    db: eosdb.Database, tmp_path: Path, wrong: dict[str, int]
+    db: eosdb.Database, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(eosdb.InvalidRequestError):
         db.restore_to(tmp_path / "then.db", **wrong)

@@ -19,7 +19,7 @@ WAL_LIMIT_BYTES = 200 * 1024 * 1024
 
 
 def seconds(request: pytest.FixtureRequest) -> float:
-    return 4.0 * request.config.getoption("--seeds", 3)
+    return 4.0 * int(request.config.getoption("--seeds", 3))
 
 
 def test_workers_killed_suspended_and_added_do_each_input_once(

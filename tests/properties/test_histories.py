@@ -64,8 +64,8 @@ class Histories(RuleBasedStateMachine):
         self.outcomes: dict[object, bool] = {}
         self.sessions: dict[str, Session] = {}
         self.plain: Session | None = None
-        self.offsets: dict[TopicPartition, int] = {}
-        self.pending: dict[object, dict[TopicPartition, int]] = {}
+        self.offsets: dict[tuple[TopicPartition, str], int] = {}
+        self.pending: dict[object, dict[tuple[TopicPartition, str], int]] = {}
         self.counter = 0
         self.db = self._open()
 
@@ -224,7 +224,7 @@ class Histories(RuleBasedStateMachine):
         self.db.broker.txn_offset_commit(
             transactional_id, transactional_id, *who, {tp: OffsetAndMetadata(offset)}
         )
-        self.pending.setdefault(session.transaction, {})[tp, transactional_id] = offset  # type: ignore[index]
+        self.pending.setdefault(session.transaction, {})[tp, transactional_id] = offset
 
     @rule(ms=st.sampled_from([1, 500, TIMEOUT_MS + 1]))
     def time_passes(self, ms: int) -> None:
@@ -264,7 +264,7 @@ class Histories(RuleBasedStateMachine):
                 mine = {
                     key[0]: offset
                     for key, offset in self.offsets.items()
-                    if key[1] == transactional_id  # type: ignore[comparison-overlap]
+                    if key[1] == transactional_id
                 }
                 assert {tp: o.offset for tp, o in fetched.items()} == mine
             self._views_agree()

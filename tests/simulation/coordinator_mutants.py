@@ -11,7 +11,7 @@ from eosdb.broker import group_offsets as offset_requests
 from eosdb.client.consumer import membership
 from eosdb.coordinator import leadership
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.coordinator.transactions import decisions, ending, producer_ids
+from eosdb.coordinator.transactions import decisions, ending, producer_ids, state
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import Initialized
 from eosdb.errors import (
@@ -34,7 +34,7 @@ def coordinator_skips_the_epoch_check() -> Any:
             return original(current, producer_id, epoch, stale)
         return current
 
-    original = decisions.held_by
+    original = state.held_by
     return both(
         mock.patch.object(decisions, "held_by", held_by),
         mock.patch.object(ending, "held_by", held_by),

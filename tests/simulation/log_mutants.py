@@ -252,4 +252,4 @@ def consumer_filters_too_long() -> Any:
     return mock.patch.object(transaction_index, "taken_back_in", taken_back_in)
 
 
-assert producer_state.judge is append.judge
+assert producer_state.judge is append.judge  # type: ignore[attr-defined]

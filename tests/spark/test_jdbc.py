@@ -98,7 +98,7 @@ def test_what_cannot_be_read_says_so(shop: Path) -> None:
         ({"view": "transactions", "topics": ["orders"]}, "has no topics"),
     ):
         with pytest.raises(SparkOptionError, match=text):
-            jdbc_options(shop, **arguments)  # type: ignore[arg-type]
+            jdbc_options(shop, **arguments)
     with pytest.raises(eosdb.DatabaseNotFoundError):
         jdbc_options(shop.parent / "nothing.db")
 

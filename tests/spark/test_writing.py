@@ -92,7 +92,9 @@ def test_tasks_that_fail_and_are_tried_again_write_once(
         """Half of the rows go out, then the first attempt of each task dies."""
         from pyspark import TaskContext
 
-        mark = marks / str(TaskContext.get().partitionId())
+        task = TaskContext.get()
+        assert task is not None
+        mark = marks / str(task.partitionId())
         for batch in batches:
             yield batch.slice(0, batch.num_rows // 2)
             if not mark.exists():

@@ -12,11 +12,11 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.store.schema import migrate
+from eosdb.store.schema import newest
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
-SOURCE = ROOT / f"tests/data/schema_{migrate.SCHEMA_VERSION:04}.db"
+SOURCE = ROOT / f"tests/data/schema_{newest.SCHEMA_VERSION:04}.db"
 FILES_PER_SEED = 15
 TP = TopicPartition("orders", 0)
 

@@ -360,7 +360,8 @@ def test_a_poll_that_fails_loses_nothing(db: eosdb.Database, at: int) -> None:
             db.producer().send("two", f"{partition}.{i}", partition=partition)
     consumer = db.consumer(transport=FailsOnce(db, at), auto_offset_reset="earliest")
     consumer.assign([TopicPartition("two", 0), TopicPartition("two", 1)])
-    got, failures = [], 0
+    got: list[Any] = []
+    failures = 0
     for _ in range(6):
         try:
             got += [record.value for record in consumer.poll()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
 PARTITIONS = 3
-BAD = {"lose_request": 0.2, "lose_response": 0.2, "duplicate": 0.1, "reorder": 0.3}
+BAD: dict[str, Any] = {"lose_request": 0.2, "lose_response": 0.2, "duplicate": 0.1, "reorder": 0.3}
 
 
 def stored(db: eosdb.Database, partitions: int = PARTITIONS) -> list[list[str]]:

@@ -6,7 +6,7 @@ the next calls say, and what is visible in the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -83,7 +83,7 @@ class Scene:
 
     def check_nothing_helps(self, cause: EosdbError) -> None:
         """Every call but close raises the cause again."""
-        calls = [
+        calls: list[Callable[[], object]] = [
             self.producer.begin_transaction,
             self.producer.commit_transaction,
             self.producer.abort_transaction,
@@ -163,7 +163,7 @@ FATALS = [
 ONLY_VERSION_1 = ("add_partitions_to_txn", "add_offsets_to_txn")
 
 
-def cases(rows: list[tuple[str, type[EosdbError]]]) -> list[object]:
+def cases(rows: Sequence[tuple[str, type[EosdbError]]]) -> list[object]:
     return [
         pytest.param(version, request, error, id=f"v{version} {request} {error.__name__}")
         for version in (1, 2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import ManualClock, ProduceResult, TopicPartition
+from eosdb import ManualClock, ProduceResult, RecordMetadata, TopicPartition
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import (
     ApiError,
@@ -292,11 +292,13 @@ def test_a_batch_that_is_too_large_is_split_and_keeps_its_order_and_futures(
 ) -> None:
     db.admin.create_topic("t", config={"max.message.bytes": 30})
     told: list[int] = []
+
+    def note(error: Exception | None, at: RecordMetadata | None) -> None:
+        assert at is not None, error
+        told.append(at.offset)
+
     producer = db.producer(linger_ms=10_000)
-    futures = [
-        producer.send("t", f"{i:010}", on_delivery=lambda error, at: told.append(at.offset))
-        for i in range(9)
-    ]
+    futures = [producer.send("t", f"{i:010}", on_delivery=note) for i in range(9)]
     producer.flush()
     assert [future.result().offset for future in futures] == list(range(9)) == told
     assert committed_values(db, TP) == [b"%010d" % i for i in range(9)]

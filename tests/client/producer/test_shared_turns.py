@@ -12,6 +12,7 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.coordinator.leadership import Leadership
+from tests.inside import writer
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -242,15 +243,15 @@ class FailsOnce:
 
 
 def failing(db: eosdb.Database, fatal: int) -> tuple[FailsOnce, Callable[[], None]]:
-    writer = db._store._writer
-    connection, execute = writer.connection, writer._unit.execute
+    inside = writer(db)
+    connection, execute = inside.connection, inside._unit.execute
     fails = FailsOnce(connection, fatal)
-    writer.connection = fails  # type: ignore[misc, assignment]
-    writer._unit.execute = fails.execute  # type: ignore[misc, method-assign]
+    inside.connection = fails  # type: ignore[misc, assignment]
+    inside._unit.execute = fails.execute
 
     def mend() -> None:
-        writer.connection = connection  # type: ignore[misc]
-        writer._unit.execute = execute  # type: ignore[misc, method-assign]
+        inside.connection = connection  # type: ignore[misc]
+        inside._unit.execute = execute
 
     return fails, mend
 

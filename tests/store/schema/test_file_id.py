@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import eosdb
 from eosdb.cli.main import main
-from eosdb.store.schema import migrate, new_file
+from eosdb.store.schema import new_file, newest
 from tests.tidy.tree import ROOT
 
 
@@ -74,7 +74,7 @@ def test_it_stays_as_long_as_the_history_does(db_path: Path, tmp_path: Path) -> 
         assert db.verify().ok
 
 
-@pytest.mark.parametrize("version", range(1, migrate.SCHEMA_VERSION + 1))
+@pytest.mark.parametrize("version", range(1, newest.SCHEMA_VERSION + 1))
 def test_an_older_file_gets_one_when_it_is_upgraded_and_keeps_it(
     tmp_path: Path, version: int
 ) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.store.schema import migrate
+from eosdb.store.schema import newest
 
 
 def foreign(path: Path) -> None:
@@ -27,7 +27,7 @@ def foreign(path: Path) -> None:
 
 def marked(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA application_id={migrate.APPLICATION_ID}")
+    connection.execute(f"PRAGMA application_id={newest.APPLICATION_ID}")
     connection.execute("CREATE TABLE no_journal (x)")
     connection.commit()
     connection.close()
@@ -75,7 +75,7 @@ def full(path: Path) -> None:
         (lambda p: p.write_bytes(b"SQLite format 3\0"), eosdb.NotAnEosdbFileError, "did not touch"),
         (lambda p: p.mkdir(), eosdb.NotAnEosdbFileError, "folder"),
         (marked, eosdb.CorruptDatabaseError, "no journal"),
-        (with_version(migrate.SCHEMA_VERSION + 1), eosdb.SchemaTooNewError, "upgrade eosdb"),
+        (with_version(newest.SCHEMA_VERSION + 1), eosdb.SchemaTooNewError, "upgrade eosdb"),
         (truncated, eosdb.CorruptDatabaseError, "backup"),
         (flipped, eosdb.CorruptDatabaseError, "damaged|malformed|journal"),
     ],
@@ -132,7 +132,7 @@ def test_the_header_says_what_the_file_is(db_path: Path) -> None:
     eosdb.connect(db_path).close()
     header = db_path.read_bytes()[:100]
     assert header[68:72] == b"eosd"
-    assert int.from_bytes(header[60:64], "big") == migrate.SCHEMA_VERSION
+    assert int.from_bytes(header[60:64], "big") == newest.SCHEMA_VERSION
     connection = sqlite3.connect(db_path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +28,15 @@ def test_the_newest_revision_is_the_schema_version() -> None:
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(migrate._scripts()))
-    assert int(str(scripts.get_current_head())) == migrate.SCHEMA_VERSION
-    assert len(list(scripts.walk_revisions())) == migrate.SCHEMA_VERSION, "one line, no branches"
+    assert int(str(scripts.get_current_head())) == newest_schema.SCHEMA_VERSION
+    assert len(list(scripts.walk_revisions())) == newest_schema.SCHEMA_VERSION, (
+        "one line, no branches"
+    )
 
 
 def test_there_is_a_file_of_every_released_schema() -> None:
     names = {path.name for path in (ROOT / "tests/data").glob("schema_*.db")}
-    assert names == {f"schema_{n:04}.db" for n in range(1, migrate.SCHEMA_VERSION + 1)}
+    assert names == {f"schema_{n:04}.db" for n in range(1, newest_schema.SCHEMA_VERSION + 1)}
 
 
 def schema_file(version: int) -> Path:
@@ -41,13 +44,13 @@ def schema_file(version: int) -> Path:
 
 
 @pytest.fixture
-def raw(db: eosdb.Database, db_path: Path) -> sqlite3.Connection:
+def raw(db: eosdb.Database, db_path: Path) -> Iterator[sqlite3.Connection]:
     """A foreign connection to a file with a few records."""
     db.admin.create_topic("t")
     who = db.broker.init_producer_id()
     db.broker.append(TP, RecordBatch([Record(value=b"v")] * 5, *who, 0))
     connection = sqlite3.connect(db_path, isolation_level=None)
-    yield connection  # type: ignore[misc]
+    yield connection
     connection.close()
 
 
@@ -84,12 +87,12 @@ def test_64_bit_columns_are_declared_for_readers_that_look_at_types(
         narrow = [column for column, declared, _ in columns if declared == "INTEGER"]
         keys = [column for column, _, place in columns if place]
         assert narrow == [] or narrow == keys, f"{name}: SQLite's own row number alone is INTEGER"
-    for view, columns in {
+    for view, names in {
         "committed_records": "offset timestamp producer_id sequence",
         "partition_offsets": "log_end_offset last_stable_offset",
     }.items():
         types = dict(raw.execute("SELECT name, type FROM pragma_table_info(?)", (view,)))
-        assert {types[column] for column in columns.split()} == {"INT"}
+        assert {types[column] for column in names.split()} == {"INT"}
 
 
 def test_every_table_and_view_is_out_of_reach_of_the_users_own_sql(
@@ -107,7 +110,7 @@ def test_every_table_and_view_is_out_of_reach_of_the_users_own_sql(
             connection.rollback()
 
 
-@pytest.mark.parametrize("version", range(1, migrate.SCHEMA_VERSION + 1))
+@pytest.mark.parametrize("version", range(1, newest_schema.SCHEMA_VERSION + 1))
 def test_a_file_of_every_released_schema_opens_with_its_data(tmp_path: Path, version: int) -> None:
     path = tmp_path / "old.db"
     shutil.copy(schema_file(version), path)
@@ -122,7 +125,7 @@ def test_a_file_of_every_released_schema_opens_with_its_data(tmp_path: Path, ver
         assert db.broker.offset_fetch("billing")[TopicPartition("orders", 0)].offset == 1
 
 
-NEWEST = migrate.SCHEMA_VERSION
+NEWEST = newest_schema.SCHEMA_VERSION
 NEXT_REVISION = f'''
 """A later schema, for the test."""
 from alembic import op
@@ -240,7 +243,7 @@ def test_processes_that_make_a_file_at_once(db_path: Path) -> None:
     assert [child.wait() for child in children] == [0, 0, 0]
     with eosdb.connect(db_path) as db:
         assert db.admin.list_topics() == ["t0", "t1", "t2"]
-        assert db.info()["schema_version"] == migrate.SCHEMA_VERSION
+        assert db.info()["schema_version"] == newest_schema.SCHEMA_VERSION
         assert db.verify().ok
 
 

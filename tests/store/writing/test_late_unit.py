@@ -52,7 +52,7 @@ def database() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def row(pair: tuple[int, int]) -> Sequence[object]:
+def row(pair: tuple[int | str, int]) -> Sequence[object]:
     key, value = pair
     return value, key
 
