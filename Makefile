@@ -13,7 +13,7 @@ test: $(SETUP)
 
 # The rest (tests/rooms.py) is left to `make test`.
 test-fast: $(SETUP)
-	$(PYTHON) -m pytest -m "not crash and not simulation and not spark and not slow"
+	$(PYTHON) -m pytest -n 2 -m "not crash and not simulation and not spark and not slow"
 
 # Power cuts, failing syncs, interrupts and forks at length; SEEDS=150 takes about half an hour.
 SEEDS ?= 150
