@@ -19,19 +19,25 @@ _RESOURCES = ("topic", "group", "transactional_id", "cluster")
 
 @click.group()
 def acls() -> None:
-    """Access control: add, list and remove rows. Without any row everything is allowed."""
+    """Add, list and remove ACLs. Without any ACL everything is allowed."""
 
 
 @acls.command()
-@click.option("--principal", required=True, help="Who, as TYPE:NAME; User:* is everybody.")
+@click.option("--principal", required=True, help="Principal as TYPE:NAME; User:* is everybody.")
 @click.option(
     "--operation", "operations", multiple=True, required=True, type=click.Choice(_OPERATIONS),
-    help="What; may be repeated.",
+    help="Operation to allow or deny (repeatable).",
 )  # fmt: skip
-@click.option("--resource-type", required=True, type=click.Choice(_RESOURCES))
-@click.option("--resource-name", default=None, help="Which; * is any. The cluster needs none.")
-@click.option("--prefixed", is_flag=True, help="Every resource whose name begins so.")
-@click.option("--deny", is_flag=True, help="Forbid it; a denial wins over what allows.")
+@click.option(
+    "--resource-type", required=True, type=click.Choice(_RESOURCES), help="Type of the resource."
+)
+@click.option(
+    "--resource-name",
+    default=None,
+    help="Name of the resource; * is any. Not needed for the cluster.",
+)
+@click.option("--prefixed", is_flag=True, help="Match every resource whose name has this prefix.")
+@click.option("--deny", is_flag=True, help="Deny instead of allow; a denial wins.")
 @pass_session
 def add(
     session: Session,
@@ -42,7 +48,7 @@ def add(
     prefixed: bool,
     deny: bool,
 ) -> None:
-    """Add rows. From the first on, what no row allows is refused; the command line is User:ANONYMOUS
+    """Add ACLs. Once there is one, whatever no ACL allows is refused. Commands run as User:ANONYMOUS
     unless --principal is given to `eosdb`.
 
     \b
@@ -51,7 +57,9 @@ def add(
     """
     if resource_name is None:
         if resource_type != "cluster":
-            raise click.UsageError("--resource-name: name the resource, or * for any")
+            raise click.UsageError(
+                "--resource-name is required for this resource type; use * for any"
+            )
         resource_name = "kafka-cluster"
     rows = [
         Acl(
@@ -66,18 +74,20 @@ def add(
     ]
     with session.open() as db:
         db.admin.create_acls(rows)
-    click.echo(f"added {len(rows)} rows for {principal}")
+    click.echo(f"added {len(rows)} ACLs for {principal}")
 
 
 @acls.command(name="list")
-@click.option("--principal", help="Only of this one.")
-@click.option("--resource-type", type=click.Choice(_RESOURCES), help="Only of this type.")
+@click.option("--principal", help="Only ACLs of this principal.")
+@click.option(
+    "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
+)
 @output.format_option
 @pass_session
 def list_(
     session: Session, principal: str | None, resource_type: str | None, output_format: str
 ) -> None:
-    """Every row.
+    """List ACLs.
 
     \b
     Example:
@@ -100,11 +110,15 @@ def list_(
 
 
 @acls.command()
-@click.option("--principal", help="Rows of this one.")
-@click.option("--operation", type=click.Choice(_OPERATIONS), help="Rows about this operation.")
-@click.option("--resource-type", type=click.Choice(_RESOURCES), help="Rows about this type.")
-@click.option("--resource-name", help="Rows about this name.")
-@click.option("--all", "everything", is_flag=True, help="Every row: all is allowed again.")
+@click.option("--principal", help="Only ACLs of this principal.")
+@click.option("--operation", type=click.Choice(_OPERATIONS), help="Only ACLs for this operation.")
+@click.option(
+    "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
+)
+@click.option("--resource-name", help="Only ACLs for this resource name.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Remove all ACLs: everything is allowed again."
+)
 @pass_session
 def remove(
     session: Session,
@@ -114,7 +128,7 @@ def remove(
     resource_name: str | None,
     everything: bool,
 ) -> None:
-    """Remove the rows that meet every filter.
+    """Remove the ACLs that match every filter.
 
     \b
     Example:
@@ -126,11 +140,11 @@ def remove(
     }  # fmt: skip
     wanted = {name: value for name, value in filters.items() if value is not None}
     if bool(wanted) == everything:
-        raise click.UsageError("give filters that say which rows, or --all")
+        raise click.UsageError("select the ACLs with at least one filter, or give --all")
     with session.open() as db:
         removed = db.admin.delete_acls(
             lambda acl: all(getattr(acl, name) == value for name, value in wanted.items())
         )
     if not removed:
         raise InvalidRequestError("no row meets the filters; see `eosdb acls list`")
-    click.echo(f"removed {len(removed)} rows")
+    click.echo(f"removed {len(removed)} ACLs")

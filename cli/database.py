@@ -17,7 +17,7 @@ from .session import Session, pass_session
 @click.command()
 @pass_session
 def init(session: Session) -> None:
-    """Make the database file, if it is not there.
+    """Create the database file if it does not exist.
 
     \b
     Example:
@@ -31,7 +31,7 @@ def init(session: Session) -> None:
 @output.format_option
 @pass_session
 def info(session: Session, output_format: str) -> None:
-    """Sizes, counts and versions of the file.
+    """Show sizes, counts and versions of the file.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def info(session: Session, output_format: str) -> None:
 @click.command()
 @pass_session
 def migrate(session: Session) -> None:
-    """Bring the file to this version's schema. Other commands do so too when they write.
+    """Upgrade the file to the schema of this version. Other commands that write do so, too.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def migrate(session: Session) -> None:
 @output.format_option
 @pass_session
 def sql(session: Session, query: str, output_format: str) -> None:
-    """Run one reading SQL QUERY (- reads it from standard input); writes are refused. `.views` lists the
+    """Run a read-only SQL QUERY (- reads it from standard input). `.views` lists the
     views and what they show.
 
     \b

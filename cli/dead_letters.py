@@ -12,16 +12,16 @@ from .session import Session, pass_session
 
 @click.group()
 def dlq() -> None:
-    """Look at dead letters and replay them."""
+    """Inspect and replay dead letters."""
 
 
 @dlq.command(name="list")
 @click.argument("topic")
-@click.option("--pending", is_flag=True, help="Only those that have not been replayed.")
+@click.option("--pending", is_flag=True, help="Only dead letters that have not been replayed.")
 @output.format_option
 @pass_session
 def list_(session: Session, topic: str, pending: bool, output_format: str) -> None:
-    """Every dead letter in TOPIC: where it was, what went wrong, how often, and whether it is replayed.
+    """List the dead letters in TOPIC: origin, error, attempts, and whether they have been replayed.
 
     \b
     Example:
@@ -46,11 +46,17 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
 @dlq.command()
 @click.argument("topic")
 @click.argument("offset", type=click.IntRange(min=0))
-@click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Partition of TOPIC.",
+)
 @output.format_option
 @pass_session
 def show(session: Session, topic: str, offset: int, partition: int, output_format: str) -> None:
-    """One dead letter in full, with the stack trace of its last failure.
+    """Show one dead letter in full, with the stack trace of its last failure.
 
     \b
     Example:
@@ -95,23 +101,23 @@ def show(session: Session, topic: str, offset: int, partition: int, output_forma
     "offsets",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only the letter at this offset; may be repeated.",
+    help="Only the dead letter at this offset (repeatable).",
 )
 @click.option(
     "--partition",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="The partition of TOPIC that --offset is of.",
+    help="Partition of TOPIC for --offset.",
 )
-@click.option("--to", help="Send to this topic instead of where each letter came from.")
+@click.option("--to", help="Send to this topic instead of the original one.")
 @pass_session
 def replay(
     session: Session, topic: str, offsets: tuple[int, ...], partition: int, to: str | None
 ) -> None:
-    """Send the dead letters in TOPIC back to where they came from, each exactly once.
+    """Send the dead letters in TOPIC back to the topics they came from, each exactly once.
 
-    Run again, or killed and run again, it sends back only what has not been sent back before.
+    Safe to repeat, also after a kill: what has been replayed is not sent again.
 
     \b
     Example:

@@ -17,15 +17,15 @@ from .session import Session, pass_session
 
 @click.group()
 def groups() -> None:
-    """Look at consumer groups, move and delete them."""
+    """List, describe, reset and delete consumer groups."""
 
 
 @groups.command(name="list")
-@click.option("--state", is_flag=True, help="Show the state of each, too.")
+@click.option("--state", is_flag=True, help="Also show the state of each group.")
 @output.format_option
 @pass_session
 def list_(session: Session, state: bool, output_format: str) -> None:
-    """The names of all groups.
+    """List all groups.
 
     \b
     Example:
@@ -42,9 +42,9 @@ def list_(session: Session, state: bool, output_format: str) -> None:
 
 @groups.command()
 @click.argument("group", nargs=-1)
-@click.option("--all-groups", is_flag=True, help="Every group there is.")
-@click.option("--members", is_flag=True, help="The members instead of the offsets.")
-@click.option("--state", is_flag=True, help="The state instead of the offsets.")
+@click.option("--all-groups", is_flag=True, help="All groups.")
+@click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
+@click.option("--state", is_flag=True, help="Show the state instead of the offsets.")
 @output.format_option
 @pass_session
 def describe(
@@ -55,15 +55,15 @@ def describe(
     state: bool,
     output_format: str,
 ) -> None:
-    """Where GROUP stands in each partition. LAG is what it could read now, HELD-BACK what waits behind
-    the last stable offset; SKIPPED offsets are markers and aborted data, which are no lag.
+    """Describe GROUP: its offset in each partition. LAG is what it could read now, HELD-BACK what waits
+    behind the last stable offset; SKIPPED offsets are markers and aborted data, which are no lag.
 
     \b
     Example:
       eosdb groups describe billing
     """
     if bool(group) == all_groups:
-        raise click.UsageError("name one or more groups, or give --all-groups")
+        raise click.UsageError("name at least one group, or give --all-groups")
     if members and state:
         raise click.UsageError("give --members or --state, not both")
     with session.open(read_only=True) as db:
@@ -141,19 +141,28 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: s
 @groups.command("reset-offsets")
 @click.argument("group")
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", help="Of this; may be repeated."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,P…]",
+    help="Topic whose offsets are meant (repeatable).",
 )
-@click.option("--all-topics", is_flag=True, help="Of every topic the group has an offset of.")
-@click.option("--to-earliest", is_flag=True, help="To where the log begins.")
-@click.option("--to-latest", is_flag=True, help="To where the log ends.")
-@click.option("--to-current", is_flag=True, help="To where the group stands.")
-@click.option("--to-offset", type=int, help="To this offset.")
 @click.option(
-    "--to-datetime", "to_timestamp", type=TIME_MS, help="To the first record from this time on."
+    "--all-topics", is_flag=True, help="All topics for which the group has committed offsets."
 )
-@click.option("--shift-by", type=int, help="So many offsets further; less than 0: back.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done (the default).")
-@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the log start offset.")
+@click.option("--to-latest", is_flag=True, help="Reset to the log end offset.")
+@click.option("--to-current", is_flag=True, help="Reset to the currently committed offset.")
+@click.option("--to-offset", type=int, help="Reset to this offset.")
+@click.option(
+    "--to-datetime",
+    "to_timestamp",
+    type=TIME_MS,
+    help="Reset to the first record at or after this time.",
+)
+@click.option("--shift-by", type=int, help="Shift by this many offsets; negative shifts back.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without doing it (default).")
+@click.option("--execute", is_flag=True, help="Apply the reset.")
 @output.format_option
 @pass_session
 def reset_offsets(
@@ -167,7 +176,7 @@ def reset_offsets(
     output_format: str,
     **target: Any,
 ) -> None:
-    """Set the offsets of GROUP, which must have no members. Offsets outside of the log become its
+    """Reset the offsets of GROUP, which must not have members. Offsets outside the log become its
     beginning or end. Nothing is changed without --execute.
 
     \b
@@ -196,7 +205,7 @@ def reset_offsets(
         output_format,
     )
     if not execute:
-        click.echo("nothing has been changed; give --execute to do it", err=True)
+        click.echo("dry run: nothing has been changed; add --execute to apply it", err=True)
 
 
 def _partitions(db: eosdb.Database, group: str, topics: tuple[str, ...]) -> list[TopicPartition]:
@@ -221,10 +230,10 @@ def _numbers(text: str, whole: str) -> list[int]:
 
 @groups.command()
 @click.argument("group", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_session
 def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
-    """Forget GROUP and all its offsets. It must have no members.
+    """Delete GROUP and its offsets. It must not have members.
 
     \b
     Example:
@@ -251,11 +260,11 @@ def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
 @click.argument("group")
 @click.option(
     "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]",
-    help="Of this; may be repeated.",
+    help="Topic whose offsets are meant (repeatable).",
 )  # fmt: skip
 @pass_session
 def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
-    """Forget the offsets of GROUP in some topics, which no member may subscribe to.
+    """Delete the offsets of GROUP for topics to which no member subscribes.
 
     \b
     Example:

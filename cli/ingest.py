@@ -41,9 +41,11 @@ _BATCH_BYTES = 1_000_000
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
 )
 @click.option(
-    "--input-format", type=click.Choice(FORMATS), help="By the file's name when not given."
+    "--input-format",
+    type=click.Choice(FORMATS),
+    help="Format of FILES; by default from the file name.",
 )
-@click.option("--key", "key_field", metavar="FIELD", help="Take each record's key from this field.")
+@click.option("--key", "key_field", metavar="FIELD", help="Use this field as the record key.")
 @click.option(
     "--transaction-size",
     type=click.IntRange(min=1),
@@ -51,13 +53,15 @@ _BATCH_BYTES = 1_000_000
     show_default=True,
     help="Records per transaction.",
 )
-@click.option("--source-id", help="Name the source; by default its path. One file only.")
+@click.option(
+    "--source-id", help="Name of the source; its path by default. For a single file only."
+)
 @click.option(
     "--on-error",
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="What to do with a line that is no record.",
+    help="What to do with a line that cannot be parsed.",
 )
 @pass_session
 def ingest(
@@ -72,7 +76,7 @@ def ingest(
 ) -> None:
     """Append each line of FILES to TOPIC exactly once.
 
-    Killed at any point and started again, it goes on where it stopped; started twice at once, the later
+    Killed at any point and started again, it continues where it stopped. Started twice at once, the later
     one takes over and the earlier one ends with PRODUCER_FENCED.
 
     \b
@@ -81,14 +85,14 @@ def ingest(
     """
     if any(str(file) == "-" or not file.is_file() for file in files):
         raise click.UsageError(
-            "standard input and pipes have no position to go on from; give a file, or use `eosdb produce`"
+            "standard input and pipes have no position to resume from; give a file, or use `eosdb produce`"
         )
     if source_id is not None and len(files) > 1:
-        raise click.UsageError("--source-id names one source; give one file with it")
+        raise click.UsageError("--source-id names a single source; give a single file with it")
     sources = [Source(file, input_format or format_of(file), key_field) for file in files]
     if key_field is not None and any(source.input_format == "lines" for source in sources):
         raise click.UsageError(
-            "plain lines have no fields for --key; say --input-format ndjson or csv"
+            "plain lines have no fields for --key; use --input-format ndjson or csv"
         )
     with session.open() as db:
         settings = settings_of(db, topic)

@@ -21,14 +21,14 @@ _WAIT_MS = 1_000
 
 
 @click.command()
-@click.option("--from-position", type=click.IntRange(min=1), help="Begin with this position.")
+@click.option("--from-position", type=click.IntRange(min=1), help="Start at this position.")
 @click.option(
-    "--last", type=click.IntRange(min=0), help="Begin with the newest so many; 20 by default."
+    "--last", type=click.IntRange(min=0), help="Start with the last N events (default: 20)."
 )
-@click.option("--kind", "kinds", multiple=True, help="Only such events; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, help="Only events of this kind (repeatable).")
 @click.option("--topic", help="Only events of this topic.")
 @click.option("--transactional-id", help="Only events of this transactional id.")
-@click.option("--follow", is_flag=True, help="Wait for further events; end with Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep waiting for new events; stop with Ctrl-C.")
 @output.format_option
 @pass_session
 def journal(
@@ -41,7 +41,7 @@ def journal(
     follow: bool,
     output_format: str,
 ) -> None:
-    """The events of the file in the one order in which they happened.
+    """Show the journal: every event of the file, in order.
 
     \b
     Example:

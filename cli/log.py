@@ -26,18 +26,20 @@ _RECORD = (
 
 @click.group()
 def log() -> None:
-    """Look at the log as it is stored."""
+    """Inspect the log as it is stored."""
 
 
 @log.command()
 @partition_argument()
 @click.option(
-    "--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Begin there."
+    "--offset",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Start at this offset.",
 )
-@click.option("--max-batches", type=click.IntRange(min=1), help="Stop after so many batches.")
-@click.option(
-    "--print-data-log", "records", is_flag=True, help="The records instead of their batches."
-)
+@click.option("--max-batches", type=click.IntRange(min=1), help="Stop after this many batches.")
+@click.option("--print-data-log", "records", is_flag=True, help="Print records instead of batches.")
 @output.format_option
 @pass_session
 def dump(
@@ -108,14 +110,14 @@ def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[
 
 @click.group()
 def snapshots() -> None:
-    """Producer-state snapshots: take, list, show."""
+    """Take, list and show producer state snapshots."""
 
 
 @snapshots.command()
 @output.format_option
 @pass_session
 def take(session: Session, output_format: str) -> None:
-    """Keep the producer states of every partition as they are now. The newest two are kept.
+    """Take a snapshot of the producer states of every partition. The newest two are kept.
 
     \b
     Example:
@@ -133,7 +135,7 @@ def take(session: Session, output_format: str) -> None:
 @output.format_option
 @pass_session
 def list_(session: Session, output_format: str) -> None:
-    """Every snapshot that is kept.
+    """List the snapshots.
 
     \b
     Example:
@@ -149,11 +151,13 @@ def list_(session: Session, output_format: str) -> None:
 
 @snapshots.command()
 @partition_argument()
-@click.option("--offset", type=click.IntRange(min=0), help="Which; the newest when not given.")
+@click.option(
+    "--offset", type=click.IntRange(min=0), help="Offset of the snapshot (default: the newest)."
+)
 @output.format_option
 @pass_session
 def show(session: Session, where: TopicPartition, offset: int | None, output_format: str) -> None:
-    """What a snapshot tells of each producer, under the names of Kafka's snapshot dump.
+    """Show the producer states in a snapshot, with the field names of kafka-dump-log.
 
     \b
     Example:
@@ -188,12 +192,12 @@ def show(session: Session, where: TopicPartition, offset: int | None, output_for
 @partition_argument()
 @click.option(
     "--before-offset", type=click.IntRange(min=-1), required=True,
-    help="Delete what is below it; -1: everything that can be.",
+    help="Delete records below this offset; -1 deletes everything up to the high watermark.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_session
 def delete_records(session: Session, where: TopicPartition, before_offset: int, yes: bool) -> None:
-    """Move the log start of a partition forward; the records before it are gone.
+    """Delete the oldest records of a partition by moving its log start offset forward.
 
     \b
     Example:
@@ -205,4 +209,4 @@ def delete_records(session: Session, where: TopicPartition, before_offset: int, 
             before = "all offsets" if before_offset < 0 else f"offsets before {before_offset}"
             click.confirm(f"delete {before} of {where}?", abort=True, err=True)
         start = db.broker.delete_records(where, before_offset)
-    click.echo(f"{where} begins at offset {start} now")
+    click.echo(f"{where} now begins at offset {start}")

@@ -50,7 +50,7 @@ class ErrorBoundary(click.Group):
         except UnicodeEncodeError as error:
             # Bytes that are no UTF-8 come from a shell as text that cannot be stored.
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
-            click.echo(f"error: {shown}: an argument is no UTF-8 text", err=True)
+            click.echo(f"error: {shown}: this argument is not valid UTF-8", err=True)
         except BrokenPipeError:
             # The reader has seen enough; Python must not complain about it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -86,13 +86,13 @@ def _name(error: EosdbError) -> str:
     type=click.Path(dir_okay=False),
     help="The database file; EOSDB_DB may name it instead.",
 )
-@click.option("--read-only", is_flag=True, help="Refuse every command that would write.")
+@click.option("--read-only", is_flag=True, help="Refuse commands that write.")
 @click.option(
     "--principal",
     envvar="EOSDB_PRINCIPAL",
     default="User:ANONYMOUS",
     show_default=True,
-    help="Who asks, for access control.",
+    help="Run as this principal (access control).",
 )
 @click.version_option(__version__, prog_name="eosdb")
 @click.pass_context

@@ -18,7 +18,7 @@ from .session import Session, pass_session
 @click.command()
 @pass_session
 def verify(session: Session) -> None:
-    """Replay every event and compare with every table. Exit status 1 when they differ.
+    """Replay every event and compare the result with every table. Exits with status 1 if they differ.
 
     \b
     Example:
@@ -39,7 +39,7 @@ def verify(session: Session) -> None:
 @click.command()
 @pass_session
 def rebuild(session: Session) -> None:
-    """Drop every table that is folded from events and fold it anew, in one commit.
+    """Rebuild every derived table from the events, in one commit.
 
     \b
     Example:
@@ -70,25 +70,27 @@ def backup(session: Session, target: str) -> None:
 
 @click.command()
 @click.argument("target", type=click.Path())
-@click.option("--position", type=click.IntRange(min=0), help="After this event of the journal.")
+@click.option(
+    "--position", type=click.IntRange(min=0), help="State after the event at this journal position."
+)
 @click.option(
     "--timestamp",
     type=TimeMs(),
     metavar="MS_OR_TIME",
-    help="At this time: ms since 1970, or ISO 8601, which is UTC unless it names a zone.",
+    help="State at this time: ms since the epoch, or ISO 8601 (UTC unless it names a zone).",
 )
 @pass_session
 def restore(session: Session, target: str, position: int | None, timestamp: int | None) -> None:
-    """Make TARGET a copy of the file as it was after an event, or at a time.
+    """Restore the file as it was after an event or at a time into a new file, TARGET.
 
-    Records that retention or compaction has removed since cannot come back; the copy says so.
+    Records that retention or compaction has removed since cannot be restored; the output says so.
 
     \b
     Example:
       eosdb --db shop.db restore shop-noon.db --timestamp 2026-11-21T12:00+02:00
     """
     if (position is None) == (timestamp is None):
-        raise click.UsageError("give either --position or --timestamp")
+        raise click.UsageError("give exactly one of --position and --timestamp")
     with session.open(read_only=True) as db:
         start = db.clock.monotonic_ms()
         with progress(db.clock, "restore", "pages and events") as report:
@@ -101,7 +103,7 @@ def restore(session: Session, target: str, position: int | None, timestamp: int 
 @output.format_option
 @pass_session
 def housekeeping(session: Session, output_format: str) -> None:
-    """Do what time has made due: time-outs, expirations, retention, compaction, snapshots.
+    """Run what is due: transaction timeouts, expirations, retention, compaction, snapshots.
 
     \b
     Example:

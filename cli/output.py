@@ -30,7 +30,7 @@ def format_option(function: F) -> F:
         type=click.Choice(FORMATS),
         default="table",
         show_default=True,
-        help="How to print the rows; json is one array.",
+        help="Output format; json is one array.",
     )(function)
 
 

@@ -54,9 +54,11 @@ def _where(
     if slash:
         given.append(_number(number))
     if len(given) > 1:
-        raise click.UsageError(f"the partition of {name} is named {len(given)} times")
+        raise click.UsageError(
+            f"the partition of {name} is given {len(given)} times; expected it once"
+        )
     if given and given[0] < 0:
-        raise click.UsageError(f"partition: got {given[0]}, expected a number from 0 on")
+        raise click.UsageError(f"partition: got {given[0]}, expected 0 or more")
     return TopicPartition(name, given[0] if given else -1)
 
 

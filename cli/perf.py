@@ -31,7 +31,7 @@ _POLL_RECORDS = 500
 
 @click.group()
 def perf() -> None:
-    """Measure how fast records are written and read."""
+    """Measure write and read throughput."""
 
 
 class Latencies:
@@ -151,13 +151,13 @@ def _throughput(_: click.Context, __: click.Parameter, value: float) -> float:
 @perf.command()
 @click.argument("topic")
 @click.option(
-    "--num-records", type=click.IntRange(min=1), required=True, help="How many records to send."
+    "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to send."
 )
 @click.option(
     "--record-size",
     type=click.IntRange(min=1, max=2**31 - 1),
     required=True,
-    help="Bytes of each record's value.",
+    help="Size of each record value in bytes.",
 )
 @click.option(
     "--throughput",
@@ -165,24 +165,24 @@ def _throughput(_: click.Context, __: click.Parameter, value: float) -> float:
     callback=_throughput,
     default=-1,
     show_default=True,
-    help="Records per second at most; -1: no limit.",
+    help="Maximum records per second; -1 for no limit.",
 )
 @click.option(
     "--transaction-size",
     type=click.IntRange(min=1),
-    help="Send in transactions of so many records.",
+    help="Send in transactions of this many records.",
 )
-@click.option("--transactional-id", help="Of these transactions; eosdb-perf when not given.")
+@click.option("--transactional-id", help="Transactional id to use (default: eosdb-perf).")
 @click.option(
     "--batch-size",
     type=click.IntRange(min=0, max=2**31 - 1),
     default=16_384,
     show_default=True,
-    help="Bytes.",
+    help="Batch size in bytes.",
 )
 @click.option(
     "--linger-ms", type=click.IntRange(min=0, max=60_000), default=0, show_default=True,
-    help="Wait so long for a batch to fill.",
+    help="Wait this long for a batch to fill.",
 )  # fmt: skip
 @output.format_option
 @pass_session
@@ -198,16 +198,16 @@ def produce(
     linger_ms: int,
     output_format: str,
 ) -> None:
-    """Send random records to TOPIC; say how fast, and how long each took until it was stored.
+    """Measure producing random records to TOPIC: throughput, and latency until they are stored.
 
-    The records stay in the topic. Those of a transaction leave when a batch is full, or when it commits.
+    The records stay in the topic. A transaction sends its records when a batch is full, or at its end.
 
     \b
     Example:
       eosdb perf produce orders --num-records 100000 --record-size 100 --transaction-size 1000
     """
     if transactional_id is not None and transaction_size is None:
-        raise click.UsageError("--transactional-id: give --transaction-size, too")
+        raise click.UsageError("--transactional-id needs --transaction-size")
     if transaction_size is not None:
         transactional_id = transactional_id or "eosdb-perf"
     with session.open() as db:
@@ -263,15 +263,15 @@ def _paced(count: int, throughput: float, clock: eosdb.Clock) -> Iterator[int]:
 @perf.command()
 @click.argument("topic")
 @click.option(
-    "--num-records", type=click.IntRange(min=1), required=True, help="How many records to read."
+    "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to read."
 )
-@click.option("--group", help="Read as a member of this group, and commit what was read.")
+@click.option("--group", help="Consume as a member of this group, and commit offsets.")
 @click.option(
     "--timeout-ms",
     type=click.IntRange(min=0, max=2**31 - 1),
     default=10_000,
     show_default=True,
-    help="Stop when no record has come for so long.",
+    help="Stop when no record arrives for this long.",
 )
 @output.format_option
 @pass_session
@@ -283,7 +283,7 @@ def consume(
     timeout_ms: int,
     output_format: str,
 ) -> None:
-    """Read records of TOPIC from the beginning, or from where the group stopped; say how fast.
+    """Measure consuming TOPIC from the beginning, or from the offsets of a group.
 
     \b
     Example:
@@ -317,7 +317,7 @@ def consume(
             consumer.commit()
     if count < num_records:
         click.echo(
-            f"only {count} of {num_records} records came before --timeout-ms {timeout_ms} was over",
+            f"only {count} of {num_records} records arrived within --timeout-ms {timeout_ms}",
             err=True,
         )
     elapsed_s, fetch_s = _seconds(end_ns - start_ns), _seconds(max(end_ns - joined_ns, 0))

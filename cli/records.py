@@ -20,9 +20,9 @@ _BATCH_BYTES = 1_000_000
 
 @click.command()
 @click.argument("topic")
-@click.option("--key-separator", help="Split each line into key and value at this text.")
+@click.option("--key-separator", help="Separator between key and value in each line.")
 @click.option("--partition", type=int, help="Send everything to this partition.")
-@click.option("--transactional-id", help="Send all lines in one transaction of this id.")
+@click.option("--transactional-id", help="Send all lines in one transaction with this id.")
 @pass_session
 def produce(
     session: Session,
@@ -90,26 +90,29 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 
 @click.command()
 @click.argument("topics", nargs=-1, required=True)
-@click.option("--group", help="Go on where this group stopped, and commit what was printed.")
 @click.option(
-    "--from-beginning", is_flag=True, help="Without a committed offset, begin at the start."
+    "--group", help="Continue from this group's committed offsets, and commit what was printed."
 )
-@click.option("--max-records", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Start at the earliest offset if none is committed."
+)
+@click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
+    help="Whether to read records of open and aborted transactions.",
 )
-@click.option("--follow", is_flag=True, help="Wait for further records; end with Ctrl-C.")
-@click.option("--timeout-ms", type=int, default=0, help="Wait so long for further records.")
+@click.option("--follow", is_flag=True, help="Keep waiting for new records; stop with Ctrl-C.")
+@click.option("--timeout-ms", type=int, default=0, help="Wait this long for new records.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(["value", "table", "json", "csv"]),
     default="value",
     show_default=True,
-    help="One value a line, or rows with every field.",
+    help="Output format: one value per line, or rows with all fields.",
 )
 @pass_session
 def consume(
@@ -130,7 +133,9 @@ def consume(
       eosdb consume orders --from-beginning --max-records 10 --format json
     """
     if follow and output_format == "table":
-        raise click.UsageError("a table has no end with --follow; take --format value, csv or json")
+        raise click.UsageError(
+            "a table cannot be printed with --follow; use --format value, csv or json"
+        )
     with (
         session.open(read_only=group is None) as db,
         db.consumer(

@@ -24,7 +24,7 @@ class Session:
             raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
         if self.read_only and not read_only:
             raise ReadOnlyDatabaseError(
-                "this command writes, and --read-only forbids that; leave --read-only out to run it"
+                "this command writes, which --read-only forbids; run it without --read-only"
             )
         return eosdb.connect(
             self.path, create=create, read_only=read_only, principal=self.principal

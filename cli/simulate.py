@@ -29,7 +29,7 @@ def _roles(
     names = tuple(name.strip() for name in value.split(",") if name.strip())
     unknown = [name for name in names if name not in ALL_ROLES]
     if unknown or not names:
-        raise click.BadParameter(f"expected some of {', '.join(ALL_ROLES)}, got {value!r}")
+        raise click.BadParameter(f"got {value!r}, expected some of {', '.join(ALL_ROLES)}")
     return names
 
 
@@ -39,38 +39,38 @@ def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[
     for text in given:
         name, _, number = text.partition("=")
         if name not in known:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}")
+            raise click.BadParameter(f"got {name!r}, expected one of {', '.join(sorted(known))}")
         try:
             value = float(number)
         except ValueError:
-            raise click.BadParameter(f"{text!r}: expected {name}=NUMBER") from None
+            raise click.BadParameter(f"got {text!r}, expected {name}=NUMBER") from None
         whole = name.endswith("_ms")
         if value < 0 or (not whole and value > 1):
-            raise click.BadParameter(f"{text!r}: expected {'ms' if whole else 'a share up to 1'}")
+            raise click.BadParameter(
+                f"got {text!r}, expected {'milliseconds' if whole else 'a rate from 0 to 1'}"
+            )
         changed: dict[str, Any] = {name: int(value) if whole else value}
         faults = dataclasses.replace(faults, **changed)
     return faults
 
 
 @click.command()
-@click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed."
-)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="First seed.")
 @click.option(
     "--seeds",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How many seeds, from --seed on.",
+    help="Number of seeds, starting with --seed.",
 )
 @click.option(
-    "--steps", type=click.IntRange(1), default=2_000, show_default=True, help="Turns in each run."
+    "--steps", type=click.IntRange(1), default=2_000, show_default=True, help="Steps per run."
 )
 @click.option(
     "--actors",
     "roles",
     callback=_roles,
-    help=f"Who is there, of {', '.join(ALL_ROLES)}; unless given, the seed decides.",
+    help=f"Comma-separated roles out of {', '.join(ALL_ROLES)}; by default the seed decides.",
 )
 @click.option(
     "--fault",
@@ -78,15 +78,19 @@ def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[
     multiple=True,
     callback=_faults,
     metavar="NAME=NUMBER",
-    help="How bad the world is, such as lose_request=0.2; may be repeated.",
+    help="Fault rate from 0 to 1, or delay in ms, such as lose_request=0.2 (repeatable).",
 )
 @click.option(
     "--transaction-version", type=click.IntRange(1, 2), default=2, show_default=True,
-    help="1 shows the flaw that version 2 (KIP-890) closes.",
+    help="1 shows the flaw that version 2 (KIP-890) fixes.",
 )  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
-@click.option("--history", "tell_all", is_flag=True, help="Print everything that happened.")
-@click.option("--shrink/--no-shrink", "smaller", default=True, help="Look for a shorter failure.")
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of processes."
+)
+@click.option("--history", "tell_all", is_flag=True, help="Print the full history.")
+@click.option(
+    "--shrink/--no-shrink", "smaller", default=True, help="Search for a shorter failing history."
+)
 def simulate(
     seed: int,
     seeds: int,

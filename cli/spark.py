@@ -26,23 +26,23 @@ _DAY = "to_date(timestamp) AS day"
 
 @click.group()
 def spark() -> None:
-    """Run Spark on a file: look, export, stream. Needs pip install 'eosdb[spark]' and Java."""
+    """Query, export and stream with Spark. Needs pip install 'eosdb[spark]' and Java."""
 
 
 def _options(function: F) -> F:
     """What every job may be told about reading and about Spark."""
     for add in (
-        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
+        click.option("--master", default="local[*]", show_default=True, help="Spark master URL."),
         click.option(
             "--conf", "confs", multiple=True, metavar="NAME=VALUE", callback=_pairs,
-            help="A setting of Spark's; may be repeated.",
+            help="Spark setting NAME=VALUE (repeatable).",
         ),
         click.option(
             "--option", "options", multiple=True, metavar="NAME=VALUE", callback=_pairs,
-            help="An option of the reader, such as startingTimestamp=1700000000000; may be repeated.",
+            help="Reader option, such as startingTimestamp=1700000000000 (repeatable).",
         ),
-        click.option("--files", metavar="PATH", help="A folder or glob of files, instead of --db."),
-        click.option("--subscribe", metavar="TOPICS", help="These topics, with commas between."),
+        click.option("--files", metavar="PATH", help="Directory or glob of files, instead of --db."),
+        click.option("--subscribe", metavar="TOPICS", help="Comma-separated list of topics."),
     ):  # fmt: skip
         function = add(function)
     return function
@@ -61,10 +61,18 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
 @spark.command()
 @_options
 @click.option(
-    "--where", metavar="SQL", help='Only records that meet this, such as "partition = 0".'
+    "--where",
+    metavar="SQL",
+    help='Only records that match this condition, such as "partition = 0".',
 )
-@click.option("--sql", "query", metavar="SQL", help="A query over the view `records`.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--sql", "query", metavar="SQL", help="Query over the view `records`.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Show at most this many records.",
+)
 @click.pass_obj
 def read(
     session: Session,
@@ -102,7 +110,7 @@ def read(
 @_options
 @click.option(
     "--mode", type=click.Choice(["append", "overwrite", "errorifexists"]), default="errorifexists",
-    show_default=True, help="What to do when there is something in TARGET.",
+    show_default=True, help="What to do if TARGET is not empty.",
 )  # fmt: skip
 @click.pass_obj
 def export(
@@ -133,17 +141,21 @@ def export(
 @spark.command()
 @_options
 @click.option("--checkpoint", required=True, type=click.Path(file_okay=False),
-              help="Where Spark keeps how far it is; one folder for each query.")  # fmt: skip
+              help="Checkpoint directory; one for each query.")  # fmt: skip
 @click.option("--to-topic", metavar="TOPIC", help="Append to this topic, exactly once.")
 @click.option("--to-parquet", metavar="FOLDER", help="Write Parquet, partitioned by topic and day.")
 @click.option(
     "--sql", "query", metavar="SQL",
-    help="What to make of each record: a query over the view `records`, whose columns --to-topic needs as "
-    "key and value.",
+    help="Query over the view `records` to transform the stream; --to-topic needs its columns key and "
+    "value.",
 )  # fmt: skip
-@click.option("--group", help="Commit the progress for this group, so that its lag can be seen.")
 @click.option(
-    "--follow", is_flag=True, help="Go on for ever; else end when all there is now has been read."
+    "--group", help="Commit the progress as this group's offsets, so that its lag can be monitored."
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Keep running; otherwise stop once everything available has been read.",
 )
 @click.pass_obj
 def stream(
@@ -160,8 +172,8 @@ def stream(
     group: str | None,
     follow: bool,
 ) -> None:
-    """Read a stream of committed records, transform it with SQL, and write it to a topic or to Parquet.
-    Killed and started again with the same checkpoint it goes on, without loss or duplicate.
+    """Stream committed records through a SQL query into a topic or into Parquet.
+    Killed and restarted with the same checkpoint, it continues without loss or duplicates.
 
     \b
     Example:

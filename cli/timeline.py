@@ -24,10 +24,10 @@ def _suffix(_: click.Context, __: click.Parameter, path: Path) -> Path:
 @click.argument("topic")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 @click.option(
-    "--from", "start", type=click.IntRange(min=0), metavar="OFFSET", help="The first offset shown."
+    "--from", "start", type=click.IntRange(min=0), metavar="OFFSET", help="First offset to show."
 )
 @click.option(
-    "--to", "end", type=click.IntRange(min=0), metavar="OFFSET", help="The offset shown up to."
+    "--to", "end", type=click.IntRange(min=0), metavar="OFFSET", help="Show offsets below this one."
 )
 @click.option(
     "--out",
@@ -36,7 +36,7 @@ def _suffix(_: click.Context, __: click.Parameter, path: Path) -> Path:
     callback=_suffix,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What is written: .svg, .png, or .html with a table of the transactions.",
+    help="Output file: .svg, .png, or .html with a table of the transactions.",
 )
 @pass_session
 def timeline(
@@ -47,9 +47,9 @@ def timeline(
     end: int | None,
     path: Path,
 ) -> None:
-    """Draw the transactions of TOPIC along its offsets, and where its readers stand.
+    """Draw the transactions of TOPIC along its offsets, and the positions of its readers.
 
-    A lane per partition; what is too much to be drawn one by one is aggregated, and the picture says
+    One lane per partition. What is too dense to be drawn one by one is aggregated, and the picture says
     so. Needs Matplotlib: pip install "eosdb[timeline]".
 
     \b

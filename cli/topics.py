@@ -26,16 +26,16 @@ def _settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
 
 @click.group()
 def topics() -> None:
-    """Make, list, describe, change and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @topics.command()
 @click.argument("topic")
-@click.option("--partitions", type=int, help="How many partitions; 1 when not given.")
+@click.option("--partitions", type=int, help="Number of partitions (default: 1).")
 @click.option(
-    "--config", callback=_settings, multiple=True, help="A setting NAME=VALUE; may be repeated."
+    "--config", callback=_settings, multiple=True, help="Topic config as NAME=VALUE (repeatable)."
 )
-@click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @pass_session
 def create(
     session: Session,
@@ -44,7 +44,7 @@ def create(
     config: dict[str, str],
     if_not_exists: bool,
 ) -> None:
-    """Make TOPIC.
+    """Create TOPIC.
 
     \b
     Example:
@@ -65,7 +65,7 @@ def create(
 @output.format_option
 @pass_session
 def list_(session: Session, output_format: str) -> None:
-    """The names of all topics.
+    """List all topics.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def list_(session: Session, output_format: str) -> None:
 @output.format_option
 @pass_session
 def describe(session: Session, topic: str | None, output_format: str) -> None:
-    """The partitions of TOPIC, or of all topics: offsets and settings.
+    """Describe TOPIC, or all topics: offsets and configs of each partition.
 
     \b
     Example:
@@ -116,11 +116,16 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
 
 @topics.command()
 @click.argument("topic")
-@click.option("--partitions", type=int, help="Widen the topic to this many partitions.")
+@click.option("--partitions", type=int, help="Increase the number of partitions to this.")
 @click.option(
-    "--config", callback=_settings, multiple=True, help="Set NAME=VALUE; may be repeated."
+    "--config",
+    callback=_settings,
+    multiple=True,
+    help="Set a topic config, NAME=VALUE (repeatable).",
 )
-@click.option("--delete-config", multiple=True, help="Give a setting back to the default.")
+@click.option(
+    "--delete-config", multiple=True, help="Reset a topic config to its default (repeatable)."
+)
 @pass_session
 def alter(
     session: Session,
@@ -129,7 +134,7 @@ def alter(
     config: dict[str, str],
     delete_config: tuple[str, ...],
 ) -> None:
-    """Change settings of TOPIC, or add partitions.
+    """Alter the configuration of TOPIC, or add partitions.
 
     \b
     Example:
@@ -148,10 +153,10 @@ def alter(
 
 @topics.command()
 @click.argument("topic")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_session
 def delete(session: Session, topic: str, yes: bool) -> None:
-    """Delete TOPIC with its records and the offsets committed for it.
+    """Delete TOPIC, its records, and the offsets committed for it.
 
     \b
     Example:

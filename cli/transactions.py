@@ -28,18 +28,30 @@ def _states(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tu
 
 @click.group()
 def transactions() -> None:
-    """Look at transactions, find those that hang, and end them."""
+    """List, describe and end transactions, and find hanging ones."""
 
 
 @transactions.command(name="list")
 @click.option(
-    "--state", "states", multiple=True, callback=_states, help="Only this state; may be repeated."
+    "--state",
+    "states",
+    multiple=True,
+    callback=_states,
+    help="Only transactions in this state (repeatable).",
 )
 @click.option(
-    "--producer-id", "producer_ids", type=int, multiple=True, help="Only of it; may be repeated."
+    "--producer-id",
+    "producer_ids",
+    type=int,
+    multiple=True,
+    help="Only this producer id (repeatable).",
 )
 @click.option(
-    "--duration-filter", type=int, default=-1, metavar="MS", help="Only those begun longer ago."
+    "--duration-filter",
+    type=int,
+    default=-1,
+    metavar="MS",
+    help="Only transactions running longer than this.",
 )
 @output.format_option
 @pass_session
@@ -50,7 +62,7 @@ def list_(
     duration_filter: int,
     output_format: str,
 ) -> None:
-    """Every transactional id and the state of its transaction.
+    """List transactional ids and the state of their transactions.
 
     \b
     Example:
@@ -78,7 +90,7 @@ def list_(
 @output.format_option
 @pass_session
 def describe(session: Session, transactional_id: str, output_format: str) -> None:
-    """One transactional id in full.
+    """Describe one transactional id.
 
     \b
     Example:
@@ -115,7 +127,7 @@ def describe(session: Session, transactional_id: str, output_format: str) -> Non
 @output.format_option
 @pass_session
 def describe_producers(session: Session, where: TopicPartition, output_format: str) -> None:
-    """What the partition knows of its producers.
+    """Describe the active producers of a partition.
 
     \b
     Example:
@@ -150,7 +162,7 @@ def describe_producers(session: Session, where: TopicPartition, output_format: s
     type=click.IntRange(min=0),
     default=0,
     metavar="MINUTES",
-    help="Only those whose last record is at least so old.",
+    help="Only transactions whose last record is at least this old.",
 )
 @output.format_option
 @pass_session
@@ -161,7 +173,7 @@ def find_hanging(
     max_transaction_timeout: int,
     output_format: str,
 ) -> None:
-    """Transactions that are open in a partition and will not end: unknown to the coordinator, or
+    """Find transactions that are open in a partition and will not end: unknown to the coordinator, or
     completed there, or older than their timeout.
 
     \b
@@ -169,7 +181,7 @@ def find_hanging(
       eosdb transactions find-hanging
     """
     if partition is not None and topic is None:
-        raise click.UsageError("--partition needs the --topic that it is of")
+        raise click.UsageError("--partition needs --topic")
     with session.open(read_only=True) as db:
         if topic is not None:
             described = db.admin.describe_topic(topic)
@@ -211,14 +223,14 @@ def _hanging_row(db: eosdb.Database, found: OpenTransaction) -> tuple[object, ..
     "--start-offset",
     type=click.IntRange(min=0),
     required=True,
-    help="Where the transaction begins in the partition; find-hanging and why tell it.",
+    help="First offset of the transaction in the partition, as shown by find-hanging and why.",
 )
 @pass_session
 def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
-    """End the transaction that is open in a partition, so that readers get further.
+    """Abort the transaction that is open in a partition, so that readers can proceed.
 
-    One that goes on is aborted everywhere and its producer fenced. One that hangs gets its marker; if the
-    coordinator had decided to commit it, it is committed.
+    An ongoing one is aborted in all partitions and its producer fenced. A hanging one gets its marker;
+    if the coordinator had decided to commit it, it is committed.
 
     \b
     Example:
@@ -238,7 +250,7 @@ def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
 @click.argument("transactional_id")
 @pass_session
 def fence(session: Session, transactional_id: str) -> None:
-    """Refuse the producer of TRANSACTIONAL_ID from now on, and abort what it has open.
+    """Fence the current producer of TRANSACTIONAL_ID and abort its open transaction.
 
     \b
     Example:
@@ -248,17 +260,17 @@ def fence(session: Session, transactional_id: str) -> None:
         now = db.admin.fence_producer(transactional_id)
     click.echo(
         f"fenced {transactional_id}: producer id {now.producer_id}, epoch {now.producer_epoch}; "
-        "the producer before is refused"
+        "earlier producers are refused"
     )
 
 
 @transactions.command()
 @click.argument("transactional_id")
-@click.option("--last", type=click.IntRange(min=1), help="Only the newest so many events.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the last N events.")
 @output.format_option
 @pass_session
 def history(session: Session, transactional_id: str, last: int | None, output_format: str) -> None:
-    """Everything that happened under TRANSACTIONAL_ID, with times.
+    """Show the journal events of TRANSACTIONAL_ID, with times.
 
     \b
     Example:

@@ -33,13 +33,16 @@ def _fields(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> di
 @click.argument("topic")
 @click.option(
     "--json", "columns", multiple=True, required=True, callback=_fields, metavar="FIELD[:TYPE]",
-    help="A field of the values, or a path such as customer.name, and its type: TEXT (when not given), "
-    "INTEGER, REAL, BOOLEAN or JSON; may be repeated.",
+    help="Field of the values, or a path such as customer.name, and its type: TEXT (the default), "
+    "INTEGER, REAL, BOOLEAN or JSON (repeatable).",
 )  # fmt: skip
-@click.option("--name", help="The view's name; the topic's, with _ for what names cannot hold.")
+@click.option(
+    "--name",
+    help="Name of the view; by default the topic's, with _ for characters that names cannot hold.",
+)
 @pass_session
 def create(session: Session, topic: str, columns: dict[str, str], name: str | None) -> None:
-    """Make a view with a column for each FIELD of the committed JSON values in TOPIC, and behind them
+    """Create a view with a column for each FIELD of the committed JSON values in TOPIC, followed by
     _partition, _offset, _timestamp and _key. Values that do not fit are NULL.
 
     \b
@@ -57,7 +60,7 @@ def create(session: Session, topic: str, columns: dict[str, str], name: str | No
 @output.format_option
 @pass_session
 def list_(session: Session, output_format: str) -> None:
-    """Every typed view, its topic and its columns.
+    """List the typed views, their topics and columns.
 
     \b
     Example:
@@ -77,7 +80,7 @@ def list_(session: Session, output_format: str) -> None:
 
 @views.command()
 @click.argument("name")
-@click.option("--if-exists", is_flag=True, help="Do nothing when there is no such view.")
+@click.option("--if-exists", is_flag=True, help="Do nothing if the view does not exist.")
 @pass_session
 def drop(session: Session, name: str, if_exists: bool) -> None:
     """Drop a typed view. The topic and its records stay.

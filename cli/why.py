@@ -25,13 +25,13 @@ _COLUMNS = (
 
 @click.command()
 @partition_argument(whole_topic=True)
-@click.option("--group", help="Also tell where this group stands.")
+@click.option("--group", help="Also show the offsets of this group.")
 @output.format_option
 @pass_session
 def why(session: Session, where: TopicPartition, group: str | None, output_format: str) -> None:
-    """Why is my consumer stuck? Where the last stable offset of TOPIC (or of one partition) stands and
-    since when, which transaction holds it there, what waits behind it, when that ends by itself, and the
-    command that ends it now.
+    """Explain why a consumer is stuck: where the last stable offset of TOPIC (or of one partition) is and
+    since when, which transaction holds it there, what waits behind it, when that will end by itself,
+    and the command that ends it now.
 
     \b
     Example:

@@ -23,6 +23,7 @@ INT32_MAX: Final = 2**31 - 1
 class BrokerConfig:
     """Kafka's broker settings. Raises InvalidConfigError for an unknown name or a bad value."""
 
+    # decisions/0007: every transaction has an epoch of its own; version 1 has to be asked for.
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000

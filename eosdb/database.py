@@ -130,6 +130,7 @@ class Database:
         # As SQLite does: through whatever link a file is opened, it has one WAL and one lock file.
         file = os.path.realpath(path)
         if path == MEMORY:
+            # decisions/0005: SQLite has no WAL in memory; a file has the same locks and snapshots.
             folder, remove = folder_in_memory(self)
             self._cleanup.callback(remove)
             file, durability = os.path.join(folder, "memory.db"), "off"

@@ -8,6 +8,7 @@ table with a name of eosdb's own: `alembic_version` is left to the migrations of
 from alembic import context
 from sqlalchemy import Connection, create_engine, inspect, text
 
+# decisions/0012: the usual name is left to users who run Alembic on tables of their own.
 VERSION_TABLE = "eosdb_alembic_version"
 
 

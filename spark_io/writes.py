@@ -82,6 +82,7 @@ def bring_in(
     """Append once. Raises BatchDiffersError, which says what to do."""
     said = tuple(text for text in held if text is not None)
     try:
+        # decisions/0014: the driver appends, and the proof goes into the same unit.
         return db.append_once(sink_id, batch_id, pairs, held=said)
     except BatchDiffersError as error:
         raise BatchDiffersError(

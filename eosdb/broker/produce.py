@@ -140,6 +140,7 @@ class ProduceRequests(RequestHandler):
         if not prepared:
             return {}
         request = _Request(transactional_id, now, version)
+        # decisions/0004: inside a transaction the Prepare that decides it is what is synced.
         sync = not all(batch.is_transactional for batch in prepared.values())
         try:
             return self._coordinator.write(

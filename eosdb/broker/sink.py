@@ -45,6 +45,7 @@ Batches = (
 _PART_RECORDS: Final = 1_000
 _UNIT_BYTES: Final = 16 * 1024 * 1024
 """What is appended in one unit; more holds the write lock for long, and makes the WAL large."""
+# decisions/0014: the proof is stored with the records, or with the decision of their transaction.
 _UNIT_RECORDS: Final = 50_000
 _HELD_CHARS: Final = 1_000
 """What a sink may say about a batch; it is stored."""

@@ -8,6 +8,7 @@ from typing import Final
 from eosdb.clock import Clock, SystemClock
 from eosdb.store.store import Store
 
+# decisions/0011: inotify says that the WAL was written, data_version that a commit is there.
 _LOOK_AT_LEAST_MS: Final = 100
 """How long the kernel is trusted to tell."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)

@@ -86,6 +86,7 @@ def content_sums(
 
 def _sums(parts: Sequence[bytes | None]) -> list[int]:
     """Adler-32 is at least 1, also of nothing, so None is told from what is empty."""
+    # decisions/0020: Adler-32 takes half of CRC-32's time, and no flipped bit escapes it.
     if None in parts:
         return [0 if part is None else adler32(part) for part in parts]
     return list(map(adler32, parts))  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ _ABORTED: Final = """
 """
 
 
+# decisions/0013: the one function that counts lag: records to be read, not offsets.
 def measure(
     connection: sqlite3.Connection, partition: Partition, position: int, *, read_committed: bool
 ) -> Lag:

@@ -51,6 +51,7 @@ def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | Non
     return count
 
 
+# decisions/0001: everything but journal and records can be folded anew, so a file can be proved.
 def verify(
     connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
 ) -> tuple[int, list[str]]:

@@ -143,6 +143,7 @@ class Store:
             with translated(self.path):
                 if self._held is None:
                     connection = connect(self.path, self.lock_timeout_ms)
+                    # decisions/0012: it has the place of the leader, the mutex and a connection of its own.
                     self._held = HeldUnit(connection, self._apply, self.path, writer.note)
             held = self._held
             try:

@@ -47,6 +47,7 @@ class Actor:
         self._scheduler = scheduler
         self._body = body
         self._go = threading.Semaphore(0)
+        # decisions/0008: an actor is the code that users run, in a thread, and one runs at a time.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

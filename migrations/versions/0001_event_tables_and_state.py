@@ -11,6 +11,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# decisions/0003: `records` is a rowid table, for values of a few kB; its second index is partial.
 EVENTS = """
 CREATE TABLE journal (
     position INT NOT NULL PRIMARY KEY,

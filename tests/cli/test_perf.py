@@ -132,8 +132,8 @@ def test_consume_in_a_group_goes_on_where_it_stopped(run: Run) -> None:
         found.append((row["data.consumed.in.nMsg"], result.stderr))
     assert found == [
         ("30", ""),
-        ("10", "only 10 of 30 records came before --timeout-ms 0 was over\n"),
-        ("0", "only 0 of 30 records came before --timeout-ms 0 was over\n"),
+        ("10", "only 10 of 30 records arrived within --timeout-ms 0\n"),
+        ("0", "only 0 of 30 records arrived within --timeout-ms 0\n"),
     ]
 
 

@@ -92,6 +92,7 @@ class RecordHandler:
         """Whether the record is done, be it as a retry or a dead letter; if not, the transaction is
         broken."""
         while self._has_attempts(attempt):
+            # decisions/0010: results are sent when the handler has returned, so there is nothing to undo.
             error = self._try(attempt.origin)
             if error is None:
                 return True

@@ -32,6 +32,7 @@ class Driver:
         """Advance once. Returns the ms until more is due."""
         return self._sender.run_once(self._clock.monotonic_ms())
 
+    # decisions/0006: whoever waits advances the sender.
     def until(
         self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
     ) -> None:

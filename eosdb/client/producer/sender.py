@@ -85,6 +85,7 @@ class Sender:
 
     # -- one step -------------------------------------------------------------------------------
 
+    # decisions/0006: no thread of its own; its caller says when it is.
     def run_once(self, now_ms: int) -> int | None:
         """Do what is due at `now_ms`. Returns the ms until more is due; None when nothing is left.
 
@@ -284,6 +285,7 @@ class Sender:
             raise
         self._sent(requests, exchanges, now_ms, start_ns)
 
+    # decisions/0015: without a network in between, waiting for the last answer protects nothing.
     def flush_before(
         self, request: Request[T], answered: Exchange[T], now_ms: int, *, sync: bool
     ) -> None:

@@ -26,6 +26,7 @@ _COLUMNS: Final = (
 )
 _SAVE: Final = f"INSERT OR REPLACE INTO groups ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM groups WHERE group_id = ?"
+# decisions/0009: a lease, written by requests; no event records that it was renewed.
 _RENEW: Final = (
     "INSERT INTO group_sessions (group_id, member_id, expires, checksum) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (group_id, member_id) "

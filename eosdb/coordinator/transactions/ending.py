@@ -42,6 +42,7 @@ _ENDS: Final = {
 """By `committed`: the state in which the end is decided, and the one in which it is done."""
 
 
+# decisions/0007: under version 2 the end of a transaction raises the epoch.
 def end_needs_new_producer_id(current: TransactionMetadata | None, version: int) -> bool:
     """Whether `end` may use up the last epoch and need a fresh producer id to go on with."""
     return (

@@ -35,6 +35,7 @@ def connect(
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA temp_store=MEMORY")
     if not read_only:
+        # decisions/0002: checkpoints run under the writer mutex only.
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
     return connection

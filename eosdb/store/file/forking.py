@@ -135,6 +135,7 @@ def _inherited_files() -> frozenset[tuple[int, int]]:
     return frozenset(identity for identity in found if identity is not None)
 
 
+# decisions/0019: a child would inherit SQLite's memory of locks, and not the locks.
 os.register_at_fork(
     before=_before, after_in_parent=_after_in_parent, after_in_child=_begin_as_a_child
 )

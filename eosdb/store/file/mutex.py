@@ -23,6 +23,7 @@ from typing import Final
 from eosdb.errors import DatabaseLockedError, StorageError
 from eosdb.store.file import lock_holder
 
+# decisions/0002: whoever waits for the writer byte holds the queue byte, so nobody overtakes.
 _QUEUE: Final = 0
 _WRITER: Final = 1
 _FLOCK: Final = "hhqqi4x"

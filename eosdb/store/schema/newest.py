@@ -20,6 +20,7 @@ SCHEMA_VERSION: Final = 7
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 """The truth."""
+# decisions/0009: not folded from events, so a rebuild leaves them alone.
 LEASE_TABLES: Final = ("group_sessions",)
 """Until when somebody counts as alive: neither events nor folded from them."""
 IDENTITY_TABLE: Final = "eosdb_file"

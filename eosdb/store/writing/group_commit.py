@@ -25,6 +25,7 @@ from eosdb.store.writing.unit import Unit
 T = TypeVar("T")
 
 _ROUND_MAX: Final = 128
+# decisions/0016: otherwise threads split into two halves that never share a commit.
 _GATHER_SECONDS: Final = 0.0005
 """How long a leader waits at most for the others: less than a sync to most disks."""
 _LOOK_AGAIN_SECONDS: Final = 1.0

@@ -60,6 +60,7 @@ class Unit:
         row = (position, kind, timestamp, *event.columns(), event.detail())
         self.execute(_INSERT_EVENT, (*row, row_checksum(*row)))
         self.memo["journal"] = position
+        # decisions/0001: the event first, and tables through its projection alone, as in a rebuild.
         self.projection(self, event, position)
         return position
 

@@ -68,6 +68,7 @@ class Writer:
         self._mutex = mutex
         self._counts = counts
         self.durable: Final = _SYNCHRONOUS[durability]
+        # decisions/0004: a unit that decides nothing is made durable by the next one that is synced.
         self._relaxed = "NORMAL" if durability == "full" else self.durable
         self._synchronous = ""
         self.connection: Final = connect(path, lock_timeout_ms)
