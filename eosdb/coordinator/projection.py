@@ -64,16 +64,15 @@ def transaction_state_changed(unit: Unit, event: TransactionStateChanged, positi
             event.transaction_version,
         ),
     )
-    ends = state is TransactionState.COMPLETE_COMMIT or state is TransactionState.COMPLETE_ABORT
     ended_with = event.producer_id
-    if ends and event.transaction_version == EPOCH_PER_TRANSACTION:
+    if state.is_complete and event.transaction_version == EPOCH_PER_TRANSACTION:
         ended_with = event.previous_producer_id
     if state is TransactionState.EMPTY or ended_with != event.producer_id:
         unit.execute(
             "INSERT OR IGNORE INTO producer_ids (producer_id, transactional_id) VALUES (?, ?)",
             (event.producer_id, event.transactional_id),
         )
-    if ends and before is not None and before.groups:
+    if state.is_complete and before is not None and before.groups:
         group_offsets.complete_pending(
             unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
         )
@@ -84,7 +83,7 @@ def _follow_in_memo(unit: Unit, event: TransactionStateChanged) -> None:
     """Keep what is remembered about all transactions together in step with this one."""
     decided: frozenset[str] | None = unit.memo.get("decided")
     if decided is not None:
-        if event.to_state in transaction_rows.DECIDED:
+        if event.to_state.is_decided:
             unit.memo["decided"] = decided | {event.transactional_id}
         elif event.transactional_id in decided:
             unit.memo["decided"] = decided - {event.transactional_id}

@@ -108,7 +108,9 @@ def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> Non
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
     """Members without a lease get one: those of a file that was restored to an earlier time."""
-    rows = unit.execute(f"SELECT {_COLUMNS} FROM groups WHERE state <> 'Empty'").fetchall()
+    rows = unit.execute(
+        f"SELECT {_COLUMNS} FROM groups WHERE state <> '{GroupState.EMPTY.value}'"
+    ).fetchall()
     for found in map(_group, rows):
         for member in found.members:
             expires = now_ms + member.session_timeout_ms

@@ -12,10 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eosdb.coordinator.transactions.state import (
-    AT_REST,
     LAST_CLIENT_EPOCH,
     LEGAL_PREVIOUS,
-    PREPARED,
     IllegalTransitionError,
     TransactionMetadata,
     ending,
@@ -111,7 +109,7 @@ def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
     The caller takes one before deciding; it stays unused when the request is refused or a repeat.
     """
     return current is None or (
-        current.state in AT_REST and current.producer_epoch >= LAST_CLIENT_EPOCH
+        current.state.may_expire and current.producer_epoch >= LAST_CLIENT_EPOCH
     )
 
 
@@ -139,7 +137,7 @@ def init_producer_id(
         return Initialized(TransactionMetadata(transactional_id, pid, 0, empty, timeout_ms, now_ms))
     if expected is not None and not _may_be_known(current, expected):
         raise stale_producer(ProducerFencedError, current, expected)
-    if current.state in PREPARED:
+    if current.state.is_decided:
         raise ending(ConcurrentTransactionsError, current)
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected != current.producer:
@@ -196,7 +194,7 @@ def add_to_transaction(
     is ending.
     """
     current = held_by(current, producer_id, producer_epoch, stale)
-    if current.state in PREPARED:
+    if current.state.is_decided:
         raise ending(ConcurrentTransactionsError, current)
     ongoing = current.state is TransactionState.ONGOING
     if ongoing and partitions <= current.partitions and groups <= current.groups:
@@ -234,7 +232,7 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
 
 def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
     """Whether the id has rested so long that it is forgotten (removeExpiredTransactionalIds)."""
-    return current.state in AT_REST and current.last_update_time_ms <= now_ms - expiration_ms
+    return current.state.may_expire and current.last_update_time_ms <= now_ms - expiration_ms
 
 
 def verify(
@@ -254,7 +252,7 @@ def verify(
     if (partition is None) == (group is None):
         raise TypeError("verify takes either a partition or a group")
     current = held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
-    if current.state in PREPARED:
+    if current.state.is_decided:
         raise ending(NotEnoughReplicasError, current)
     added = partition in current.partitions or group in current.groups
     if current.state is not TransactionState.ONGOING or not added:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from eosdb.coordinator.transactions.decisions import TransactionMetadata, add_to_transaction, verify
@@ -38,8 +38,17 @@ from eosdb.store.counters import counter, read_counter
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
-DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 
+
+def _in(states: Iterable[TransactionState]) -> str:
+    return f"IN ({', '.join(repr(state.label) for state in states)})"
+
+
+# Comparisons of a state's label, word for word as in the conditions of the partial indexes.
+IS_ONGOING: Final = f"= '{TransactionState.ONGOING.label}'"
+IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
+IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
+MAY_EXPIRE: Final = _in(state for state in TransactionState if state.may_expire)
 _COLUMNS: Final = (
     "transactional_id, producer_id, producer_epoch, last_producer_epoch, previous_producer_id, "
     "state, timeout_ms, start_time, last_update_time, partitions, groups, next_producer_id, "
@@ -47,18 +56,18 @@ _COLUMNS: Final = (
 )
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
 NEXT_TIMEOUT: Final = (
-    "SELECT start_time + timeout_ms FROM transactional_ids WHERE state = 'Ongoing' "
+    f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
     "ORDER BY start_time + timeout_ms LIMIT 1"
 )
 """When the next open transaction times out (it is aborted after that time, not at it)."""
 OLDEST_IDLE: Final = (
-    "SELECT last_update_time FROM transactional_ids "
-    "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') ORDER BY last_update_time LIMIT 1"
+    f"SELECT last_update_time FROM transactional_ids WHERE state {MAY_EXPIRE} "
+    "ORDER BY last_update_time LIMIT 1"
 )
 """The last transition of the id that expires next."""
 _TIMED_OUT: Final = (
     "SELECT transactional_id FROM transactional_ids "
-    "WHERE state = 'Ongoing' AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
+    f"WHERE state {IS_ONGOING} AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
 )
 _SAVE: Final = (
     f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -261,8 +270,7 @@ def decided_ids(unit: Unit) -> frozenset[str]:
         known = frozenset(
             transactional_id
             for (transactional_id,) in unit.execute(
-                "SELECT transactional_id FROM transactional_ids "
-                "WHERE state IN ('PrepareCommit', 'PrepareAbort')"
+                f"SELECT transactional_id FROM transactional_ids WHERE state {IS_DECIDED}"
             )
         )
         unit.memo["decided"] = known
@@ -279,7 +287,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     """Forget transactional ids that nobody has used for so long. Returns how many."""
     rows = unit.execute(
         "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
-        "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') AND last_update_time <= ? "
+        f"WHERE state {MAY_EXPIRE} AND last_update_time <= ? "
         f"ORDER BY last_update_time LIMIT {STEPS_PER_UNIT}",
         (now_ms - expiration_ms,),
     ).fetchall()
