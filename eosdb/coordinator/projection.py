@@ -11,7 +11,6 @@ from eosdb.coordinator.due import due_by
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.events.kinds import (
     KINDS,
@@ -46,24 +45,7 @@ def coordinator_elected(unit: Unit, event: CoordinatorElected, position: int) ->
 def transaction_state_changed(unit: Unit, event: TransactionStateChanged, position: int) -> None:
     state = event.to_state
     before = transaction_rows.load(unit, event.transactional_id)
-    transaction_rows.save(
-        unit,
-        TransactionMetadata(
-            event.transactional_id,
-            event.producer_id,
-            event.producer_epoch,
-            state,
-            event.timeout_ms,
-            event.timestamp,
-            event.last_producer_epoch,
-            event.previous_producer_id,
-            event.start_time_ms,
-            frozenset(event.partitions),
-            frozenset(event.groups),
-            event.next_producer_id,
-            event.transaction_version,
-        ),
-    )
+    transaction_rows.save(unit, event)
     ended_with = event.producer_id
     if state.is_complete and event.transaction_version == EPOCH_PER_TRANSACTION:
         ended_with = event.previous_producer_id

@@ -132,9 +132,19 @@ def init_producer_id(
     transaction is ending.
     """
     if current is None:
-        pid = fresh(fresh_producer_id)
-        empty = TransactionState.EMPTY
-        return Initialized(TransactionMetadata(transactional_id, pid, 0, empty, timeout_ms, now_ms))
+        return Initialized(
+            TransactionMetadata(
+                transactional_id,
+                producer_id=fresh(fresh_producer_id),
+                producer_epoch=0,
+                last_producer_epoch=NO_PRODUCER_EPOCH,
+                previous_producer_id=NO_PRODUCER_ID,
+                state=TransactionState.EMPTY,
+                timeout_ms=timeout_ms,
+                start_time_ms=NO_TIMESTAMP,
+                last_update_time_ms=now_ms,
+            )
+        )
     if expected is not None and not _may_be_known(current, expected):
         raise stale_producer(ProducerFencedError, current, expected)
     if current.state.is_decided:

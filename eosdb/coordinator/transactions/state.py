@@ -12,7 +12,6 @@ from eosdb.errors import ApiError, InvalidProducerIdMappingError
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ProducerIdAndEpoch,
@@ -53,7 +52,7 @@ class IllegalTransitionError(AssertionError):
 
 class TransactionMetadata(NamedTuple):
     """What the coordinator knows of a transactional id (Kafka: TransactionMetadata). A named tuple,
-    because every transition makes two of them.
+    because every transition makes two of them; its fields stand as the table's columns do.
 
     `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
     partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
@@ -67,12 +66,12 @@ class TransactionMetadata(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    last_producer_epoch: int
+    previous_producer_id: int
     state: TransactionState
     timeout_ms: int
+    start_time_ms: int
     last_update_time_ms: int
-    last_producer_epoch: int = NO_PRODUCER_EPOCH
-    previous_producer_id: int = NO_PRODUCER_ID
-    start_time_ms: int = NO_TIMESTAMP
     partitions: frozenset[TopicPartition] = frozenset()
     groups: frozenset[str] = frozenset()
     next_producer_id: int = NO_PRODUCER_ID
