@@ -54,7 +54,6 @@ __all__ = [
     "check_timeout",
     "expected_or_none",
     "init_producer_id",
-    "is_expired",
     "is_timed_out",
     "needs_new_producer_id",
     "transition",
@@ -238,11 +237,6 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
             f"{current.timeout_ms} ms is not overdue at {now_ms}"
         )
     return _fence(current, now_ms)
-
-
-def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id has rested so long that it is forgotten (removeExpiredTransactionalIds)."""
-    return current.state.may_expire and current.last_update_time_ms <= now_ms - expiration_ms
 
 
 def verify(
