@@ -5,17 +5,14 @@ from __future__ import annotations
 import click
 
 import eosdb
-from eosdb import OpenTransaction, TopicPartition
+from eosdb import OpenTransaction, TopicPartition, TransactionState
 
 from . import output
 from .journal import entry_row
 from .partition_argument import partition_argument
 from .session import Session, pass_session
 
-_STATES = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
-    "PrepareEpochFence",
-)  # fmt: skip
+_STATES = [state.label for state in TransactionState]
 _MINUTE_MS = 60_000
 
 
@@ -98,7 +95,9 @@ def describe(session: Session, transactional_id: str, output_format: str) -> Non
     """
     with session.open(read_only=True) as db:
         found = db.broker.describe_transactions([transactional_id])[transactional_id]
-        open_since = found.transaction_start_time_ms if found.state == "Ongoing" else -1
+        open_since = (
+            found.transaction_start_time_ms if found.state == TransactionState.ONGOING.label else -1
+        )
         output.rows(
             (
                 "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 from click.core import ParameterSource
 
-from eosdb import Diagnosis, GroupPartition, OpenTransaction, TopicPartition
+from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition
 from eosdb.clock import format_time_ms
 
 from . import output
@@ -126,7 +126,11 @@ def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
 def _group_lines(why: Diagnosis, group: str) -> Iterator[str]:
     standing = why.group
     if standing is None or standing.committed_offset < 0:
-        known = "is not known" if why.group_state == "Dead" else "has committed nothing here"
+        known = (
+            "is not known"
+            if why.group_state == GroupState.DEAD.value
+            else "has committed nothing here"
+        )
         yield f"  Group {group} {known}; it begins where auto_offset_reset says"
     else:
         yield from _standing_lines(why, standing)
@@ -135,7 +139,7 @@ def _group_lines(why: Diagnosis, group: str) -> Iterator[str]:
             f"  Offsets of it are held by open transactions ({', '.join(standing.pending)}): its "
             "readers wait for them"
         )
-    if why.group_state not in (None, "Dead"):
+    if why.group_state not in (None, GroupState.DEAD.value):
         reader = standing.member_id if standing is not None else None
         yield (
             f"  The group is {why.group_state}; "

@@ -15,20 +15,22 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
+from eosdb.coordinator.transactions.rows import IS_COMPLETE
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
+from eosdb.model.values import TransactionState
 
 _APPENDS: Final = (
     "SELECT DISTINCT position FROM records WHERE partition_id = ? "
     'AND "offset" >= ? AND "offset" < ? AND is_transactional AND control IS NULL'
 )
 _APPENDED_BY: Final = "SELECT transactional_id FROM journal WHERE position = ?"
-_ENDED: Final = """
+_ENDED: Final = f"""
     SELECT position, json_extract(detail, '$.to_state') FROM journal
-    WHERE transactional_id = ? AND position {side} ? AND kind = 'TransactionStateChanged'
-        AND json_extract(detail, '$.to_state') IN ('CompleteCommit', 'CompleteAbort')
-    ORDER BY position {order} LIMIT 1
+    WHERE transactional_id = ? AND position {{side}} ? AND kind = 'TransactionStateChanged'
+        AND json_extract(detail, '$.to_state') {IS_COMPLETE}
+    ORDER BY position {{order}} LIMIT 1
 """
 _END_BEHIND: Final = _ENDED.format(side=">", order="")
 _END_BEFORE: Final = _ENDED.format(side="<", order="DESC")
@@ -89,7 +91,7 @@ def _committed_in(
             continue
         transactional_id = row[0]
         ended = connection.execute(_END_BEHIND, (transactional_id, position)).fetchone()
-        if ended is None or ended[1] != "CompleteCommit":
+        if ended is None or ended[1] != TransactionState.COMPLETE_COMMIT.label:
             continue  # Open or aborted: seen nowhere.
         key = (transactional_id, ended[0])
         if key in yielded:

@@ -12,8 +12,6 @@ from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.model.reports import HangingReason, OpenTransaction
 from eosdb.model.values import TopicPartition, TransactionState
 
-_DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-
 
 class Open(NamedTuple):
     """A producer's open transaction, as its partition has it."""
@@ -33,7 +31,7 @@ def judge(
     """Why the transaction hangs; None for one that will end."""
     if known is None or known.producer_id != found.producer_id:
         return HangingReason.UNKNOWN
-    if known.state in _DECIDED:
+    if known.state.is_decided:
         if found.tp not in known.partitions:
             return HangingReason.NOT_ITS_PARTITION
         refused = found.coordinator_epoch > current_epoch

@@ -30,7 +30,6 @@ from eosdb.validation import (
 
 _FENCE_TRIES: Final = 10
 _NEW_TIMEOUT_MS: Final = 60_000
-_DECIDED: Final = {"PrepareCommit": "COMMIT", "PrepareAbort": "ABORT"}
 
 
 class TransactionAdmin(RequestHandler):
@@ -106,9 +105,11 @@ class TransactionAdmin(RequestHandler):
         check_int("start_offset", start_offset, 0)
         found = self._beginning_at(tp, start_offset)
         if found.transactional_id is not None and found.hanging in (None, HangingReason.OVERDUE):
-            if found.state in _DECIDED:
+            assert found.state is not None
+            state = TransactionState.from_label(found.state)
+            if state.is_decided:
                 self._coordinator.leadership.recover()
-                return _DECIDED[found.state]
+                return _outcome(state)
             self._abort_open(found.transactional_id)
             return "ABORT"
         return self._coordinator.write(lambda unit: self._end_hanging(unit, found))
@@ -207,7 +208,7 @@ class TransactionAdmin(RequestHandler):
         now = self._clock.time_ms()
         epoch = transaction_rows.elect(unit, now, above=max(seen, default=0))
         transaction_rows.write_markers_and_complete(unit, decided, epoch, now)
-        return "COMMIT" if decided.state is TransactionState.PREPARE_COMMIT else "ABORT"
+        return _outcome(decided.state)
 
     def _timeout_of(self, transactional_id: str) -> int:
         """Its own, for whoever goes on with it; that of a new id until its first producer says."""
@@ -220,3 +221,7 @@ class TransactionAdmin(RequestHandler):
 
     def _may_end(self, unit: Unit) -> None:
         self._authorizer.check(unit, "alter", "cluster", CLUSTER)
+
+
+def _outcome(decided: TransactionState) -> str:
+    return "COMMIT" if decided is TransactionState.PREPARE_COMMIT else "ABORT"

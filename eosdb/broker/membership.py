@@ -22,6 +22,7 @@ from eosdb.errors import (
 from eosdb.model.values import (
     GroupDescription,
     GroupMemberDescription,
+    GroupState,
     JoinGroupMember,
     JoinGroupResult,
     SyncGroupResult,
@@ -236,7 +237,7 @@ def _joined(group: Group, member_id: str) -> JoinGroupResult:
 def _synced(group: Group, member_id: str) -> SyncGroupResult:
     member = group.member(member_id)
     assert member is not None
-    complete = group.state.value == "Stable"
+    complete = group.state is GroupState.STABLE
     return SyncGroupResult(
         complete,
         group.protocol_type,

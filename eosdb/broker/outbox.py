@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler
@@ -39,8 +39,6 @@ from eosdb.validation import (
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-_RECORDS_PER_BATCH: Final = 1_000
 
 
 class UserTransaction:

@@ -11,7 +11,6 @@ from eosdb.coordinator.due import due_by
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.coordinator.transactions.decisions import TransactionMetadata
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
 from eosdb.events.kinds import (
     KINDS,
@@ -46,34 +45,16 @@ def coordinator_elected(unit: Unit, event: CoordinatorElected, position: int) ->
 def transaction_state_changed(unit: Unit, event: TransactionStateChanged, position: int) -> None:
     state = event.to_state
     before = transaction_rows.load(unit, event.transactional_id)
-    transaction_rows.save(
-        unit,
-        TransactionMetadata(
-            event.transactional_id,
-            event.producer_id,
-            event.producer_epoch,
-            state,
-            event.timeout_ms,
-            event.timestamp,
-            event.last_producer_epoch,
-            event.previous_producer_id,
-            event.start_time_ms,
-            frozenset(event.partitions),
-            frozenset(event.groups),
-            event.next_producer_id,
-            event.transaction_version,
-        ),
-    )
-    ends = state is TransactionState.COMPLETE_COMMIT or state is TransactionState.COMPLETE_ABORT
+    transaction_rows.save(unit, event)
     ended_with = event.producer_id
-    if ends and event.transaction_version == EPOCH_PER_TRANSACTION:
+    if state.is_complete and event.transaction_version == EPOCH_PER_TRANSACTION:
         ended_with = event.previous_producer_id
     if state is TransactionState.EMPTY or ended_with != event.producer_id:
         unit.execute(
             "INSERT OR IGNORE INTO producer_ids (producer_id, transactional_id) VALUES (?, ?)",
             (event.producer_id, event.transactional_id),
         )
-    if ends and before is not None and before.groups:
+    if state.is_complete and before is not None and before.groups:
         group_offsets.complete_pending(
             unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
         )
@@ -84,7 +65,7 @@ def _follow_in_memo(unit: Unit, event: TransactionStateChanged) -> None:
     """Keep what is remembered about all transactions together in step with this one."""
     decided: frozenset[str] | None = unit.memo.get("decided")
     if decided is not None:
-        if event.to_state in transaction_rows.DECIDED:
+        if event.to_state.is_decided:
             unit.memo["decided"] = decided | {event.transactional_id}
         elif event.transactional_id in decided:
             unit.memo["decided"] = decided - {event.transactional_id}

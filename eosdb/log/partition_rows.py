@@ -14,30 +14,13 @@ from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Unit
 
-_COLUMNS: Final = (
-    "partition_id, topic_id, topic, partition, log_start_offset, log_end_offset, "
-    "last_stable_offset, first_unstable_offset, size_bytes, max_timestamp, max_timestamp_offset, "
-    "indexed_timestamp, bytes_since_index, clean_offset, snapshot_offset, last_aborted_offset, "
-    "checked_from"
-)
-_SELECT: Final = f"SELECT {_COLUMNS}, checksum FROM partitions"
-_BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
-_BY_ID: Final = f"{_SELECT} WHERE partition_id = ?"
-_UPDATE: Final = (
-    "UPDATE partitions SET log_start_offset = ?, log_end_offset = ?, last_stable_offset = ?, "
-    "first_unstable_offset = ?, size_bytes = ?, max_timestamp = ?, max_timestamp_offset = ?, "
-    "indexed_timestamp = ?, bytes_since_index = ?, clean_offset = ?, snapshot_offset = ?, "
-    "last_aborted_offset = ?, checked_from = ?, checksum = ? WHERE partition_id = ?"
-)
-_INSERT: Final = f"INSERT INTO partitions ({_COLUMNS}, checksum) VALUES ({', '.join('?' * 18)})"
-
-
 _PAGE: Final = 1_000
 """So many partitions are looked at on one snapshot, which keeps the WAL from shrinking."""
 
 
 class Partition(NamedTuple):
-    """One row of `partitions`. A named tuple, because every append makes two of them."""
+    """One row of `partitions`, field by field, without its checksum. A named tuple, because every append
+    makes two of them."""
 
     partition_id: int
     topic_id: int
@@ -83,6 +66,19 @@ class Partition(NamedTuple):
         return first, first
 
 
+_COLUMNS: Final = (*Partition._fields, "checksum")
+_FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
+"""The first columns, which no save changes."""
+_CHANGING: Final = _COLUMNS[len(_FIXED) :]
+_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM partitions"
+_BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
+_BY_ID: Final = f"{_SELECT} WHERE partition_id = ?"
+_UPDATE: Final = (
+    f"UPDATE partitions SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE partition_id = ?"
+)
+_INSERT: Final = (
+    f"INSERT INTO partitions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
+)
 IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
 """Whether something is to be done with a partition of these settings, as a reader sees it."""
 
@@ -179,18 +175,19 @@ def save(unit: Unit, partition: Partition) -> None:
 
 
 def _row(partition: Partition) -> tuple[object, ...]:
-    return (*partition[4:], row_checksum(*partition), partition.partition_id)
+    return (*partition[len(_FIXED) :], row_checksum(*partition), partition.partition_id)
 
 
 def _partition(row: tuple[Any, ...]) -> Partition:
     """Raises CorruptDatabaseError: what readers may see depends on every number in it."""
     *columns, checksum = row
+    partition = Partition(*columns)
     if row_checksum(*columns) != checksum:
         raise CorruptDatabaseError(
-            f"partitions: the row of {columns[2]}-{columns[3]} does not fit its checksum; `eosdb rebuild` "
-            "makes it anew from the events, `eosdb verify` tells what else is damaged"
+            f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
+            "`eosdb rebuild` makes it anew from the events, `eosdb verify` tells what else is damaged"
         )
-    return Partition(*columns)
+    return partition
 
 
 def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Final
+from typing import Any, Final
 
 from eosdb.events.kinds import ProducersExpired
 from eosdb.log import partition_rows
@@ -13,17 +13,23 @@ from eosdb.model.damage import reads
 from eosdb.model.values import ProducerState
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
-_COLUMNS: Final = (
-    "producer_id, producer_epoch, coordinator_epoch, last_timestamp, last_append_time, "
-    "current_txn_start_offset, batches"
+_IN_TABLE: Final = {"current_txn_first_offset": "current_txn_start_offset"}
+"""The field of ProducerStateEntry that has another name there."""
+_NAMES: Final = [_IN_TABLE.get(field, field) for field in ProducerStateEntry._fields]
+_COLUMNS: Final = ", ".join(_NAMES)
+_VALUES: Final = (
+    *(name for name in _NAMES if name != "producer_id"),
+    "last_sequence",
+    "last_offset",
 )
+"""What a save writes: the newest batch's last sequence and offset are there for whoever reads SQL."""
+_KEY: Final = ("partition_id", "producer_id")
 _BY_PRODUCER: Final = (
     f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? AND producer_id = ?"
 )
 _INSERT: Final = (
-    "INSERT INTO partition_producers (producer_epoch, coordinator_epoch, last_sequence, "
-    "last_offset, last_timestamp, last_append_time, current_txn_start_offset, batches, "
-    "partition_id, producer_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT INTO partition_producers ({', '.join(_VALUES + _KEY)}) "
+    f"VALUES ({', '.join('?' for _ in _VALUES + _KEY)})"
 )
 OLDEST_IDLE: Final = (
     "SELECT last_append_time FROM partition_producers WHERE current_txn_start_offset < 0 "
@@ -31,9 +37,8 @@ OLDEST_IDLE: Final = (
 )
 """The append time of the producer that expires next."""
 _UPDATE: Final = (
-    "UPDATE partition_producers SET producer_epoch = ?, coordinator_epoch = ?, last_sequence = ?, "
-    "last_offset = ?, last_timestamp = ?, last_append_time = ?, current_txn_start_offset = ?, "
-    "batches = ? WHERE partition_id = ? AND producer_id = ?"
+    f"UPDATE partition_producers SET {', '.join(f'{name} = ?' for name in _VALUES)} "
+    f"WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}"
 )
 
 
@@ -65,18 +70,10 @@ def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: boo
 
 def _row(saved: tuple[int, ProducerStateEntry]) -> tuple[object, ...]:
     partition_id, entry = saved
-    return (
-        entry.producer_epoch,
-        entry.coordinator_epoch,
-        sequence_of(entry.last_serial),
-        entry.last_offset,
-        entry.last_timestamp,
-        entry.last_append_time,
-        entry.current_txn_first_offset,
-        "[" + ",".join(["[%d,%d,%d,%d,%d]" % batch for batch in entry.batches]) + "]",
-        partition_id,
-        entry.producer_id,
-    )
+    producer_id, *numbers, batches = entry
+    text = "[" + ",".join(["[%d,%d,%d,%d,%d]" % batch for batch in batches]) + "]"
+    newest = (sequence_of(entry.last_serial), entry.last_offset)
+    return (*numbers, text, *newest, partition_id, producer_id)
 
 
 def forget(unit: Unit, partition_id: int, producer_id: int) -> None:
@@ -152,14 +149,8 @@ def describe(connection: sqlite3.Connection, partition_id: int) -> list[Producer
 
 
 @reads("partition_producers")
-def _entry(row: tuple[int, int, int, int, int, int, str]) -> ProducerStateEntry:
-    (producer_id, epoch, coordinator_epoch, timestamp, append_time, first_offset, batches) = row
-    return ProducerStateEntry(
-        producer_id,
-        epoch,
-        coordinator_epoch,
-        timestamp,
-        append_time,
-        first_offset,
-        tuple(BatchMetadata(*batch) for batch in json.loads(batches)),
+def _entry(row: tuple[Any, ...]) -> ProducerStateEntry:
+    stored = ProducerStateEntry(*row)
+    return stored._replace(
+        batches=tuple(BatchMetadata(*batch) for batch in json.loads(str(stored.batches)))
     )

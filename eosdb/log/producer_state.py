@@ -73,7 +73,7 @@ class BatchMetadata(NamedTuple):
 
 class ProducerStateEntry(NamedTuple):
     """What a partition remembers of a producer (Kafka: ProducerStateEntry). A named tuple, because every
-    append makes one."""
+    append makes one; the producer id stands first and the batches last, as in the table."""
 
     producer_id: int
     producer_epoch: int

@@ -205,6 +205,12 @@ class TransactionState(Enum):
     def __init__(self, code: int) -> None:
         self.label: Final = self.name.title().replace("_", "")
         """Kafka's name of the state, such as `PrepareCommit`."""
+        self.is_decided: Final = self.name in ("PREPARE_COMMIT", "PREPARE_ABORT")
+        """The outcome is durable, the markers are being written."""
+        self.is_complete: Final = self.name in ("COMPLETE_COMMIT", "COMPLETE_ABORT")
+        """Every marker is written."""
+        self.may_expire: Final = self.is_complete or self.name == "EMPTY"
+        """At rest: no transaction is open or ending (Kafka: isExpirationAllowed)."""
 
     __hash__ = object.__hash__  # There is one of each; Enum's own hash is a call for every lookup.
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import reads
 from eosdb.model.reports import ViewDescription
+from eosdb.model.values import TransactionState
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.schema import file_id
@@ -45,7 +46,8 @@ def info(store: Store) -> dict[str, object]:
             ),
             "transactional_ids": one("SELECT count(*) FROM transactional_ids"),
             "open_transactions": one(
-                "SELECT count(*) FROM transactional_ids WHERE state = 'Ongoing'"
+                "SELECT count(*) FROM transactional_ids "
+                f"WHERE state = '{TransactionState.ONGOING.label}'"
             ),
             "groups": one("SELECT count(DISTINCT group_id) FROM group_offsets"),
             "journal_position": one("SELECT COALESCE(max(position), 0) FROM journal"),

@@ -146,10 +146,6 @@ def overdue(group: Group, now_ms: int) -> Group:
     return group
 
 
-def is_overdue(group: Group, now_ms: int) -> bool:
-    return NO_DEADLINE < group.deadline_ms < now_ms
-
-
 def known_member(group: Group | None, member_id: str, group_instance_id: str | None) -> Member:
     """The member, if it is one and has not been replaced (validateMember).
 

@@ -20,7 +20,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
 from eosdb.log import partition_rows
-from eosdb.model.values import OffsetAndMetadata, TopicPartition
+from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
@@ -48,9 +48,9 @@ _EXPIRED: Final = (
     f"SELECT g.group_id, g.topic, g.partition {_EXPIRABLE} AND g.retain_from <= ? "
     f"ORDER BY g.retain_from LIMIT {STEPS_PER_UNIT}"
 )
-_IDLE: Final = """
+_IDLE: Final = f"""
     SELECT group_id FROM groups g
-    WHERE state = 'Empty'
+    WHERE state = '{GroupState.EMPTY.value}'
         AND NOT EXISTS (SELECT 1 FROM group_offsets o WHERE o.group_id = g.group_id)
         AND NOT EXISTS (SELECT 1 FROM pending_group_offsets p WHERE p.group_id = g.group_id)
 """
@@ -179,7 +179,8 @@ def _is_kept(unit: Unit, group_id: str) -> bool:
         return True
     return bool(
         unit.execute(
-            "SELECT 1 FROM groups WHERE group_id = ? AND state <> 'Empty'", (group_id,)
+            "SELECT 1 FROM groups WHERE group_id = ? AND state <> ?",
+            (group_id, GroupState.EMPTY.value),
         ).fetchone()
     )
 

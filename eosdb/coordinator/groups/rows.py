@@ -8,9 +8,10 @@ by every request of the member, and means nothing for any other table.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import sqlite3
-from typing import Final
+from typing import Any, Final
 
 from eosdb.coordinator.due import due_by
 from eosdb.coordinator.groups import decisions
@@ -21,10 +22,14 @@ from eosdb.model.values import GroupState
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
-_COLUMNS: Final = (
-    "group_id, state, protocol_type, protocol_name, generation_id, leader, members, deadline"
+_FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
+"""As the event has them, too."""
+_IN_TABLE: Final = {"deadline_ms": "deadline"}
+"""The field of Group that has another name there."""
+_COLUMNS: Final = ", ".join(_IN_TABLE.get(field, field) for field in _FIELDS)
+_SAVE: Final = (
+    f"INSERT OR REPLACE INTO groups ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
 )
-_SAVE: Final = f"INSERT OR REPLACE INTO groups ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM groups WHERE group_id = ?"
 # decisions/0009: a lease, written by requests; no event records that it was renewed.
 _RENEW: Final = (
@@ -57,19 +62,10 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
     """Make the decided change happen; sessions of members that are gone go with them."""
     if after == before:
         return
-    unit.record(
-        GroupChanged(
-            timestamp=now_ms,
-            group_id=after.group_id,
-            state=after.state.value,
-            protocol_type=after.protocol_type,
-            protocol_name=after.protocol_name,
-            generation_id=after.generation_id,
-            leader=after.leader,
-            members=tuple(map(_group_member, after.members)),
-            deadline_ms=after.deadline_ms,
-        )
+    fields = _fields(
+        after, state=after.state.value, members=tuple(map(_group_member, after.members))
     )
+    unit.record(GroupChanged(timestamp=now_ms, **fields))
     gone = {m.member_id for m in before.members} if before is not None else set()
     gone -= {m.member_id for m in after.members}
     end_sessions(unit, after.group_id, gone)
@@ -79,19 +75,8 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
 
 def save(unit: Unit, event: GroupChanged) -> None:
     """Projection only: the row of the group."""
-    unit.execute(
-        _SAVE,
-        (
-            event.group_id,
-            event.state,
-            event.protocol_type,
-            event.protocol_name,
-            event.generation_id,
-            event.leader,
-            json.dumps([m._asdict() for m in event.members], separators=(",", ":")),
-            event.deadline_ms,
-        ),
-    )
+    members = json.dumps([m._asdict() for m in event.members], separators=(",", ":"))
+    unit.execute(_SAVE, tuple(_fields(event, members=members).values()))
 
 
 def forget(unit: Unit, group_id: str) -> None:
@@ -109,7 +94,9 @@ def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> Non
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
     """Members without a lease get one: those of a file that was restored to an earlier time."""
-    rows = unit.execute(f"SELECT {_COLUMNS} FROM groups WHERE state <> 'Empty'").fetchall()
+    rows = unit.execute(
+        f"SELECT {_COLUMNS} FROM groups WHERE state <> '{GroupState.EMPTY.value}'"
+    ).fetchall()
     for found in map(_group, rows):
         for member in found.members:
             expires = now_ms + member.session_timeout_ms
@@ -184,38 +171,27 @@ def expire_members(unit: Unit, now_ms: int) -> int:
     return changed
 
 
+def _fields(group: Group | GroupChanged, **changed: object) -> dict[str, Any]:
+    return {name: getattr(group, name) for name in _FIELDS} | changed
+
+
 def _group_member(member: Member) -> GroupMember:
-    return GroupMember(
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.session_timeout_ms,
-        member.rebalance_timeout_ms,
-        tuple((name, _text(data)) for name, data in member.protocols),
-        _text(member.assignment),
-        member.has_joined,
-    )
+    fields = {name: getattr(member, name) for name in GroupMember._fields}
+    fields["protocols"] = tuple((name, _text(data)) for name, data in member.protocols)
+    return GroupMember(**fields | {"assignment": _text(member.assignment)})
 
 
 @reads("groups")
-def _group(row: tuple[object, ...]) -> Group:
-    group_id, state, protocol_type, protocol_name, generation, leader, members, deadline = row
-    return Group(
-        group_id,  # type: ignore[arg-type]
-        GroupState(state),
-        protocol_type,  # type: ignore[arg-type]
-        protocol_name,  # type: ignore[arg-type]
-        generation,  # type: ignore[arg-type]
-        leader,  # type: ignore[arg-type]
-        tuple(_member(member) for member in json.loads(str(members))),
-        deadline,  # type: ignore[arg-type]
-    )
+def _group(row: tuple[Any, ...]) -> Group:
+    fields = dict(zip(_FIELDS, row, strict=True))
+    fields["state"] = GroupState(fields["state"])
+    fields["members"] = tuple(map(_member, json.loads(str(fields["members"]))))
+    return Group(**fields)
 
 
-def _member(fields: dict[str, object]) -> Member:
-    protocols = tuple((name, _bytes(data)) for name, data in fields.pop("protocols"))  # type: ignore[attr-defined]
-    assignment = _bytes(str(fields.pop("assignment")))
-    return Member(**fields, protocols=protocols, assignment=assignment)  # type: ignore[arg-type]
+def _member(stored: dict[str, Any]) -> Member:
+    protocols = tuple((name, _bytes(data)) for name, data in stored["protocols"])
+    return Member(**stored | {"protocols": protocols, "assignment": _bytes(stored["assignment"])})
 
 
 def _text(data: bytes) -> str:

@@ -12,10 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eosdb.coordinator.transactions.state import (
-    AT_REST,
     LAST_CLIENT_EPOCH,
     LEGAL_PREVIOUS,
-    PREPARED,
     IllegalTransitionError,
     TransactionMetadata,
     ending,
@@ -56,7 +54,6 @@ __all__ = [
     "check_timeout",
     "expected_or_none",
     "init_producer_id",
-    "is_expired",
     "is_timed_out",
     "needs_new_producer_id",
     "transition",
@@ -111,7 +108,7 @@ def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
     The caller takes one before deciding; it stays unused when the request is refused or a repeat.
     """
     return current is None or (
-        current.state in AT_REST and current.producer_epoch >= LAST_CLIENT_EPOCH
+        current.state.may_expire and current.producer_epoch >= LAST_CLIENT_EPOCH
     )
 
 
@@ -134,12 +131,22 @@ def init_producer_id(
     transaction is ending.
     """
     if current is None:
-        pid = fresh(fresh_producer_id)
-        empty = TransactionState.EMPTY
-        return Initialized(TransactionMetadata(transactional_id, pid, 0, empty, timeout_ms, now_ms))
+        return Initialized(
+            TransactionMetadata(
+                transactional_id,
+                producer_id=fresh(fresh_producer_id),
+                producer_epoch=0,
+                last_producer_epoch=NO_PRODUCER_EPOCH,
+                previous_producer_id=NO_PRODUCER_ID,
+                state=TransactionState.EMPTY,
+                timeout_ms=timeout_ms,
+                start_time_ms=NO_TIMESTAMP,
+                last_update_time_ms=now_ms,
+            )
+        )
     if expected is not None and not _may_be_known(current, expected):
         raise stale_producer(ProducerFencedError, current, expected)
-    if current.state in PREPARED:
+    if current.state.is_decided:
         raise ending(ConcurrentTransactionsError, current)
     if current.state is TransactionState.ONGOING:
         if expected is not None and expected != current.producer:
@@ -196,7 +203,7 @@ def add_to_transaction(
     is ending.
     """
     current = held_by(current, producer_id, producer_epoch, stale)
-    if current.state in PREPARED:
+    if current.state.is_decided:
         raise ending(ConcurrentTransactionsError, current)
     ongoing = current.state is TransactionState.ONGOING
     if ongoing and partitions <= current.partitions and groups <= current.groups:
@@ -232,11 +239,6 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
     return _fence(current, now_ms)
 
 
-def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Whether the id has rested so long that it is forgotten (removeExpiredTransactionalIds)."""
-    return current.state in AT_REST and current.last_update_time_ms <= now_ms - expiration_ms
-
-
 def verify(
     current: TransactionMetadata | None,
     producer_id: int,
@@ -254,7 +256,7 @@ def verify(
     if (partition is None) == (group is None):
         raise TypeError("verify takes either a partition or a group")
     current = held_by(current, producer_id, producer_epoch, InvalidProducerEpochError)
-    if current.state in PREPARED:
+    if current.state.is_decided:
         raise ending(NotEnoughReplicasError, current)
     added = partition in current.partitions or group in current.groups
     if current.state is not TransactionState.ONGOING or not added:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from eosdb.coordinator.transactions.state import (
-    AT_REST,
     LAST_CLIENT_EPOCH,
-    PREPARED,
     IllegalTransitionError,
     TransactionMetadata,
     ending,
@@ -48,7 +46,7 @@ def end_needs_new_producer_id(current: TransactionMetadata | None, version: int)
     return (
         version == EPOCH_PER_TRANSACTION
         and current is not None
-        and current.state not in PREPARED
+        and not current.state.is_decided
         and current.producer_epoch >= LAST_CLIENT_EPOCH
     )
 
@@ -80,7 +78,7 @@ def end(
             raise _decided_otherwise(current, committed)
         return None
     current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
-    if current.transaction_version == EPOCH_PER_TRANSACTION and current.state in PREPARED:
+    if current.transaction_version == EPOCH_PER_TRANSACTION and current.state.is_decided:
         raise stale_producer(
             ProducerFencedError, current, ProducerIdAndEpoch(producer_id, producer_epoch)
         )
@@ -91,7 +89,7 @@ def end(
             return None
         if current.state is prepare:
             raise ending(ConcurrentTransactionsError, current)
-    if version == EPOCH_PER_TRANSACTION and not committed and current.state in AT_REST:
+    if version == EPOCH_PER_TRANSACTION and not committed and current.state.may_expire:
         return _decided(current, prepare, now_ms, version, fresh_producer_id)
     raise _nothing_to_end(current, committed)
 
@@ -143,7 +141,7 @@ def _decided_otherwise(current: TransactionMetadata, committed: bool) -> ApiErro
 
 def _nothing_to_end(current: TransactionMetadata, committed: bool) -> ApiError:
     _, done = _ENDS[committed]
-    if current.state not in AT_REST | PREPARED:
+    if not (current.state.may_expire or current.state.is_decided):
         raise IllegalTransitionError(
             f"{named(current)}: {current.state.label} is never a stored state"
         )

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import sqlite3
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from eosdb.coordinator.transactions.decisions import TransactionMetadata, add_to_transaction, verify
 from eosdb.coordinator.transactions.ending import complete
@@ -38,37 +39,48 @@ from eosdb.store.counters import counter, read_counter
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
-DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 
-_COLUMNS: Final = (
-    "transactional_id, producer_id, producer_epoch, last_producer_epoch, previous_producer_id, "
-    "state, timeout_ms, start_time, last_update_time, partitions, groups, next_producer_id, "
-    "transaction_version"
+
+def _in(states: Iterable[TransactionState]) -> str:
+    return f"IN ({', '.join(repr(state.label) for state in states)})"
+
+
+# Comparisons of a state's label, word for word as in the conditions of the partial indexes.
+IS_ONGOING: Final = f"= '{TransactionState.ONGOING.label}'"
+IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
+IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
+MAY_EXPIRE: Final = _in(state for state in TransactionState if state.may_expire)
+
+_IN_TABLE: Final = {"start_time_ms": "start_time", "last_update_time_ms": "last_update_time"}
+_IN_EVENT: Final = {"state": "to_state", "last_update_time_ms": "timestamp"}
+"""The fields of TransactionMetadata that have another name there."""
+_NAMES: Final = [_IN_TABLE.get(field, field) for field in TransactionMetadata._fields]
+_COLUMNS: Final = ", ".join(_NAMES)
+_EVENT_FIELDS: Final = [_IN_EVENT.get(field, field) for field in TransactionMetadata._fields]
+_of_event: Final = operator.attrgetter(*_EVENT_FIELDS)
+_STATE, _PARTITIONS, _GROUPS = map(
+    TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
+"""Which fields a row or an event has in another form."""
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
 NEXT_TIMEOUT: Final = (
-    "SELECT start_time + timeout_ms FROM transactional_ids WHERE state = 'Ongoing' "
+    f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
     "ORDER BY start_time + timeout_ms LIMIT 1"
 )
 """When the next open transaction times out (it is aborted after that time, not at it)."""
 OLDEST_IDLE: Final = (
-    "SELECT last_update_time FROM transactional_ids "
-    "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') ORDER BY last_update_time LIMIT 1"
+    f"SELECT last_update_time FROM transactional_ids WHERE state {MAY_EXPIRE} "
+    "ORDER BY last_update_time LIMIT 1"
 )
 """The last transition of the id that expires next."""
 _TIMED_OUT: Final = (
     "SELECT transactional_id FROM transactional_ids "
-    "WHERE state = 'Ongoing' AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
+    f"WHERE state {IS_ONGOING} AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
 )
 _SAVE: Final = (
-    f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (transactional_id) DO UPDATE SET producer_id = excluded.producer_id, "
-    "producer_epoch = excluded.producer_epoch, last_producer_epoch = excluded.last_producer_epoch, "
-    "previous_producer_id = excluded.previous_producer_id, state = excluded.state, "
-    "timeout_ms = excluded.timeout_ms, start_time = excluded.start_time, "
-    "last_update_time = excluded.last_update_time, partitions = excluded.partitions, "
-    "groups = excluded.groups, next_producer_id = excluded.next_producer_id, "
-    "transaction_version = excluded.transaction_version"
+    f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES ({', '.join('?' for _ in _NAMES)}) "
+    "ON CONFLICT (transactional_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _NAMES if name != "transactional_id")
 )
 
 
@@ -101,74 +113,46 @@ def read_where(
 
 
 @reads("transactional_ids")
-def from_row(row: tuple[object, ...]) -> TransactionMetadata:
-    (tid, pid, epoch, last_epoch, previous, state, timeout, start, update, tps, groups, *end) = row
-    return TransactionMetadata(
-        transactional_id=tid,  # type: ignore[arg-type]
-        producer_id=pid,  # type: ignore[arg-type]
-        producer_epoch=epoch,  # type: ignore[arg-type]
-        last_producer_epoch=last_epoch,  # type: ignore[arg-type]
-        previous_producer_id=previous,  # type: ignore[arg-type]
-        state=TransactionState.from_label(str(state)),
-        timeout_ms=timeout,  # type: ignore[arg-type]
-        start_time_ms=start,  # type: ignore[arg-type]
-        last_update_time_ms=update,  # type: ignore[arg-type]
+def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
+    stored = TransactionMetadata(*row)
+    return stored._replace(
+        state=TransactionState.from_label(str(stored.state)),
         partitions=frozenset(
-            TopicPartition(tp["topic"], tp["partition"]) for tp in json.loads(str(tps))
+            TopicPartition(tp["topic"], tp["partition"])
+            for tp in json.loads(str(stored.partitions))
         ),
-        groups=frozenset(json.loads(str(groups))),
-        next_producer_id=end[0],  # type: ignore[arg-type]
-        transaction_version=end[1],  # type: ignore[arg-type]
+        groups=frozenset(json.loads(str(stored.groups))),
     )
 
 
-def save(unit: Unit, metadata: TransactionMetadata) -> None:
+def save(unit: Unit, event: TransactionStateChanged) -> None:
     """Projection only: the row of the id."""
+    fields = list(_of_event(event))
+    fields[_PARTITIONS], fields[_GROUPS] = frozenset(event.partitions), frozenset(event.groups)
+    metadata = TransactionMetadata(*fields)
     key = ("transaction", metadata.transactional_id)
     unit.save("transactional_ids", key, _SAVE, _row, metadata)
     unit.memo[key] = metadata
 
 
-def _row(metadata: TransactionMetadata) -> tuple[object, ...]:
-    return (
-        metadata.transactional_id,
-        metadata.producer_id,
-        metadata.producer_epoch,
-        metadata.last_producer_epoch,
-        metadata.previous_producer_id,
-        metadata.state.label,
-        metadata.timeout_ms,
-        metadata.start_time_ms,
-        metadata.last_update_time_ms,
-        partitions_json(sorted(metadata.partitions)),
-        texts_json(sorted(metadata.groups)),
-        metadata.next_producer_id,
-        metadata.transaction_version,
-    )
+def _row(metadata: TransactionMetadata) -> list[object]:
+    row: list[object] = list(metadata)
+    row[_STATE] = metadata.state.label
+    row[_PARTITIONS] = partitions_json(sorted(metadata.partitions))
+    row[_GROUPS] = texts_json(sorted(metadata.groups))
+    return row
 
 
 def record(
     unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
 ) -> None:
     """Make the decided transition happen."""
-    unit.record(
-        TransactionStateChanged(
-            timestamp=now_ms,
-            transactional_id=after.transactional_id,
-            producer_id=after.producer_id,
-            producer_epoch=after.producer_epoch,
-            last_producer_epoch=after.last_producer_epoch,
-            previous_producer_id=after.previous_producer_id,
-            from_state=None if before is None else before.state,
-            to_state=after.state,
-            timeout_ms=after.timeout_ms,
-            start_time_ms=after.start_time_ms,
-            partitions=tuple(sorted(after.partitions)),
-            groups=tuple(sorted(after.groups)),
-            next_producer_id=after.next_producer_id,
-            transaction_version=after.transaction_version,
-        )
-    )
+    fields = dict[str, Any](zip(_EVENT_FIELDS, after, strict=True))
+    fields["timestamp"] = now_ms
+    fields["partitions"] = tuple(sorted(after.partitions))
+    fields["groups"] = tuple(sorted(after.groups))
+    from_state = None if before is None else before.state
+    unit.record(TransactionStateChanged(from_state=from_state, **fields))
 
 
 def join(
@@ -261,8 +245,7 @@ def decided_ids(unit: Unit) -> frozenset[str]:
         known = frozenset(
             transactional_id
             for (transactional_id,) in unit.execute(
-                "SELECT transactional_id FROM transactional_ids "
-                "WHERE state IN ('PrepareCommit', 'PrepareAbort')"
+                f"SELECT transactional_id FROM transactional_ids WHERE state {IS_DECIDED}"
             )
         )
         unit.memo["decided"] = known
@@ -279,7 +262,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
     """Forget transactional ids that nobody has used for so long. Returns how many."""
     rows = unit.execute(
         "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
-        "WHERE state IN ('Empty', 'CompleteCommit', 'CompleteAbort') AND last_update_time <= ? "
+        f"WHERE state {MAY_EXPIRE} AND last_update_time <= ? "
         f"ORDER BY last_update_time LIMIT {STEPS_PER_UNIT}",
         (now_ms - expiration_ms,),
     ).fetchall()

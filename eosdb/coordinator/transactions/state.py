@@ -12,7 +12,6 @@ from eosdb.errors import ApiError, InvalidProducerIdMappingError
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ProducerIdAndEpoch,
@@ -23,23 +22,17 @@ from eosdb.model.values import (
 LAST_CLIENT_EPOCH: Final = 2**15 - 2
 """The highest epoch a client gets: int16 leaves one more, with which it can always be fenced."""
 
-AT_REST: Final = frozenset(
-    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-)
-"""No transaction is open or ending."""
-PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""The outcome is decided, the markers are being written."""
-
+_AT_REST: Final = frozenset(state for state in TransactionState if state.may_expire)
 LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
-    TransactionState.EMPTY: AT_REST,
-    TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},
+    TransactionState.EMPTY: _AT_REST,
+    TransactionState.ONGOING: _AT_REST | {TransactionState.ONGOING},
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
     TransactionState.PREPARE_ABORT: frozenset(
-        AT_REST | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
+        _AT_REST | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
     ),
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
-    TransactionState.DEAD: AT_REST,
+    TransactionState.DEAD: _AT_REST,
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
 """Which states may precede each (Kafka: TransactionState.validPreviousStates).
@@ -59,7 +52,7 @@ class IllegalTransitionError(AssertionError):
 
 class TransactionMetadata(NamedTuple):
     """What the coordinator knows of a transactional id (Kafka: TransactionMetadata). A named tuple,
-    because every transition makes two of them.
+    because every transition makes two of them; its fields stand as the table's columns do.
 
     `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
     partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
@@ -73,12 +66,12 @@ class TransactionMetadata(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    last_producer_epoch: int
+    previous_producer_id: int
     state: TransactionState
     timeout_ms: int
+    start_time_ms: int
     last_update_time_ms: int
-    last_producer_epoch: int = NO_PRODUCER_EPOCH
-    previous_producer_id: int = NO_PRODUCER_ID
-    start_time_ms: int = NO_TIMESTAMP
     partitions: frozenset[TopicPartition] = frozenset()
     groups: frozenset[str] = frozenset()
     next_producer_id: int = NO_PRODUCER_ID
@@ -119,12 +112,12 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
         if new.partitions or new.groups or new.start_time_ms != NO_TIMESTAMP:
             return "a transaction that has not begun has a start, a partition or a group"
         return None
-    if new.state in PREPARED and old.state in AT_REST and new.transaction_version == CLASSIC:
+    if new.state.is_decided and old.state.may_expire and new.transaction_version == CLASSIC:
         return "nothing has begun"
     bumps = new.state is TransactionState.PREPARE_EPOCH_FENCE or (
-        new.state in PREPARED and new.transaction_version == EPOCH_PER_TRANSACTION
+        new.state.is_decided and new.transaction_version == EPOCH_PER_TRANSACTION
     )
-    rotates = new.state in AT_REST and old.next_producer_id != NO_PRODUCER_ID
+    rotates = new.state.may_expire and old.next_producer_id != NO_PRODUCER_ID
     if bumps:
         if new.producer != _bumped(old) or new.producer_epoch > LAST_CLIENT_EPOCH + 1:
             return f"producer {tuple(new.producer)} does not fence {tuple(old.producer)}"
@@ -140,9 +133,9 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
             return "it has no start time"
         if not (old.partitions <= new.partitions and old.groups <= new.groups):
             return "a partition or group left the transaction"
-    elif new.start_time_ms != old.start_time_ms and old.state not in AT_REST:
+    elif new.start_time_ms != old.start_time_ms and not old.state.may_expire:
         return "the start time changed"
-    elif new.state in AT_REST:
+    elif new.state.may_expire:
         if new.partitions or new.groups:
             return "an ended transaction has a partition or a group"
     elif (new.partitions, new.groups) != (old.partitions, old.groups):

@@ -36,7 +36,6 @@ from tests.coordinator.transactions.requests import (
     START_MS,
     TIMEOUT_MS,
     UNMAPPED,
-    UPDATE_MS,
     WAIT,
     WRONG_STATE,
     Request,
@@ -127,10 +126,6 @@ MATRIX: dict[str, tuple[Request, tuple[str | None, ...]]] = {
     "abort as timed out, after the deadline": (
         lambda current: decisions.abort_timed_out(current, START_MS + TIMEOUT_MS + 1),
         (None, "bug", "PrepareAbort 7/6", "bug", "bug", "bug", "bug", "bug", "bug"),
-    ),
-    "expired, at the age limit": (
-        lambda current: decisions.is_expired(current, UPDATE_MS + 500, 500),
-        (None, "yes", "no", "no", "no", "yes", "yes", "no", "no"),
     ),
     "needs a new producer id": (
         decisions.needs_new_producer_id,

@@ -214,8 +214,12 @@ class Coordinator(RuleBasedStateMachine):
             fenced = decisions.abort_timed_out(self.current, self.now_ms)
             self.replaced_by_a_fence[fenced.producer] = self.current.producer
             self.become(fenced)
-        elif decisions.is_expired(self.current, self.now_ms, EXPIRATION_MS):
+        elif self.current.state.may_expire and self.rested_ms() >= EXPIRATION_MS:
             self.current = None
+
+    def rested_ms(self) -> int:
+        assert self.current is not None
+        return self.now_ms - self.current.last_update_time_ms
 
     @invariant()
     def the_epoch_of_a_producer_id_never_falls(self) -> None:

@@ -19,6 +19,7 @@ from eosdb.model.values import TransactionState
 from tests.coordinator.transactions.requests import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
+    DEAD,
     EMPTY,
     ONGOING,
     ORDERS,
@@ -46,6 +47,27 @@ def fitting(old: TransactionState, new: TransactionState) -> dict[str, Any]:
     elif new in (COMPLETE_COMMIT, COMPLETE_ABORT):
         changes |= {"partitions": frozenset(), "groups": frozenset()}
     return changes
+
+
+@pytest.mark.parametrize(
+    ("state", "is_decided", "is_complete", "may_expire"),
+    [
+        (EMPTY, False, False, True),
+        (ONGOING, False, False, False),
+        (PREPARE_COMMIT, True, False, False),
+        (PREPARE_ABORT, True, False, False),
+        (COMPLETE_COMMIT, False, True, True),
+        (COMPLETE_ABORT, False, True, True),
+        (DEAD, False, False, False),
+        (PREPARE_EPOCH_FENCE, False, False, False),
+    ],
+)
+def test_a_state_says_what_is_true_of_it(
+    state: TransactionState, is_decided: bool, is_complete: bool, may_expire: bool
+) -> None:
+    assert (state.is_decided, state.is_complete, state.may_expire) == (
+        is_decided, is_complete, may_expire,
+    )  # fmt: skip
 
 
 def test_the_table_is_kafkas() -> None:

@@ -35,7 +35,6 @@ from tests.coordinator.transactions.requests import (
     STALE,
     START_MS,
     TIMEOUT_MS,
-    UPDATE_MS,
     WAIT,
     Current,
     add,
@@ -397,13 +396,6 @@ def test_the_timeout_fences_whoever_held_the_transaction_open() -> None:
     assert answer(verify(ORDERS), aborted) == STALE
     assert answer(init((7, 5)), aborted) == "Empty 7/6"
     assert answer(init(), aborted) == "Empty 7/7"
-
-
-@pytest.mark.parametrize(
-    ("age", "expired"), [(499, False), (500, True), (501, True)], ids=["younger", "at", "older"]
-)
-def test_an_id_expires_at_the_limit(age: int, expired: bool) -> None:
-    assert decisions.is_expired(metadata(EMPTY), UPDATE_MS + age, 500) is expired
 
 
 @pytest.mark.parametrize("timeout_ms", [1, 900_000])

@@ -9,19 +9,45 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.transactions import rows as transaction_rows
+from eosdb.log import partition_rows, producer_rows
 from eosdb.store.schema import migrate
 from eosdb.store.schema import newest as newest_schema
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT
 
 TP = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("partitions", partition_rows._COLUMNS),
+        (
+            "partition_producers",
+            ("partition_id", *producer_rows._NAMES),
+        ),
+        ("transactional_ids", transaction_rows._NAMES),
+        ("groups", group_rows._COLUMNS.split(", ")),
+    ],
+)
+def test_the_fields_of_a_value_stand_as_the_columns_of_its_table(
+    table: str, names: Iterable[str]
+) -> None:
+    created = sqlite3.connect(":memory:")
+    newest_schema.create(created)
+    columns = [name for _, name, *_ in created.execute(f"PRAGMA table_info({table})")]
+    for_sql_alone = {"last_sequence", "last_offset"} if table == "partition_producers" else set()
+    assert list(names) == [name for name in columns if name not in for_sql_alone]
+    created.close()
 
 
 def test_the_newest_revision_is_the_schema_version() -> None:
@@ -139,6 +165,7 @@ def upgrade() -> None:
 '''
 UPGRADE = """
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from eosdb.store.schema import migrate
 import eosdb
