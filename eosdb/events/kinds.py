@@ -1,17 +1,14 @@
-"""What can happen: one frozen value per kind of event, and its form as a row of the journal.
+"""What can happen: one value per kind of event.
 
 The journal is the truth; every materialized table is folded from these values by the projections in
-`log` and `coordinator`. `topic`, `partition` and `transactional_id` are columns of their own;
-whatever else an event says is its `detail`, a JSON object with one member per field.
+`log` and `coordinator`. An event's first fields are columns of the journal; whatever else it says is its
+`detail`, a JSON object with one member per field. `encoding` reads all of that off the classes: a field is
+added here alone. One that files of today lack comes last and has a default.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from eosdb.model.values import (
     CLASSIC,
@@ -22,36 +19,11 @@ from eosdb.model.values import (
 )
 
 COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
-"""What an event says in columns of its own; the rest is its detail."""
-quoted: Final[Callable[[str], str]] = json.JSONEncoder(ensure_ascii=False).encode
-"""A text as a JSON string."""
+"""What an event says in columns of its own, and first of all; the rest is its detail."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that happened at `timestamp` (ms)."""
-
+class TopicCreated(NamedTuple):
     timestamp: int
-
-    def columns(self) -> tuple[str | None, int | None, str | None]:
-        """Topic, partition and transactional id, None where the event has none."""
-        return (
-            getattr(self, "topic", None),
-            getattr(self, "partition", None),
-            getattr(self, "transactional_id", None),
-        )
-
-    def detail(self) -> str:
-        """Everything but the journal's own columns, as a JSON object."""
-        return json.dumps(
-            {name: _plain(getattr(self, name)) for name in _detail_fields(type(self))},
-            separators=(",", ":"),
-            ensure_ascii=False,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreated(Event):
     topic: str
     topic_id: int
     first_partition_id: int
@@ -59,8 +31,8 @@ class TopicCreated(Event):
     config: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsAdded(Event):
+class PartitionsAdded(NamedTuple):
+    timestamp: int
     topic: str
     topic_id: int
     first_partition_id: int
@@ -68,31 +40,31 @@ class PartitionsAdded(Event):
     partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfigAltered(Event):
+class TopicConfigAltered(NamedTuple):
+    timestamp: int
     topic: str
     topic_id: int
     config: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDeleted(Event):
+class TopicDeleted(NamedTuple):
+    timestamp: int
     topic: str
     topic_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchAppended(Event):
+class BatchAppended(NamedTuple):
     """`base_sequence` counts on beyond int32 (-1: none); `size` is the batch's stored bytes, `crc` the
     CRC-32 of the sums of their content if the records have checksums (`log.checksum`), before schema 7 that
     of the content itself, and -1 in files of the first versions."""
 
+    timestamp: int
     topic: str
     partition: int
     transactional_id: str | None
     partition_id: int
     base_offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # Instead of what tuples call so.
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -107,22 +79,11 @@ class BatchAppended(Event):
     def last_offset(self) -> int:
         return self.base_offset + self.count - 1
 
-    def detail(self) -> str:
-        return (
-            f'{{"partition_id":{self.partition_id},"base_offset":{self.base_offset},'
-            f'"count":{self.count},"producer_id":{self.producer_id},'
-            f'"producer_epoch":{self.producer_epoch},"base_sequence":{self.base_sequence},'
-            f'"is_transactional":{"true" if self.is_transactional else "false"},'
-            f'"max_timestamp":{self.max_timestamp},'
-            f'"max_timestamp_offset":{self.max_timestamp_offset},"size":{self.size},'
-            f'"crc":{self.crc},"has_checksums":{"true" if self.has_checksums else "false"}}}'
-        )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkerWritten(Event):
+class MarkerWritten(NamedTuple):
     """A control record that ends a producer's transaction in one partition."""
 
+    timestamp: int
     topic: str
     partition: int
     transactional_id: str | None
@@ -133,18 +94,11 @@ class MarkerWritten(Event):
     coordinator_epoch: int
     control: str
 
-    def detail(self) -> str:
-        return (
-            f'{{"partition_id":{self.partition_id},"offset":{self.offset},'
-            f'"producer_id":{self.producer_id},"producer_epoch":{self.producer_epoch},'
-            f'"coordinator_epoch":{self.coordinator_epoch},"control":"{self.control}"}}'
-        )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogStartOffsetMoved(Event):
+class LogStartOffsetMoved(NamedTuple):
     """`reason` is `delete_records`, `retention.ms` or `retention.bytes`."""
 
+    timestamp: int
     topic: str
     partition: int
     partition_id: int
@@ -153,14 +107,14 @@ class LogStartOffsetMoved(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogCleaned(Event):
+class LogCleaned(NamedTuple):
     """Compaction: superseded records below `clean_offset` are gone.
 
     `horizons` are the offsets of tombstones and of markers without data that this pass saw first;
     they go `delete.retention.ms` later; `expired_horizons` are those that went now.
     """
 
+    timestamp: int
     topic: str
     partition: int
     partition_id: int
@@ -171,40 +125,40 @@ class LogCleaned(Event):
     expired_horizons: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducersExpired(Event):
+class ProducersExpired(NamedTuple):
+    timestamp: int
     topic: str
     partition: int
     partition_id: int
     producer_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotTaken(Event):
+class SnapshotTaken(NamedTuple):
     """The producer states of a partition as of `offset` (exclusive) were kept."""
 
+    timestamp: int
     topic: str
     partition: int
     partition_id: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdBlockAllocated(Event):
+class ProducerIdBlockAllocated(NamedTuple):
+    timestamp: int
     first_producer_id: int
     size: int
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorElected(Event):
+class CoordinatorElected(NamedTuple):
+    timestamp: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionStateChanged(Event):
+class TransactionStateChanged(NamedTuple):
     """The whole new state of a transactional id, as Kafka's transaction log has it."""
 
+    timestamp: int
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -219,21 +173,9 @@ class TransactionStateChanged(Event):
     next_producer_id: int = NO_PRODUCER_ID
     transaction_version: int = CLASSIC
 
-    def detail(self) -> str:
-        from_state = "null" if self.from_state is None else f'"{self.from_state.label}"'
-        return (
-            f'{{"producer_id":{self.producer_id},"producer_epoch":{self.producer_epoch},'
-            f'"last_producer_epoch":{self.last_producer_epoch},'
-            f'"previous_producer_id":{self.previous_producer_id},"from_state":{from_state},'
-            f'"to_state":"{self.to_state.label}","timeout_ms":{self.timeout_ms},'
-            f'"start_time_ms":{self.start_time_ms},"partitions":{partitions_json(self.partitions)},'
-            f'"groups":{texts_json(self.groups)},"next_producer_id":{self.next_producer_id},'
-            f'"transaction_version":{self.transaction_version}}}'
-        )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionalIdExpired(Event):
+class TransactionalIdExpired(NamedTuple):
+    timestamp: int
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -268,10 +210,10 @@ class GroupMember(NamedTuple):
     has_joined: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChanged(Event):
+class GroupChanged(NamedTuple):
     """The whole new state of a consumer group and its members."""
 
+    timestamp: int
     group_id: str
     state: str
     protocol_type: str
@@ -282,16 +224,16 @@ class GroupChanged(Event):
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsCommitted(Event):
+class OffsetsCommitted(NamedTuple):
+    timestamp: int
     group_id: str
     offsets: tuple[OffsetCommit, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TxnOffsetsCommitted(Event):
+class TxnOffsetsCommitted(NamedTuple):
     """Offsets that become the group's when the transaction commits."""
 
+    timestamp: int
     transactional_id: str
     group_id: str
     producer_id: int
@@ -299,20 +241,20 @@ class TxnOffsetsCommitted(Event):
     offsets: tuple[OffsetCommit, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsDeleted(Event):
+class OffsetsDeleted(NamedTuple):
     """`reason` is `deleted`, `expired`, `group deleted` or `group expired`; the last two end the
     group, too."""
 
+    timestamp: int
     group_id: str
     partitions: tuple[TopicPartition, ...]
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdempotencyKeyUsed(Event):
+class IdempotencyKeyUsed(NamedTuple):
     """The record at `offset` was published under a key that is taken from now on."""
 
+    timestamp: int
     topic: str
     partition: int
     idempotency_key: str
@@ -320,13 +262,13 @@ class IdempotencyKeyUsed(Event):
     record_timestamp: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkBatchAppended(Event):
+class SinkBatchAppended(NamedTuple):
     """Everything of a sink's batch is in the log; what it appended stands in the events before.
 
     `held` says what that was, in the sink's words; nothing where the sink did not say.
     """
 
+    timestamp: int
     sink_id: str
     batch_id: int
     held: tuple[str, ...] = ()
@@ -340,17 +282,17 @@ class ViewColumn(NamedTuple):
     type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewCreated(Event):
+class ViewCreated(NamedTuple):
     """A typed view over the JSON values of a topic."""
 
+    timestamp: int
     topic: str
     name: str
     view_columns: tuple[ViewColumn, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewDropped(Event):
+class ViewDropped(NamedTuple):
+    timestamp: int
     name: str
 
 
@@ -365,60 +307,40 @@ class Acl(NamedTuple):
     permission: str = "allow"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AclAdded(Event):
+class AclAdded(NamedTuple):
+    timestamp: int
     acl: Acl
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AclRemoved(Event):
+class AclRemoved(NamedTuple):
+    timestamp: int
     acl: Acl
 
 
-KINDS: Final[dict[str, type[Event]]] = {
-    event.__name__: event
-    for event in (
-        TopicCreated, PartitionsAdded, TopicConfigAltered, TopicDeleted, BatchAppended, MarkerWritten,
-        LogStartOffsetMoved, LogCleaned, ProducersExpired, SnapshotTaken, ProducerIdBlockAllocated,
-        CoordinatorElected, TransactionStateChanged, TransactionalIdExpired, OffsetsCommitted,
-        TxnOffsetsCommitted, OffsetsDeleted, AclAdded, AclRemoved, GroupChanged, IdempotencyKeyUsed,
-        SinkBatchAppended, ViewCreated, ViewDropped,
-    )
-}  # fmt: skip
-
-_DETAIL_FIELDS: Final = {
-    kind: tuple(field.name for field in dataclasses.fields(kind) if field.name not in COLUMNS)
-    for kind in KINDS.values()
-}
-
-
-def _detail_fields(kind: type[Event]) -> tuple[str, ...]:
-    return _DETAIL_FIELDS[kind]
-
-
-def partitions_json(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions as the contract shows them: a JSON array of topic and partition."""
-    return (
-        "["
-        + ",".join([f'{{"topic":{quoted(tp[0])},"partition":{tp[1]}}}' for tp in partitions])
-        + "]"
-    )
-
-
-def texts_json(texts: Iterable[str]) -> str:
-    """A JSON array of texts."""
-    return "[" + ",".join(map(quoted, texts)) + "]"
-
-
-def _plain(value: object) -> object:
-    match value:
-        case TransactionState():
-            return value.label
-        case TopicPartition():
-            return {"topic": value.topic, "partition": value.partition}
-        case tuple() if hasattr(value, "_asdict"):
-            return value._asdict()
-        case tuple():
-            return [_plain(item) for item in value]
-        case _:
-            return value
+Event = (
+    TopicCreated
+    | PartitionsAdded
+    | TopicConfigAltered
+    | TopicDeleted
+    | BatchAppended
+    | MarkerWritten
+    | LogStartOffsetMoved
+    | LogCleaned
+    | ProducersExpired
+    | SnapshotTaken
+    | ProducerIdBlockAllocated
+    | CoordinatorElected
+    | TransactionStateChanged
+    | TransactionalIdExpired
+    | GroupChanged
+    | OffsetsCommitted
+    | TxnOffsetsCommitted
+    | OffsetsDeleted
+    | IdempotencyKeyUsed
+    | SinkBatchAppended
+    | ViewCreated
+    | ViewDropped
+    | AclAdded
+    | AclRemoved
+)
+KINDS: Final[dict[str, type[Event]]] = {kind.__name__: kind for kind in get_args(Event)}

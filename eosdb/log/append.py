@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from eosdb.config import TopicConfig
 from eosdb.errors import (
@@ -36,6 +36,7 @@ from eosdb.log.producer_state import (
     round_of,
     sequence_of,
 )
+from eosdb.log.record_rows import insert_into_records, places
 from eosdb.model.values import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
 from eosdb.store.writing.unit import Unit
 
@@ -43,17 +44,28 @@ _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 """How many rows one statement inserts: few statements to prepare, and few calls for any number."""
 
 
-_INSERT_MARKER: Final = (
-    'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, producer_id, '
-    "producer_epoch, sequence, sequence_round, is_transactional, control, position, checksum) "
-    "VALUES (?1, ?2, ?3, 0, ?4, ?5, -1, 0, 1, ?6, ?7, "
-    + checksum.stored(
-        str(checksum.MARKER), partition_id="?1", offset="?2", timestamp="?3", timestamp_type="0",
-        producer_id="?4", producer_epoch="?5", sequence="-1", sequence_round="0",
-        is_transactional="1", control="?6", position="?7",
-    )
-    + ")"
-)  # fmt: skip
+class _Marker(NamedTuple):
+    """What a marker's row is told."""
+
+    partition_id: int
+    offset: int
+    timestamp: int
+    producer_id: int
+    producer_epoch: int
+    control: str
+    position: int
+
+
+_MARKER: Final = {
+    **places(_Marker._fields),
+    "timestamp_type": "0",
+    "sequence": "-1",
+    "sequence_round": "0",
+    "is_transactional": "1",
+}
+_INSERT_MARKER: Final = insert_into_records(
+    [{**_MARKER, "checksum": checksum.stored(str(checksum.MARKER), **_MARKER)}]
+)
 
 
 def append(
@@ -167,7 +179,9 @@ def append_marker(
     )
     unit.execute(
         _INSERT_MARKER,
-        (partition.partition_id, offset, now_ms, producer_id, producer_epoch, control, position),
+        _Marker(
+            partition.partition_id, offset, now_ms, producer_id, producer_epoch, control, position
+        ),
     )
     reach(Failpoint.MARKER_WRITTEN)
 
@@ -226,7 +240,10 @@ def _newest_stored_serial(
         "AND producer_epoch = ? AND sequence >= 0 ORDER BY sequence_round DESC, sequence DESC LIMIT 1",
         (partition_id, producer_id, producer_epoch),
     ).fetchone()
-    return NO_SEQUENCE if row is None else int(row[0] * SEQUENCE_COUNT + row[1])
+    if row is None:
+        return NO_SEQUENCE
+    sequence_round, sequence = row
+    return int(sequence_round * SEQUENCE_COUNT + sequence)
 
 
 def _stored_range(
@@ -248,11 +265,12 @@ def _stored_range(
             sequence_of(base_serial),
         ),
     ).fetchone()
-    if row is None or row[2] * SEQUENCE_COUNT + row[3] > last_serial:
+    if row is None:
         return StoredRange()
     offset, position, sequence_round, sequence = row
-    if sequence_round * SEQUENCE_COUNT + sequence != base_serial:
-        return StoredRange(occupied=True)
+    serial = sequence_round * SEQUENCE_COUNT + sequence
+    if serial != base_serial:
+        return StoredRange(occupied=serial <= last_serial)
     base_offset, count = unit.execute(
         "SELECT json_extract(detail, '$.base_offset'), json_extract(detail, '$.count') "
         "FROM journal WHERE position = ?",
@@ -263,21 +281,24 @@ def _stored_range(
     return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
 
 
-_NUMBERS: Final = {
-    "partition_id": "?1",
-    "offset": "?2",
-    "timestamp_type": "?3",
-    "producer_id": "?4",
-    "producer_epoch": "?5",
-    "sequence": "?6",
-    "sequence_round": "?7",
-    "is_transactional": "?8",
-    "position": "?9",
-    "timestamp": "?10",
-    "control": "NULL",
-}
-"""Where a statement finds what it is told once; `?11` is the checksum of the first row without its content
-and, if it varies, its timestamp."""
+class _Numbers(NamedTuple):
+    """What a statement is told once for all of its rows."""
+
+    partition_id: int
+    offset: int
+    timestamp_type: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    sequence_round: int
+    is_transactional: int
+    position: int
+    timestamp: int
+
+
+_NUMBERS: Final = {**places(_Numbers._fields), "control": "NULL"}
+_FIRST_SUM: Final = f"?{len(_Numbers._fields) + 1}"
+"""The checksum of the first row without its content and, if it varies, its timestamp."""
 _CHECKSUM: Final = f"SELECT {checksum.stored('0', **_NUMBERS)}"
 _FEW: Final = 8
 """For so few rows it does not pay to find out how their checksums run on."""
@@ -289,18 +310,17 @@ def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool, step: i
     numbers that run on are counted: with `step` also what the numbers add to the checksum."""
     values = []
     for i in range(rows):
-        at = {name: f"?{12 + i * len(varying) + j}" for j, name in enumerate(varying)}
-        content, counted = at.pop("checksum"), f"?6+{i}" if sequenced else "-1"
-        numbers = {**_NUMBERS, "offset": f"?2+{i}", "sequence": counted}
-        numbers["timestamp"] = at.get("timestamp", "?10")
+        at = places(varying, len(_Numbers._fields) + 1 + i * len(varying))
+        content = at.pop("checksum")
+        numbers = {**_NUMBERS, "timestamp": at.get("timestamp", _NUMBERS["timestamp"])}
+        numbers["offset"] += f"+{i}"
+        numbers["sequence"] = f"{_NUMBERS['sequence']}+{i}" if sequenced else "-1"
         if step:
-            of_row = f"{content}+?11+{i * step}+{at.get('timestamp', '0')}"
+            of_row = f"{content}+{_FIRST_SUM}+{i * step}+{at.get('timestamp', '0')}"
         else:
             of_row = checksum.stored(content, **numbers)
-        cells = {"key": "NULL", "headers": "NULL", **at, **numbers, "checksum": of_row}
-        values.append(f"({','.join(cells.values())})")
-    names = ",".join(f'"{name}"' for name in cells)
-    return f"INSERT INTO records ({names}) VALUES {','.join(values)}"
+        values.append({"key": "NULL", "headers": "NULL", **at, **numbers, "checksum": of_row})
+    return insert_into_records(values)
 
 
 def _insert_records(
@@ -318,9 +338,9 @@ def _insert_records(
         cells[i::width] = column
     sequenced = event.base_sequence >= 0
 
-    def numbers(done: int, timestamp: int) -> tuple[object, ...]:
+    def numbers(done: int, timestamp: int) -> _Numbers:
         serial = event.base_sequence + done if sequenced else NO_SEQUENCE
-        return (
+        return _Numbers(
             event.partition_id,
             event.base_offset + done,
             timestamp_type,

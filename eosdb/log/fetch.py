@@ -17,6 +17,7 @@ from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import row_check, transaction_index
 from eosdb.log.checksum import CONTENT, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
+from eosdb.log.record_rows import FETCHED, OFFSET, beginning
 from eosdb.model.values import (
     EARLIEST,
     LATEST,
@@ -34,16 +35,15 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 _RANGE: Final = (
     'FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"'
 )
-_OF_RECORD: Final = {"timestamp": "timestamp", "timestamp_type": "timestamp_type"}
 _RECORDS: Final = {
     check_crcs: (
-        f"SELECT {row_check.BEGINNING.format(**_OF_RECORD, content=content)}, producer_id, "
+        f"SELECT {beginning(content)}, producer_id, "
         f"producer_epoch, sequence, is_transactional, control {_RANGE}"
     )
     for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
 }
 _DATA: Final = {
-    check_crcs: f"SELECT {row_check.BEGINNING.format(**_OF_RECORD, content=content)} {_RANGE}"
+    check_crcs: f"SELECT {beginning(content)} {_RANGE}"
     for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
 }
 _CHUNK: Final = 64
@@ -94,7 +94,7 @@ def fetch(
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
-    next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
+    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     if check_crcs:
         count, next_offset = row_check.checked(partition, _by_column(rows), offset, next_offset)
         rows = rows[:count]
@@ -126,7 +126,7 @@ def fetch_data(
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
-    next_offset = max(offset, bound) if exhausted else rows[-1][0] + 1
+    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     # What an old marker looks like may be a damaged record, so `checked` looks at it.
     markers = (MARKER,) if check_crcs else MARKERS
     columns = _by_column(row_check.without_markers(rows, markers))
@@ -136,9 +136,9 @@ def fetch_data(
     if read_committed and columns:
         gone = transaction_index.taken_back_in(connection, partition, offset, next_offset)
         if gone:
-            kept = [at not in gone for at in columns[0]]
+            kept = [at not in gone for at in columns[OFFSET]]
             columns = [tuple(compress(column, kept)) for column in columns]
-    offsets, timestamps, timestamp_types, keys, values, texts, _ = columns or ((),) * 7
+    offsets, timestamps, timestamp_types, keys, values, texts, _ = columns or ((),) * len(FETCHED)
     headers: Sequence[tuple[Header, ...]] = ()
     if texts.count(None) < len(texts):
         headers = [

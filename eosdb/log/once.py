@@ -11,7 +11,8 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from eosdb.errors import BatchDiffersError, InvalidRequestError
-from eosdb.events.kinds import IdempotencyKeyUsed, SinkBatchAppended, texts_json
+from eosdb.events.encoding import texts_json
+from eosdb.events.kinds import IdempotencyKeyUsed, SinkBatchAppended
 from eosdb.model.values import RecordMetadata
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_text

@@ -14,11 +14,9 @@ from eosdb.errors import CorruptRecordError
 from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
 from eosdb.log.partition_rows import Partition
+from eosdb.log.record_rows import CONTENT, FETCHED
 from eosdb.model.values import Header
 
-BEGINNING: Final = '"offset", {timestamp}, {timestamp_type}, key, value, headers, {content}'
-"""SQL: what the rows of every fetch begin with; the last is what `log.checksum` says of the content."""
-CONTENT: Final = 6
 _MANY: Final = 50
 """Taking out less than one of so many leaves most of a list in one piece."""
 
@@ -67,7 +65,7 @@ def checked(
     Below the clean offset compaction may have removed some. Raises CorruptRecordError when it is the very
     first one.
     """
-    offsets, _, _, keys, values, texts, sums, *_ = columns if columns else ((),) * 7
+    offsets, _, _, keys, values, texts, sums, *_ = columns if columns else ((),) * len(FETCHED)
     count, first_whole = len(offsets), max(offset, partition.clean_offset)
     altered = checksum.first_altered(keys, values, texts, sums, _old(partition, offsets))
     if altered is not None:

@@ -15,12 +15,13 @@ from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import fetch, row_check, transaction_index
 from eosdb.log.checksum import CONTENT, UNCHECKED
 from eosdb.log.partition_rows import Partition
+from eosdb.log.record_rows import FETCHED, OFFSET, beginning
 
-_BASE: Final = {"offset": 0, "key": 3, "value": 4, "headers": 5}
+_BASE: Final = {name: FETCHED.index(name) for name in ("offset", "key", "value", "headers")}
 """What is read in any case, and where it stands."""
 _OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
 _BEGINNING: Final = {
-    check_crcs: row_check.BEGINNING.format(timestamp="NULL", timestamp_type="NULL", content=content)
+    check_crcs: beginning(content, timestamp="NULL", timestamp_type="NULL")
     for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
 }
 COLUMNS: Final = (
@@ -68,7 +69,7 @@ def part(
         (partition.partition_id, start, end),
     )
     rows, exhausted = fetch.within(found, partition, max_rows, 2**63)
-    next_offset = max(start, end) if exhausted else rows[-1][0] + 1
+    next_offset = max(start, end) if exhausted else rows[-1][OFFSET] + 1
     if check_crcs:
         by_column = list(zip(*rows, strict=True))
         count, next_offset = row_check.checked(partition, by_column, start, next_offset)
@@ -77,9 +78,9 @@ def part(
     if read_committed and rows:
         gone = transaction_index.taken_back_in(connection, partition, start, next_offset)
         if gone:
-            rows = [row for row in rows if row[0] not in gone]
+            rows = [row for row in rows if row[OFFSET] not in gone]
     places = [
-        _BASE[column] if column in _BASE else row_check.CONTENT + 1 + others.index(column)
+        _BASE[column] if column in _BASE else len(FETCHED) + others.index(column)
         for column in columns
     ]
     if len(places) == 1:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
@@ -23,9 +24,29 @@ _COLUMNS: Final = (
     "position", "producer_id", "producer_epoch", "sequence", "is_transactional", "control",
 )  # fmt: skip
 """What an event says of each of its rows; `sequence` is the serial."""
+
+
+class _Row(NamedTuple):
+    """A row as `_RANGE` reads it."""
+
+    offset: int
+    timestamp: int
+    size: int
+    key: Any
+    value: Any
+    headers: Any
+    content: Any
+    position: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_transactional: int
+    control: str | None
+
+
+_TERMS: Final = {"size": STORED_SIZE, "content": checksum.CONTENT, "sequence": _SERIAL}
 _RANGE: Final = f"""
-SELECT "offset", timestamp, {STORED_SIZE}, key, value, headers, {checksum.CONTENT},
-    position, producer_id, producer_epoch, {_SERIAL}, is_transactional, control
+SELECT {", ".join(_TERMS.get(name, f'"{name}"') for name in _Row._fields)}
 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset"
 """
 _BATCHES: Final = f"""
@@ -172,7 +193,8 @@ class RecordCheck:
                 position, event.producer_id, event.producer_epoch, event.base_sequence,
                 event.is_transactional, None,
             )  # fmt: skip
-        rows = self._connection.execute(_RANGE, (event.partition_id, first, last)).fetchall()
+        found = self._connection.execute(_RANGE, (event.partition_id, first, last))
+        rows = list(map(_Row._make, found))
         self._rows += len(rows)
         where = f"records: {event.topic}-{event.partition} offsets {first} to {last}"
         kept_from = self._kept_from.get(event.partition_id, last + 1)
@@ -192,47 +214,50 @@ class RecordCheck:
             self.problems.append(f"{where}: {difference}")
 
 
-def _differs(rows: Sequence[tuple[Any, ...]], first: int, of_all: tuple[object, ...]) -> str | None:
+def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> str | None:
     """The first column that is not what the event says."""
-    for offset, *_, position, producer_id, epoch, serial, transactional, control in rows:
-        found = (position, producer_id, epoch, serial, transactional, control)
-        for name, value, wanted in zip(_COLUMNS, found, of_all, strict=True):
+    looked_at = attrgetter(*_COLUMNS)
+    for row in rows:
+        for name, value, wanted in zip(_COLUMNS, looked_at(row), of_all, strict=True):
             if name == "sequence" and isinstance(wanted, int) and wanted >= 0:
-                wanted += offset - first
+                wanted += row.offset - first
             if value != wanted:
-                return f"{name} is {value!r} at offset {offset}, expected {wanted!r}"
+                return f"{name} is {value!r} at offset {row.offset}, expected {wanted!r}"
     return None
 
 
-def _altered(rows: Sequence[tuple[Any, ...]], *, is_old: bool) -> str | None:
+def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
     """The first row that does not fit its checksum."""
-    keys, values, headers, sums = ([row[i] for row in rows] for i in range(3, 7))
-    i = checksum.first_altered(keys, values, headers, sums, len(rows) if is_old else 0)
+    i = checksum.first_altered(
+        [row.key for row in rows],
+        [row.value for row in rows],
+        [row.headers for row in rows],
+        [row.content for row in rows],
+        len(rows) if is_old else 0,
+    )
     if i is None:
         return None
     return (
-        f"the record at offset {rows[i][0]} does not fit its checksum; one of its columns has been "
+        f"the record at offset {rows[i].offset} does not fit its checksum; one of its columns has been "
         "altered"
     )
 
 
-def _marker_differs(row: tuple[Any, ...], event: MarkerWritten) -> str | None:
-    if row[1] == event.timestamp and row[3:6] == (None, None, None):
+def _marker_differs(row: _Row, event: MarkerWritten) -> str | None:
+    if row.timestamp == event.timestamp and row.key is row.value is row.headers is None:
         return None
-    return f"a marker of time {row[1]} is stored, expected one of {event.timestamp} without content"
+    return f"a marker of time {row.timestamp} is stored, expected one of {event.timestamp} without content"
 
 
-def _batch_differs(rows: Sequence[tuple[Any, ...]], event: BatchAppended) -> str | None:
-    newest, size = max(row[1] for row in rows), sum(row[2] for row in rows)
+def _batch_differs(rows: Sequence[_Row], event: BatchAppended) -> str | None:
+    newest, size = max(row.timestamp for row in rows), sum(row.size for row in rows)
     if (newest, size) != (event.max_timestamp, event.size):
         return (
             f"{size} bytes up to time {newest} are stored, expected {event.size} up to "
             f"{event.max_timestamp}"
         )
-    if event.has_checksums:
-        crc = checksum.crc([row[6] for row in rows])
-    else:
-        crc = _crc_before_7(row[3:6] for row in rows)
+    sums = [row.content for row in rows]
+    crc = checksum.crc(sums) if event.has_checksums else _crc_before_7(rows)
     if event.crc >= 0 and crc != event.crc:
         return (
             f"the content's CRC is {crc:08x}, expected {event.crc:08x}; a key, a value or a header has "
@@ -241,8 +266,10 @@ def _batch_differs(rows: Sequence[tuple[Any, ...]], event: BatchAppended) -> str
     return None
 
 
-def _crc_before_7(rows: Iterable[Sequence[Any]]) -> int:
+def _crc_before_7(rows: Iterable[_Row]) -> int:
     """What the events of older records say: the CRC-32 of keys, values and headers, joined."""
     return crc32(
-        b"".join((key or b"") + (value or b"") + (text or "").encode() for key, value, text in rows)
+        b"".join(
+            (row.key or b"") + (row.value or b"") + (row.headers or "").encode() for row in rows
+        )
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events.decoding import decode
+from eosdb.events.encoding import decode
 from eosdb.events.kinds import Event
 from eosdb.model.reports import JournalEntry
 from eosdb.store.schema.row_checksum import row_checksum

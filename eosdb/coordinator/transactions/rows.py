@@ -20,12 +20,11 @@ from eosdb.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
 )
+from eosdb.events.encoding import partitions_json, texts_json
 from eosdb.events.kinds import (
     CoordinatorElected,
     TransactionalIdExpired,
     TransactionStateChanged,
-    partitions_json,
-    texts_json,
 )
 from eosdb.log import append, partition_rows
 from eosdb.model.damage import reads

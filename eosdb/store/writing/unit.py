@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
+from eosdb.events.encoding import encode
 from eosdb.events.kinds import Event
 from eosdb.store.schema.row_checksum import row_checksum
 
@@ -56,8 +57,7 @@ class Unit:
     def record(self, event: Event) -> int:
         """Make `event` a row of the journal and fold it. Returns its position."""
         position = self.last_position() + 1
-        kind, timestamp = type(event).__name__, event.timestamp
-        row = (position, kind, timestamp, *event.columns(), event.detail())
+        row = (position, *encode(event))
         self.execute(_INSERT_EVENT, (*row, row_checksum(*row)))
         self.memo["journal"] = position
         # decisions/0001: the event first, and tables through its projection alone, as in a rebuild.

@@ -1,0 +1,228 @@
+"""Events as rows of the journal, and back: both ways follow from the fields of their classes.
+
+The columns that the journal has of its own are an event's first fields; the others are its `detail`, a JSON
+object with one member per field, in their order. What type a field has says how it stands there. A new
+field is a line in its class; a new type of field is one more `Form`.
+
+A commit writes its events and a replay reads all there are, so what is known of a class is worked out once:
+a template to fill in, and the types that are to be found.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product, repeat
+from operator import itemgetter
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple
+
+from eosdb.events.kinds import COLUMNS, KINDS, Event
+from eosdb.model.values import TopicPartition, TransactionState
+
+Row = tuple[str, int, str | None, int | None, str | None, str]
+"""Kind, timestamp, topic, partition, transactional id and detail."""
+_scan_once: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+"""What `raw_decode` calls. Raises StopIteration for what is no JSON."""
+_quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
+_compact: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_make: Final = tuple.__new__
+
+
+class Form(NamedTuple):
+    """How the values of a type stand in JSON; None where they are their own text, or value."""
+
+    json_types: frozenset[type]
+    text: Callable[[Any], str] | None = None
+    value: Callable[[Any], Any] | None = None
+    place: str = "%s"
+    values: Callable[[list[Any]], tuple[Any, ...]] | None = None
+    """What `value` makes of each, for less."""
+
+
+def _either(values: Mapping[Any, str | None]) -> Form:
+    """One of a few values, and what each is called."""
+    texts = {value: "null" if name is None else _quoted(name) for value, name in values.items()}
+    json_types = frozenset(map(type, values.values()))
+    return Form(json_types, texts.__getitem__, {n: v for v, n in values.items()}.__getitem__)
+
+
+_STATES: Final = {state: state.label for state in TransactionState}
+_FORMS: Final[dict[Any, Form]] = {
+    int: Form(frozenset({int}), place="%d"),
+    str: Form(frozenset({str}), _quoted),
+    bool: Form(frozenset({bool}), {True: "true", False: "false"}.__getitem__),
+    dict[str, str]: Form(frozenset({dict}), _compact),
+    TransactionState: _either(_STATES),
+    TransactionState | None: _either({None: None, **_STATES}),
+}
+
+
+def form(hint: Any) -> Form:
+    """The form of a type: a plain one, one or None, a tuple of one type, or a NamedTuple."""
+    if hint in _FORMS:
+        return _FORMS[hint]
+    parts = typing.get_args(hint)
+    if isinstance(hint, UnionType):
+        (part,) = set(parts) - {NoneType}
+        return _or_none(form(part))
+    if typing.get_origin(hint) is tuple:
+        (part,) = set(parts) - {Ellipsis}
+        return _array(form(part))
+    fields = _Fields(hint)
+    return Form(frozenset({dict}), fields.text, fields.value, values=fields.values)
+
+
+def _or_none(some: Form) -> Form:
+    to_text, to_value = some.text or str, some.value
+    return Form(
+        some.json_types | {NoneType},
+        lambda value: "null" if value is None else to_text(value),
+        to_value and (lambda found: None if found is None else to_value(found)),
+    )
+
+
+def _array(of: Form) -> Form:
+    to_text, to_value, json_types = of.text or str, of.value, of.json_types
+    to_values = of.values
+
+    def value(found: object) -> tuple[Any, ...]:
+        if type(found) is not list:
+            raise TypeError(f"got {found!r:.80}")
+        if not found:
+            return ()
+        if to_values:
+            return to_values(found)
+        if to_value:
+            return tuple([to_value(item) for item in found])
+        if not json_types.issuperset(map(type, found)):
+            raise TypeError(f"got {found!r:.80}")
+        return tuple(found)
+
+    return Form(frozenset({list}), lambda values: f"[{','.join(map(to_text, values))}]", value)
+
+
+class _Fields:
+    """The fields of a NamedTuple from the `first` on, as a JSON object."""
+
+    __slots__ = (
+        "_cls", "_defaults", "_pick", "_template", "_texts", "_types", "_values", "names",
+    )  # fmt: skip
+
+    def __init__(self, cls: Any, first: int = 0) -> None:
+        hints = typing.get_type_hints(cls)
+        self.names: Final[tuple[str, ...]] = cls._fields[first:]
+        forms = {name: form(hints[name]) for name in self.names}
+        members = [f'"{name}":{of.place}' for name, of in forms.items()]
+        self._cls = cls
+        self._pick = itemgetter(*self.names)
+        self._template = "{" + ",".join(members) + "}"
+        self._texts = [(i, of.text) for i, of in enumerate(forms.values()) if of.text]
+        self._values = [(i, of.value) for i, of in enumerate(forms.values()) if of.value]
+        self._types = frozenset(product(*[of.json_types for of in forms.values()]))
+        self._defaults = {
+            name: json.loads((forms[name].text or str)(default))
+            for name, default in cls._field_defaults.items()
+            if name in forms
+        }
+
+    def text(self, values: Iterable[Any]) -> str:
+        cells = [*values]
+        for i, to_text in self._texts:
+            cells[i] = to_text(cells[i])
+        return self._template % (*cells,)
+
+    def value(self, found: Mapping[str, Any], before: tuple[object, ...] = ()) -> Any:
+        """The NamedTuple, whose fields `before` are these.
+
+        Raises KeyError, TypeError, ValueError or AttributeError for what is no such object.
+        """
+        if (*found,) != self.names:
+            found = self._in_order(found)
+        cells = [*found.values()]
+        if (*map(type, cells),) not in self._types:
+            raise TypeError(f"got {found!r:.200}")
+        for i, to_value in self._values:
+            cells[i] = to_value(cells[i])
+        return _make(self._cls, (*before, *cells))
+
+    def values(self, found: list[Any]) -> tuple[Any, ...]:
+        """Many of them. Where members are their values already, they are looked for and not at."""
+        if self._values:
+            return tuple(map(self.value, found))
+        return tuple(map(_make, repeat(self._cls), map(self._pick, found)))
+
+    def _in_order(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the defaults of fields that came later."""
+        of_all = {**self._defaults, **found}
+        if of_all.keys() != {*self.names}:
+            raise TypeError(f"got {', '.join(found)}, expected {', '.join(self.names)}")
+        return {name: of_all[name] for name in self.names}
+
+
+def _shape(kind: type[Event]) -> tuple[_Fields, int, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+    """What is known of a kind of event: its detail, behind how many of the journal's own columns that
+    begins, and what picks these."""
+    places = [i for i, name in enumerate(COLUMNS) if name in kind._fields]
+    first = len(places)
+    assert kind._fields[:first] == tuple([COLUMNS[i] for i in places]), f"{kind}: columns first"
+    pick = itemgetter(slice(first)) if places == [*range(first)] else itemgetter(*places)
+    return _Fields(kind, first), first, pick
+
+
+_SHAPES: Final = {kind: _shape(cls) for kind, cls in KINDS.items()}
+
+
+def encode(event: Event) -> Row:
+    """The event as a row of the journal."""
+    kind = type(event).__name__
+    detail, first, _ = _SHAPES[kind]
+    return (
+        kind,
+        event.timestamp,
+        getattr(event, "topic", None),
+        getattr(event, "partition", None),
+        getattr(event, "transactional_id", None),
+        detail.text(event[first:]),
+    )
+
+
+def decode(
+    kind: str,
+    timestamp: int,
+    topic: str | None,
+    partition: int | None,
+    transactional_id: str | None,
+    detail: str,
+) -> Event:
+    """The event of a row of the journal.
+
+    Raises KeyError, TypeError, ValueError or AttributeError for a row that is none.
+    """
+    fields, _, pick = _SHAPES[kind]
+    try:
+        found, end = _scan_once(detail, 0)
+    except StopIteration:
+        end = -1
+    if end != len(detail):
+        found = json.loads(detail)  # With blanks around it; or it raises.
+    event: Event = fields.value(found, pick((timestamp, topic, partition, transactional_id)))
+    return event
+
+
+def detail_fields(kind: type[Event]) -> tuple[str, ...]:
+    """What an event of this kind says beyond the journal's own columns."""
+    return _SHAPES[kind.__name__][0].names
+
+
+def _text_of(hint: Any) -> Callable[[Any], str]:
+    return form(hint).text or str
+
+
+partitions_json: Final[Callable[[Iterable[TopicPartition]], str]] = _text_of(
+    tuple[TopicPartition, ...]
+)
+"""Partitions as the contract shows them: a JSON array of topic and partition."""
+texts_json: Final[Callable[[Iterable[str]], str]] = _text_of(tuple[str, ...])
+"""A JSON array of texts."""

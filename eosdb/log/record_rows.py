@@ -1,0 +1,35 @@
+"""The columns of `records` that statements write and read, by name: where one stands in a statement or in a
+row follows from a list of names, and nobody counts.
+
+Which columns there are the schema says (`migrations/newest.sql`); what covers them is `log.checksum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+
+def places(names: Sequence[str], after: int = 0) -> dict[str, str]:
+    """SQL: the parameters by which a statement is told these, behind so many others."""
+    return {name: f"?{place}" for place, name in enumerate(names, after + 1)}
+
+
+def insert_into_records(rows: Sequence[Mapping[str, str]]) -> str:
+    """SQL: one statement for rows of terms, all with the same columns; the others are NULL."""
+    names = ",".join(f'"{name}"' for name in rows[0])
+    return f"INSERT INTO records ({names}) VALUES " + ",".join(
+        [f"({','.join(row.values())})" for row in rows]
+    )
+
+
+FETCHED: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "content")
+"""What the rows of every fetch begin with; the last is what `log.checksum` says of the content."""
+OFFSET: Final = FETCHED.index("offset")
+CONTENT: Final = FETCHED.index("content")
+
+
+def beginning(content: str, **terms: str) -> str:
+    """SQL: the columns of FETCHED, or other terms in their places."""
+    terms = {"content": content, **terms}
+    return ", ".join(terms.get(name, f'"{name}"') for name in FETCHED)
