@@ -22,16 +22,16 @@ _ISO_8601: Final = re.compile(
 
 @runtime_checkable
 class Clock(Protocol):
-    """What eosdb needs to know about time, all in milliseconds."""
+    """The source of time, in milliseconds throughout."""
 
     def time_ms(self) -> int:
         """Milliseconds since the epoch (UTC)."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of a clock that never goes back; for waiting and measuring."""
+        """Milliseconds of a clock that never goes backwards; for timeouts and measurements."""
 
     def sleep_ms(self, ms: int) -> None:
-        """Return when `ms` milliseconds of this clock have passed."""
+        """Wait for `ms` milliseconds of this clock."""
 
 
 class SystemClock:

@@ -98,7 +98,7 @@ _BROKER_RANGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The settings in force for one topic."""
+    """The effective configuration of a topic."""
 
     delete: bool
     compact: bool

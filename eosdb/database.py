@@ -109,7 +109,7 @@ def connect(
 
 
 class Database:
-    """An open file. Threads may share it; a context manager that closes it."""
+    """An open eosdb file, shared by any number of threads. A context manager that closes it."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class Database:
     def dead_letters(
         self, topic: str, *, transport: Transport | BrokerRequests | None = None
     ) -> DeadLetters:
-        """The dead letters in a topic: to look at, and to send back."""
+        """The dead letters in a topic, to inspect and to replay."""
         self._store.check_open()
         return DeadLetters(self._transport(transport), self.clock, topic)
 
@@ -359,7 +359,7 @@ class Database:
         return QueryResult(columns, rows)
 
     def views(self) -> list[ViewDescription]:
-        """The views that SQL may rely on: their names, columns, and what each shows."""
+        """The documented views: their names, columns, and what each shows."""
         with self._store.read() as connection:
             return queries.describe_views(connection)
 
@@ -374,7 +374,7 @@ class Database:
         return {"path": self.path, **queries.info(self._store)}
 
     def close(self) -> None:
-        """Take a last snapshot and release the file; idempotent."""
+        """Take a last producer state snapshot and release the file; idempotent."""
         self._close(orderly=True)
 
     def abandon(self) -> None:

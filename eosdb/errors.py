@@ -40,11 +40,11 @@ __all__ = [
 
 
 class EosdbError(Exception):
-    """The root of everything eosdb raises on purpose."""
+    """The base class of all errors of eosdb."""
 
 
 class ApiError(EosdbError):
-    """An answer that Kafka's protocol has a code for."""
+    """An error with an error code of Kafka's protocol."""
 
     code: ClassVar[int] = -1
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
@@ -104,7 +104,7 @@ class InvalidRequiredAcksError(ApiError, code=21):
 
 
 class IllegalGenerationError(ApiError, code=22):
-    """The group is at another generation than the member believes."""
+    """The member's generation is not the current one of the group."""
 
 
 class InconsistentGroupProtocolError(ApiError, code=23):
@@ -128,15 +128,15 @@ class RebalanceInProgressError(ApiError, code=27):
 
 
 class TopicAuthorizationFailedError(ApiError, code=29):
-    """The principal may not do this to the topic."""
+    """The principal is not authorized for this operation on the topic."""
 
 
 class GroupAuthorizationFailedError(ApiError, code=30):
-    """The principal may not do this to the group."""
+    """The principal is not authorized for this operation on the group."""
 
 
 class ClusterAuthorizationFailedError(ApiError, code=31):
-    """The principal may not do this to the cluster."""
+    """The principal is not authorized for this operation on the cluster."""
 
 
 class InvalidTimestampError(ApiError, code=32):
@@ -152,7 +152,7 @@ class UnsupportedVersionError(ApiError, code=35):
 
 
 class InvalidPartitionsError(ApiError, code=37):
-    """The number of partitions is not a usable one."""
+    """The number of partitions is invalid."""
 
 
 class InvalidConfigError(ApiError, code=40):
@@ -160,7 +160,7 @@ class InvalidConfigError(ApiError, code=40):
 
 
 class InvalidRequestError(ApiError, code=42):
-    """The request itself makes no sense."""
+    """The request is invalid."""
 
 
 class PolicyViolationError(ApiError, code=44):
@@ -200,7 +200,7 @@ class TransactionCoordinatorFencedError(ApiError, code=52):
 
 
 class TransactionalIdAuthorizationFailedError(ApiError, code=53):
-    """The principal may not use the transactional id."""
+    """The principal is not authorized to use the transactional id."""
 
 
 class OperationNotAttemptedError(ApiError, code=55):
@@ -236,7 +236,7 @@ class InvalidRecordError(ApiError, code=87):
 
 
 class UnstableOffsetCommitError(ApiError, code=88, retriable=True):
-    """A transaction that has not ended holds an offset that was asked for."""
+    """A requested offset is pending in a transaction that has not ended."""
 
 
 class ProducerFencedError(ApiError, code=90):
@@ -248,7 +248,7 @@ class TransactionalIdNotFoundError(ApiError, code=105):
 
 
 class TransactionAbortableError(ApiError, code=120):
-    """The transaction must be aborted; the producer may go on."""
+    """The transaction must be aborted; the producer may continue afterwards."""
 
 
 class ConfigError(EosdbError):
@@ -288,7 +288,7 @@ class DatabaseFullError(EosdbError):
 
 
 class WakeupError(EosdbError):
-    """`Consumer.wakeup` was called, which a waiting poll ends with."""
+    """`Consumer.wakeup` was called; a waiting `poll` raises this."""
 
 
 class HandlerFailedError(EosdbError):

@@ -53,7 +53,7 @@ def check_topic_partition(tp: object) -> TopicPartition:
         return tp if isinstance(tp, TopicPartition) else TopicPartition(tp[0], tp[1])
     raise UnknownTopicOrPartitionError(
         f"{shown(tp)}: expected TopicPartition(topic, partition) with a valid topic name and a "
-        "partition number from 0 on"
+        "partition number, 0 or more"
     )
 
 
@@ -95,7 +95,7 @@ def check_int(
 def check_whole(name: str, value: object, low: int) -> None:
     """A setting that is a whole number. Raises ConfigError."""
     if not _is_int(value, low, sys.maxsize):
-        raise ConfigError(f"{name}: got {value!r}, expected a whole number from {low} on")
+        raise ConfigError(f"{name}: got {value!r}, expected a whole number, {low} or more")
 
 
 def check_choice(name: str, value: object, *known: str) -> None:

@@ -33,7 +33,7 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
     """Committed records as a DataFrame; options are those of Spark's Kafka connector, such as
     `subscribe="orders"`, `startingOffsets="earliest"`, `includeHeaders=True`.
 
-    Which offsets are read is settled when Spark plans: one instant of each file.
+    Offsets are pinned when Spark plans the query: one instant of each file.
     """
     register(spark)
     reader: DataFrameReader = spark.read.format("eosdb").options(**_option_texts(options))
@@ -110,7 +110,7 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     owner = sink_id or query.id
     if owner is None:
         raise SparkOptionError(
-            "this session does not tell a query's id: foreach_batch is for writeStream.foreachBatch, or "
+            "this session does not provide the query id: foreach_batch is for writeStream.foreachBatch, or "
             "needs a sink_id, one for each query and checkpoint"
         )
     batches = [as_bytes(batch) for batch in frame.toArrow().to_batches()]

@@ -6,4 +6,4 @@ from eosdb.errors import ConfigError
 
 
 class SparkOptionError(ConfigError):
-    """An option that does not fit; the message names it."""
+    """An option of the data source is unknown or invalid; the message names it."""

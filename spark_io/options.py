@@ -205,7 +205,9 @@ def _json(name: str, text: str) -> dict[str, dict[str, int]]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise SparkOptionError(f"option {name}: got {text!r}, which is no JSON ({error})") from None
+        raise SparkOptionError(
+            f"option {name}: got {text!r}, which is not valid JSON ({error})"
+        ) from None
     if not isinstance(value, dict):
         raise SparkOptionError(f"option {name}: got {text!r}, expected a JSON object by topic")
     return value
@@ -224,5 +226,5 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.strip().isdigit() or int(text) < 1:
-        raise SparkOptionError(f"option {name}: got {text!r}, expected a number from 1 on")
+        raise SparkOptionError(f"option {name}: got {text!r}, expected 1 or more")
     return int(text)

@@ -71,7 +71,7 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
     if (app_id is None) != (version is None):
         raise SparkOptionError("options txnAppId and txnVersion: give both or neither")
     if version is not None and not version.strip().isdigit():
-        raise SparkOptionError(f"option txnVersion: got {version!r}, expected a number from 0 on")
+        raise SparkOptionError(f"option txnVersion: got {version!r}, expected 0 or more")
     partitioner = options.get("partitioner", "consistent_random")
     partitioner_of(partitioner)
     return WriteOptions(

@@ -57,5 +57,5 @@ def batches(
             except OffsetOutOfRangeError as error:
                 raise OffsetOutOfRangeError(
                     f"{path}: {error}; retention or delete-records has taken records that were to be "
-                    "read. Say failOnDataLoss=false to read what there is"
+                    "read. Set failOnDataLoss=false to read what there is"
                 ) from error

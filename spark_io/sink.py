@@ -178,7 +178,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if owner is None:
             if any(m.path is not None for m in staged):
                 raise SparkOptionError(
-                    "Spark does not tell the query's id here; name the sink by option sinkId, one for each "
+                    "Spark does not provide the query id here; set option sinkId, one for each "
                     "query and checkpoint"
                 )
             return  # No task has said anything: there is nothing to bring in.

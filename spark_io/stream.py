@@ -172,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
-            raise SparkOptionError(f"{what}. Say failOnDataLoss=false to go on with what there is")
+            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to go on with what there is")
         _log.warning("%s. Going on with what there is: failOnDataLoss=false", what)
 
 

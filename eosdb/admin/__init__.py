@@ -1,1 +1,1 @@
-"""What operators ask for and change: topics, groups, transactions, the log, and why something stands."""
+"""What operators inspect and change: topics, groups, transactions, the log, and why a reader is stuck."""

@@ -329,7 +329,7 @@ def check_window(start: int | None, end: int | None, max_transactions: int, max_
         if offset is not None:
             check_int(name, offset, 0)
     if start is not None and end is not None and end < start:
-        raise InvalidRequestError(f"end: got {end}, expected an offset from start, {start}, on")
+        raise InvalidRequestError(f"end: got {end}, expected an offset of at least start, {start}")
     check_int("max_transactions", max_transactions, 0)
     check_int("max_bins", max_bins, 1, 100_000)
 

@@ -1,1 +1,1 @@
-"""One method for each of Kafka's requests, and the two that Kafka has not: append_once and begin."""
+"""One method for each Kafka request, and the two that Kafka does not have: append_once and begin."""

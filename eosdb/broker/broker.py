@@ -25,15 +25,15 @@ class Broker(
 
     @property
     def clock(self) -> Clock:
-        """The clock that times of requests are taken from."""
+        """The clock that requests take their time from."""
         return self._clock
 
     @property
     def transaction_version(self) -> int:
-        """The highest transaction version that is served."""
+        """The highest transaction version that this broker supports."""
         return self._config.transaction_version
 
     @property
     def request_metrics(self) -> Metrics:
-        """What its requests are counted in."""
+        """The metrics of the requests made through this object."""
         return self._core.metrics

@@ -84,7 +84,7 @@ class OffsetRequests(RequestHandler):
         self._forget_offsets(group_id, partitions)
 
     def delete_group(self, group_id: str) -> None:
-        """Forget the group and all its offsets. Raises GroupIdNotFoundError, NonEmptyGroupError."""
+        """Delete the group and all its offsets. Raises GroupIdNotFoundError, NonEmptyGroupError."""
         self._forget_offsets(group_id, None)
 
     def _forget_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> None:

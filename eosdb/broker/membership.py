@@ -134,7 +134,7 @@ class MembershipRequests(RequestHandler):
         *,
         group_instance_id: str | None = None,
     ) -> None:
-        """Stay a member for another session timeout. Errors as for sync_group."""
+        """Remain a member for another session timeout. Raises the same errors as sync_group."""
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -1)
 

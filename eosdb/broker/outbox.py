@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class UserTransaction:
-    """What a block of `db.begin()` may do. It is over with the block."""
+    """What may be done inside a block of `db.begin()`; unusable once the block has ended."""
 
     def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
         self._held: HeldUnit | None = held

@@ -208,7 +208,7 @@ class _DoneMeanwhileError(Exception):
 def _check_held(held: Collection[str]) -> tuple[str, ...]:
     """Raises InvalidRequestError."""
     if isinstance(held, str):
-        raise InvalidRequestError("held: got a text, expected a collection of texts")
+        raise InvalidRequestError("held: got text, expected a collection of texts")
     texts = tuple(check_text("held", text) for text in check_collection("held", held))
     if "" in texts or sum(map(len, texts)) > _HELD_CHARS:
         raise InvalidRequestError(

@@ -81,7 +81,7 @@ class TransactionRequests(RequestHandler):
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
     ) -> None:
-        """Open the transaction, or widen it, by these partitions: all of them or none.
+        """Add partitions to the transaction, and begin it if none is open: all of them or none.
 
         Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
         UnknownTopicOrPartitionError and the authorization errors.
@@ -101,7 +101,7 @@ class TransactionRequests(RequestHandler):
     def add_offsets_to_txn(
         self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
     ) -> None:
-        """Have the transaction carry offsets of the group. Errors as for add_partitions_to_txn."""
+        """Add the group's offsets to the transaction. Raises the same errors as add_partitions_to_txn."""
         check_identity(transactional_id, producer_id, producer_epoch)
         check_group_id(group_id)
 
@@ -230,7 +230,7 @@ class TransactionRequests(RequestHandler):
             return Coordinator(partition_for(key), transaction_rows.read_epoch(connection))
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
-        """What the partition knows of its producers (KIP-664). Alone among the requests that read, it
+        """The active producers of a partition (KIP-664). Alone among the requests that read, it
         raises InvalidTopicExceptionError for what can be no topic's name."""
         tp = check_described_partition(topic_partition)
         with self._store.read() as connection:
@@ -254,7 +254,7 @@ class TransactionRequests(RequestHandler):
         producer_ids: Sequence[int] = (),
         duration_ms: int = -1,
     ) -> list[TransactionListing]:
-        """Transactions that meet every filter; `duration_ms` counts from the last start
+        """List transactions that match every filter; `duration_ms` counts from the last start
         (KIP-664)."""
         check_texts("states", states)
         for producer_id in check_collection("producer_ids", producer_ids):

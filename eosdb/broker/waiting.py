@@ -10,7 +10,7 @@ from eosdb.store.store import Store
 
 # decisions/0011: inotify says that the WAL was written, data_version that a commit is there.
 _LOOK_AT_LEAST_MS: Final = 100
-"""How long the kernel is trusted to tell."""
+"""How long the kernel is trusted to report a write."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
 """When to look after the WAL was written: its commit comes when it has been synced."""
 _LONGEST_PAUSE_MS: Final = 10

@@ -1,1 +1,1 @@
-"""Who may write what: producer ids, transactions, markers, group offsets."""
+"""The transaction and group coordinator: producer ids, transactions, markers, groups and their offsets."""

@@ -1,4 +1,4 @@
-"""What operators and analysts are told about a file: values, made by `Database.admin` and shown by the
+"""What operators and analysts learn about a file: values, made by `Database.admin` and shown by the
 command line.
 """
 
@@ -64,7 +64,7 @@ class JsonView:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """What a snapshot tells of one producer, under the names of Kafka's snapshot dump."""
+    """The state of one producer in a snapshot, with the field names of Kafka's snapshot dump."""
 
     producer_id: int
     producer_epoch: int

@@ -49,7 +49,7 @@ class TopicPartition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a producer hands in. `timestamp` None means: the time of the append."""
+    """A record to be sent. `timestamp` is in ms since the epoch; None is the time of the append."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -154,6 +154,8 @@ class PartitionOffsets:
 
 
 class OffsetAndTimestamp(NamedTuple):
+    """The offset and the timestamp (ms since the epoch) of a record that was searched for."""
+
     offset: int
     timestamp: int
 
@@ -167,12 +169,14 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
+    """What identifies a producer to the log."""
+
     producer_id: int
     producer_epoch: int
 
 
 class Coordinator(NamedTuple):
-    """Which of the 50 coordinator partitions a key belongs to, and the coordinator's epoch."""
+    """The coordinator partition (of 50) of a transactional id or group, and the coordinator epoch."""
 
     partition: int
     epoch: int
@@ -216,6 +220,7 @@ class TransactionState(Enum):
 
     @classmethod
     def from_label(cls, label: str) -> TransactionState:
+        """The state of this name. Raises KeyError."""
         return _STATES_BY_LABEL[label]
 
 
@@ -269,6 +274,8 @@ class SyncGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
+    """One member of a group; `metadata` and `assignment` are opaque bytes of its protocol."""
+
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -291,6 +298,9 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
+    """A transactional id as its coordinator knows it (Kafka: DescribeTransactions). Times are ms since the
+    epoch."""
+
     transactional_id: str
     coordinator: int
     state: str
@@ -303,6 +313,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
+    """One row of `Broker.list_transactions` (Kafka: ListTransactions)."""
+
     transactional_id: str
     producer_id: int
     state: str
@@ -310,7 +322,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionToken:
-    """Names one transaction, so that its outcome can be asked for after any crash."""
+    """Identifies one transaction, so that `Database.outcome` can look it up after any crash."""
 
     transactional_id: str
     producer_id: int
@@ -322,7 +334,7 @@ class TransactionToken:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """Who commits offsets: the group, and the membership that is checked (KIP-447)."""
+    """The group that commits offsets, and the membership that is checked (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -332,7 +344,7 @@ class ConsumerGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a sent record is. `offset` is -1 when it is stored but its offset is not known."""
+    """The offset of a sent record; -1 if the record is stored but its offset is not known."""
 
     topic: str
     partition: int
@@ -351,7 +363,7 @@ class AppendOnceResult:
 
 
 class ConsumerRecord(NamedTuple):
-    """What a consumer hands out: one committed (or, if asked for, any) data record."""
+    """A record that a consumer returns."""
 
     topic: str
     partition: int
@@ -377,7 +389,7 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic, its partitions' offsets, and the settings that were given for it."""
+    """A topic, the offsets of its partitions, and its own configs."""
 
     name: str
     partitions: tuple[PartitionOffsets, ...]
@@ -422,5 +434,7 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
+    """The result of a rebuild: events folded, and seconds taken."""
+
     events: int
     elapsed_s: float

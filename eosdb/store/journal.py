@@ -40,7 +40,7 @@ def events(
             event = decode(kind, timestamp, topic, partition, name, detail)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptDatabaseError(
-                f"journal position {position}: this is no event eosdb knows ({error!r})"
+                f"journal position {position}: this is not an event that this eosdb knows ({error!r})"
             ) from error
         yield position, event
 

@@ -35,7 +35,7 @@ _READING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How bad the world is."""
+    """Fault rates and delays of a simulation."""
 
     lose_request: float = 0.08
     lose_response: float = 0.08

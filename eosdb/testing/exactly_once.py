@@ -51,7 +51,7 @@ class Instance:
         return Producer(self._arena.transport(self._node), self._arena.clock, **config)
 
     def consumer(self, group_id: str | None = None, **config: Any) -> Consumer:
-        """As `Database.consumer`, from the earliest offset unless told otherwise."""
+        """As `Database.consumer`, from the earliest offset by default."""
         config.setdefault("auto_offset_reset", "earliest")
         return Consumer(self._arena.transport(self._node), self._arena.clock, group_id, **config)
 
@@ -142,7 +142,7 @@ class _Schedule:
                 return
             if not isinstance(error, EosdbError):
                 raise error
-        raise NotExactlyOnceError(f"the program does not get through without faults: {error!r}")
+        raise NotExactlyOnceError(f"the program fails even without faults: {error!r}")
 
     def _step(self) -> None:
         arena = self._arena

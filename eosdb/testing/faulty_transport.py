@@ -83,7 +83,7 @@ class FaultyTransport:
         return self._broker.transaction_version
 
     def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        """Send a request on its way; see `eosdb.client.transport.Transport`."""
+        """Submit a request; see `eosdb.client.transport.Transport`."""
         with self._lock:
             exchange = Exchange[T](name)
             self._numbers += 1
@@ -106,7 +106,7 @@ class FaultyTransport:
             return exchange
 
     def poll(self) -> int | None:
-        """Deliver what has arrived. Returns the ms until the next arrival, None: nothing is on its way."""
+        """Deliver what has arrived. Returns the ms until the next arrival; None if nothing is in flight."""
         with self._lock:
             self._deliver_due()
             if not self._on_the_way:

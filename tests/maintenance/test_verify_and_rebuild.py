@@ -102,8 +102,8 @@ def test_a_wrong_table_is_found_and_rebuilt(path: Path, statement: str, says: st
             "the events account for",
         ),
         ("DELETE FROM journal WHERE position = 5", "position 6 follows 4"),
-        ("UPDATE journal SET detail = '{}' WHERE position = 1", "no event"),
-        ("UPDATE journal SET kind = 'Nonsense' WHERE position = 1", "no event"),
+        ("UPDATE journal SET detail = '{}' WHERE position = 1", "not an event"),
+        ("UPDATE journal SET kind = 'Nonsense' WHERE position = 1", "not an event"),
     ],
 )
 def test_wrong_events_and_records_are_found(path: Path, statement: str, says: str) -> None:

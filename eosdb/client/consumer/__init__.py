@@ -1,1 +1,1 @@
-"""The consumer: what it fetches, where it stands, and which group it is in."""
+"""The consumer: fetching, positions, and its membership in a group."""

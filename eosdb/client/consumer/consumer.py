@@ -46,7 +46,7 @@ _RATES: Final = ("records-consumed", "fetch")
 
 
 class Consumer:
-    """Reads records of topics or partitions, alone or for a group. Not to be shared by threads."""
+    """Reads records of topics or partitions, alone or in a group. Not thread-safe: one thread at a time."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Consumer:
         try:
             self._settings = ConsumerSettings(**config)
         except TypeError as error:
-            raise ConfigError(f"a consumer has no such setting: {error}") from None
+            raise ConfigError(f"unknown consumer setting: {error}") from None
         if group_id is not None and (not isinstance(group_id, str) or not group_id):
             raise ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
         self._metrics = Metrics(clock, _RATES)
@@ -114,7 +114,7 @@ class Consumer:
         self._advance()
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group."""
+        """Stop reading, and leave the group."""
         if self._cursors:
             self._partitions.revoke(list(self._cursors))
         if self._membership is not None and self._subscription is not None:
@@ -122,7 +122,7 @@ class Consumer:
         self._subscription, self._topics = None, ()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, whatever others read. Raises UnknownTopicOrPartitionError."""
+        """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""
         self._check_open()
         tps = {TopicPartition(*tp) for tp in partitions}
         for tp in tps:
@@ -138,15 +138,17 @@ class Consumer:
         return set(self._cursors)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until `resume`."""
+        """Return no records of these partitions from `poll` until `resume`."""
         for tp in partitions:
             self._cursor(tp).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records of these partitions again."""
         for tp in partitions:
             self._cursor(tp).paused = False
 
     def paused(self) -> set[TopicPartition]:
+        """The assigned partitions that are paused."""
         return {tp for tp, cursor in self._cursors.items() if cursor.paused}
 
     # -- reading --------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ class Consumer:
             yield from self.poll(timeout_ms=1_000)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to hand out."""
+        """The offset of the next record that `poll` would return."""
         cursor = self._cursor(partition)
         if cursor.position is None:
             known = {} if self._group_id is None else self.committed([partition])
@@ -222,18 +224,18 @@ class Consumer:
         return {tp: OffsetAndMetadata(self.position(tp)) for tp in sorted(self._cursors)}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`. Raises InvalidRequestError for a negative one."""
+        """Continue at `offset`. Raises InvalidRequestError if it is negative."""
         if not isinstance(offset, int) or offset < 0:
-            raise InvalidRequestError(f"offset: got {offset!r}, expected a whole number from 0 on")
+            raise InvalidRequestError(f"offset: got {offset!r}, expected a whole number, 0 or more")
         self._cursor(partition).seek(offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go to the log start; of all partitions when none is named."""
+        """Continue at the log start offset; in all assigned partitions when none is given."""
         for tp in list(partitions) or list(self._cursors):
             self._cursor(tp).seek(self._broker.list_offsets(tp, EARLIEST).offset)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go to the end (the LSO under read_committed); of all partitions when none is named."""
+        """Continue at the end (LSO under read_committed); in all assigned partitions when none is given."""
         for tp in list(partitions) or list(self._cursors):
             self._cursor(tp).seek(self._fetcher.end(tp))
 
@@ -282,10 +284,11 @@ class Consumer:
                 version = self._broker.wait_for_change(version, deadline, self._woken)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The log start offsets."""
         return {tp: self._broker.list_offsets(tp, EARLIEST).offset for tp in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where reading ends: the last stable offset under read_committed, else the log end."""
+        """The end offsets: the last stable offset under read_committed, otherwise the log end offset."""
         return {tp: self._fetcher.end(tp) for tp in partitions}
 
     def offsets_for_times(
@@ -295,7 +298,7 @@ class Consumer:
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp, timestamp in timestamps.items():
             if timestamp < 0:
-                raise InvalidRequestError(f"{tp}: got time {timestamp}, expected ms from 0 on")
+                raise InvalidRequestError(f"{tp}: got time {timestamp}, expected 0 ms or more")
             answer = self._broker.list_offsets(
                 tp, timestamp, isolation_level=self._settings.isolation_level
             )
@@ -303,7 +306,7 @@ class Consumer:
         return found
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has. Raises UnknownTopicOrPartitionError."""
+        """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
         return self._broker.partitions_for(topic)
 
     def lag(self) -> dict[TopicPartition, Lag]:
@@ -331,7 +334,7 @@ class Consumer:
         return ConsumerGroupMetadata(group_id, group_instance_id=self._settings.group_instance_id)
 
     def enforce_rebalance(self) -> None:
-        """Have the group form a new generation with the next poll."""
+        """Trigger a rebalance of the group with the next poll."""
         self._check_open()
         if self._membership is None or self._subscription is None:
             raise IllegalStateError("enforce_rebalance needs a group_id and a subscription")

@@ -220,7 +220,7 @@ class Fetcher:
                 )
 
     def end(self, tp: TopicPartition) -> int:
-        """Where reading ends: the last stable offset under read_committed, else the log end."""
+        """The end offsets: the last stable offset under read_committed, otherwise the log end offset."""
         return self._broker.list_offsets(
             tp, LATEST, isolation_level=self._settings.isolation_level
         ).offset

@@ -83,7 +83,7 @@ class ProcessorSettings:
         try:
             ProducerSettings(**self.for_producer("checked"))
         except TypeError as error:
-            raise ConfigError(f"a producer has no such setting: {error}") from None
+            raise ConfigError(f"unknown producer setting: {error}") from None
 
     @property
     def retry_topics(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay did: letters sent back, and those that had been sent back before."""
+    """The result of a replay: dead letters sent back now, and those that had been sent back before."""
 
     replayed: int
     skipped: int

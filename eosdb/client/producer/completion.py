@@ -28,7 +28,7 @@ from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 
 class BatchCompletion:
-    """The half of the sender that draws conclusions; it sends nothing."""
+    """Completes batches from their answers (Kafka: Sender.completeBatch); sends nothing."""
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class BatchCompletion:
                     batch,
                     OutOfOrderSequenceNumberError(
                         f"{tp}: an earlier batch got no answer, so whether this one is stored "
-                        "cannot be known; it was not sent again, for it could be stored twice"
+                        "cannot be known; it was not sent again, because it could be stored twice"
                     ),
                 )
         progress.rewrite(identity)

@@ -66,7 +66,7 @@ class Producer:
         try:
             self._settings = ProducerSettings(**config)
         except TypeError as error:
-            raise ConfigError(f"a producer has no such setting: {error}") from None
+            raise ConfigError(f"unknown producer setting: {error}") from None
         self._transport = transport
         self._clock = clock
         self._metrics = Metrics(clock, _RATES)
@@ -313,7 +313,7 @@ class Producer:
         return self._metrics.snapshot()
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has. Raises UnknownTopicOrPartitionError."""
+        """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
         return self._chooser.partition_count(topic)
 
     def __enter__(self) -> Producer:

@@ -1,1 +1,1 @@
-"""What is in a file: its tables and views, how it is made, upgraded, told apart and guarded."""
+"""What is in a file: its tables and views, how it is made, upgraded, identified and guarded."""

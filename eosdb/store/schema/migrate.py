@@ -113,7 +113,7 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
     if os.path.isdir(path):
         raise NotAnEosdbFileError(f"{path} is a folder; give the path of a file")
     if not os.access(path, os.R_OK):
-        raise StorageError(f"{path} may not be read by this user")
+        raise StorageError(f"{path} is not readable by this user")
     if size == 0 and not os.path.exists(path + "-wal"):
         return None
     application_id = 0
@@ -132,7 +132,7 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
         if application_id == APPLICATION_ID or _marked_in_header(path):
             raise
         raise NotAnEosdbFileError(
-            f"{path} is no usable SQLite database; eosdb did not touch it ({error})"
+            f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
         ) from error
     except StorageError as error:
         if application_id == APPLICATION_ID and "no such table" in str(error):
@@ -233,11 +233,11 @@ def _in_unit(path: str, busy_timeout_ms: int, change: Callable[[sqlite3.Connecti
 def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
     try:
         if os.path.exists(path) and not os.access(path, os.W_OK):
-            raise ReadOnlyDatabaseError(f"{path} may not be written; open it with read_only=True")
+            raise ReadOnlyDatabaseError(f"{path} is not writable; open it with read_only=True")
         return WriterMutex(path + _LOCK, lock_timeout_ms)
     except PermissionError:
         raise ReadOnlyDatabaseError(
-            f"the folder of {path} may not be written; open it with read_only=True"
+            f"the folder of {path} is not writable; open it with read_only=True"
         ) from None
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}") from None

@@ -153,7 +153,7 @@ class GroupCommit:
             return
         if self._holder is None:
             raise IllegalStateError(
-                "this thread is in the middle of a write, such as a rebuild that tells its progress; "
+                "this thread is in the middle of a write, such as a rebuild that reports its progress; "
                 "write, or close the database, when it is done"
             )
         raise IllegalStateError(
