@@ -115,9 +115,9 @@ def test_a_violation_is_a_failure_with_its_history() -> None:
     [
         (["--actors", "nobody"], "expected some of"),
         (["--actors", ""], "expected some of"),
-        (["--fault", "flood=1"], "is none of"),
+        (["--fault", "flood=1"], "expected one of"),
         (["--fault", "reorder=often"], "expected reorder=NUMBER"),
-        (["--fault", "reorder=2"], "a share up to 1"),
+        (["--fault", "reorder=2"], "a rate from 0 to 1"),
         (["--steps", "0"], "steps"),
     ],
 )

@@ -71,7 +71,11 @@ def full(path: Path) -> None:
     ("make", "error", "says"),
     [
         (foreign, eosdb.NotAnEosdbFileError, "another application"),
-        (lambda p: p.write_bytes(b"hello" * 1000), eosdb.NotAnEosdbFileError, "not a usable SQLite"),
+        (
+            lambda p: p.write_bytes(b"hello" * 1000),
+            eosdb.NotAnEosdbFileError,
+            "not a usable SQLite",
+        ),
         (lambda p: p.write_bytes(b"SQLite format 3\0"), eosdb.NotAnEosdbFileError, "did not touch"),
         (lambda p: p.mkdir(), eosdb.NotAnEosdbFileError, "folder"),
         (marked, eosdb.CorruptDatabaseError, "no journal"),
