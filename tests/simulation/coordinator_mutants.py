@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import Any
 from unittest import mock
 
@@ -153,7 +152,7 @@ def answer_before_the_markers() -> Any:
 def producer_ids_twice() -> Any:
     def make(next_block: Any) -> Any:
         def block(state: Any, size: int, now_ms: int) -> Any:
-            return dataclasses.replace(next_block(state, size, now_ms), first_producer_id=0)
+            return next_block(state, size, now_ms)._replace(first_producer_id=0)
 
         return block
 
