@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from eosdb.errors import (
@@ -20,7 +21,7 @@ from eosdb.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from eosdb.events.kinds import Acl
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.unit import Memo, Unit
 from eosdb.validation import check_text
 
 OPERATIONS: Final = (
@@ -121,15 +122,20 @@ class Authorizer:
             )
 
 
+@dataclass(slots=True)
+class AclMemo(Memo):
+    rules: tuple[Acl, ...] | None = None
+    """None: not read yet."""
+
+
 def load(source: Source) -> tuple[Acl, ...]:
     """The rows; a unit remembers them in its memo."""
     if not isinstance(source, Unit):
         return tuple(Acl(*row) for row in source.execute(SELECT))
-    known: tuple[Acl, ...] | None = source.memo.get("acls")
-    if known is None:
-        known = tuple(Acl(*row) for row in source.execute(SELECT))
-        source.memo["acls"] = known
-    return known
+    memo = source.memos[AclMemo]
+    if memo.rules is None:
+        memo.rules = tuple(Acl(*row) for row in source.execute(SELECT))
+    return memo.rules
 
 
 SELECT: Final = (

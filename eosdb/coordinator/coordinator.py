@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator.due import DUE
+from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.leadership import Decision, Leadership
@@ -113,7 +113,7 @@ class TransactionCoordinator:
         config = self._config
 
         def round_of_expiry(unit: Unit) -> tuple[int, int, int, int]:
-            unit.memo.pop(DUE, None)
+            unit.memos[Due].time_ms = None
             return (
                 transaction_rows.expire(unit, now, config.transactional_id_expiration_ms),
                 producer_rows.expire(unit, now, config.producer_id_expiration_ms),
@@ -367,11 +367,10 @@ class TransactionCoordinator:
     def _due_time(self, unit: Unit) -> int:
         """Before this time (ms) nothing is due: a bound, worked out anew when it has been
         reached."""
-        due: int | None = unit.memo.get(DUE)
-        if due is None or due <= self._clock.time_ms():
-            due = next_due(unit, self._config, self._clock.time_ms())
-            unit.memo[DUE] = due
-        return due
+        due = unit.memos[Due]
+        if due.time_ms is None or due.time_ms <= self._clock.time_ms():
+            due.time_ms = next_due(unit, self._config, self._clock.time_ms())
+        return due.time_ms
 
 
 def next_due(unit: Unit, config: BrokerConfig, now_ms: int) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
-from eosdb.store.writing.unit import Unit
-
-DUE: Final = "housekeeping due"
+from eosdb.store.writing.unit import Memo
 
 
-def due_by(unit: Unit, time_ms: int) -> None:
-    """Something that begins now is due at this time; nothing is to be done where no bound is known."""
-    due: int | None = unit.memo.get(DUE)
-    if due is not None:
-        unit.memo[DUE] = min(due, time_ms)
+@dataclass(slots=True)
+class Due(Memo):
+    time_ms: int | None = None
+    """None: it is to be worked out."""
+
+    def by(self, time_ms: int) -> None:
+        """Something that begins now is due at this time; nothing is to be done where no bound is known."""
+        if self.time_ms is not None:
+            self.time_ms = min(self.time_ms, time_ms)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from eosdb.coordinator.due import due_by
+from eosdb.coordinator.authorizer import AclMemo
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -58,26 +58,10 @@ def transaction_state_changed(unit: Unit, event: TransactionStateChanged, positi
         group_offsets.complete_pending(
             unit, ended_with, committed=state is TransactionState.COMPLETE_COMMIT
         )
-    _follow_in_memo(unit, event)
-
-
-def _follow_in_memo(unit: Unit, event: TransactionStateChanged) -> None:
-    """Keep what is remembered about all transactions together in step with this one."""
-    decided: frozenset[str] | None = unit.memo.get("decided")
-    if decided is not None:
-        if event.to_state.is_decided:
-            unit.memo["decided"] = decided | {event.transactional_id}
-        elif event.transactional_id in decided:
-            unit.memo["decided"] = decided - {event.transactional_id}
-    if event.to_state is TransactionState.ONGOING:
-        due_by(unit, event.start_time_ms + event.timeout_ms + 1)
 
 
 def transactional_id_expired(unit: Unit, event: TransactionalIdExpired, position: int) -> None:
-    unit.execute(
-        "DELETE FROM transactional_ids WHERE transactional_id = ?", (event.transactional_id,)
-    )
-    unit.memo.pop(("transaction", event.transactional_id), None)
+    transaction_rows.forget(unit, event.transactional_id)
 
 
 def offsets_committed(unit: Unit, event: OffsetsCommitted, position: int) -> None:
@@ -114,7 +98,7 @@ def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
 
 def acl_added(unit: Unit, event: AclAdded, position: int) -> None:
     unit.execute("INSERT OR IGNORE INTO acls VALUES (?, ?, ?, ?, ?, ?)", tuple(event.acl))
-    unit.memo.pop("acls", None)
+    unit.memos[AclMemo].rules = None
 
 
 def acl_removed(unit: Unit, event: AclRemoved, position: int) -> None:
@@ -123,7 +107,7 @@ def acl_removed(unit: Unit, event: AclRemoved, position: int) -> None:
         "permission) = (?, ?, ?, ?, ?, ?)",
         tuple(event.acl),
     )
-    unit.memo.pop("acls", None)
+    unit.memos[AclMemo].rules = None
 
 
 HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {

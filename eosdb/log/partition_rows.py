@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from eosdb.config import BrokerConfig, TopicConfig
@@ -12,7 +13,7 @@ from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
 from eosdb.model.damage import reads
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.unit import Memo, Unit
 
 _PAGE: Final = 1_000
 """So many partitions are looked at on one snapshot, which keeps the WAL from shrinking."""
@@ -66,6 +67,13 @@ class Partition(NamedTuple):
         return first, first
 
 
+@dataclass(slots=True)
+class _PartitionMemo(Memo):
+    ids: dict[TopicPartition, int] = field(default_factory=dict)
+    rows: dict[int, Partition] = field(default_factory=dict)
+    configs: dict[int, TopicConfig] = field(default_factory=dict)
+
+
 _COLUMNS: Final = (*Partition._fields, "checksum")
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 """The first columns, which no save changes."""
@@ -91,15 +99,16 @@ def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
 
 def load(unit: Unit, tp: TopicPartition) -> Partition:
     """Raises UnknownTopicOrPartitionError."""
-    partition_id = unit.memo.get(("partition id", tp))
+    partition_id = unit.memos[_PartitionMemo].ids.get(tp)
     if partition_id is not None:
         return by_id(unit, partition_id)
     row = unit.execute(_BY_NAME, tp).fetchone()
     if row is None:
         raise unknown(tp)
     partition = _partition(row)
-    unit.memo["partition id", tp] = partition.partition_id
-    unit.memo["partition", partition.partition_id] = partition
+    memo = unit.memos[_PartitionMemo]
+    memo.ids[tp] = partition.partition_id
+    memo.rows[partition.partition_id] = partition
     return partition
 
 
@@ -112,10 +121,11 @@ def exists(unit: Unit, tp: TopicPartition) -> bool:
 
 
 def by_id(unit: Unit, partition_id: int) -> Partition:
-    partition: Partition | None = unit.memo.get(("partition", partition_id))
+    rows = unit.memos[_PartitionMemo].rows
+    partition = rows.get(partition_id)
     if partition is None:
         partition = _partition(unit.execute(_BY_ID, (partition_id,)).fetchone())
-        unit.memo["partition", partition_id] = partition
+        rows[partition_id] = partition
     return partition
 
 
@@ -169,9 +179,8 @@ def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
 
 
 def save(unit: Unit, partition: Partition) -> None:
-    key = ("partition", partition.partition_id)
-    unit.save("partitions", key, _UPDATE, _row, partition)
-    unit.memo[key] = partition
+    unit.save("partitions", partition.partition_id, _UPDATE, _row, partition)
+    unit.memos[_PartitionMemo].rows[partition.partition_id] = partition
 
 
 def _row(partition: Partition) -> tuple[object, ...]:
@@ -197,10 +206,20 @@ def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> 
 
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
     """The settings in force for the topic."""
-    known: TopicConfig | None = unit.memo.get(("topic config", topic_id))
+    configs = unit.memos[_PartitionMemo].configs
+    known = configs.get(topic_id)
     if known is None:
-        known = unit.memo["topic config", topic_id] = read_config(unit, topic_id, broker)
+        known = configs[topic_id] = read_config(unit, topic_id, broker)
     return known
+
+
+def save_config(unit: Unit, topic_id: int, config: dict[str, str]) -> None:
+    """Projection only: the topic has these settings of its own."""
+    unit.execute(
+        "UPDATE topics SET config = ? WHERE topic_id = ?",
+        (json.dumps(config, sort_keys=True), topic_id),
+    )
+    unit.memos[_PartitionMemo].configs.pop(topic_id, None)
 
 
 @reads("topics")

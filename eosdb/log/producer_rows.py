@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eosdb.events.kinds import ProducersExpired
@@ -11,7 +12,7 @@ from eosdb.log import partition_rows
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.damage import reads
 from eosdb.model.values import ProducerState
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
 
 _IN_TABLE: Final = {"current_txn_first_offset": "current_txn_start_offset"}
 """The field of ProducerStateEntry that has another name there."""
@@ -42,25 +43,32 @@ _UPDATE: Final = (
 )
 
 
+@dataclass(slots=True)
+class _ProducerMemo(Memo):
+    entries: dict[tuple[int, int], ProducerStateEntry | None] = field(default_factory=dict)
+    """By partition and producer; None: the partition knows nothing of it."""
+    unfinished: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By partition: the first offset of each producer's open transaction."""
+
+
 def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
     """What the partition knows of the producer; None when it knows nothing."""
-    key = ("producer", partition_id, producer_id)
-    if key in unit.memo:
-        known: ProducerStateEntry | None = unit.memo[key]
-        return known
-    row = unit.execute(_BY_PRODUCER, (partition_id, producer_id)).fetchone()
-    entry = None if row is None else _entry(row)
-    unit.memo[key] = entry
-    return entry
+    key = (partition_id, producer_id)
+    known = unit.memos[_ProducerMemo].entries
+    if key not in known:
+        row = unit.execute(_BY_PRODUCER, key).fetchone()
+        known[key] = None if row is None else _entry(row)
+    return known[key]
 
 
 def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
     """Write the entry; `known` says that the partition had one of this producer."""
-    key = ("producer", partition_id, entry.producer_id)
+    key = (partition_id, entry.producer_id)
     statement = _UPDATE if known else _INSERT
     unit.save("partition_producers", key, statement, _row, (partition_id, entry))
-    unit.memo[key] = entry
-    unfinished: dict[int, int] | None = unit.memo.get(("open", partition_id))
+    memo = unit.memos[_ProducerMemo]
+    memo.entries[key] = entry
+    unfinished = memo.unfinished.get(partition_id)
     if unfinished is not None:
         if entry.current_txn_first_offset >= 0:
             unfinished[entry.producer_id] = entry.current_txn_first_offset
@@ -81,15 +89,17 @@ def forget(unit: Unit, partition_id: int, producer_id: int) -> None:
         "DELETE FROM partition_producers WHERE partition_id = ? AND producer_id = ?",
         (partition_id, producer_id),
     )
-    unit.memo.pop(("producer", partition_id, producer_id), None)
-    unit.memo.pop(("open", partition_id), None)
+    memo = unit.memos[_ProducerMemo]
+    memo.entries.pop((partition_id, producer_id), None)
+    memo.unfinished.pop(partition_id, None)
 
 
 def first_open_offset(unit: Unit, partition_id: int) -> int:
     """Where the oldest open transaction of the partition begins; -1 when none is open."""
-    unfinished: dict[int, int] | None = unit.memo.get(("open", partition_id))
+    known = unit.memos[_ProducerMemo].unfinished
+    unfinished = known.get(partition_id)
     if unfinished is None:
-        unfinished = unit.memo["open", partition_id] = dict(
+        unfinished = known[partition_id] = dict(
             unit.execute(
                 "SELECT producer_id, current_txn_start_offset FROM partition_producers "
                 "WHERE partition_id = ? AND current_txn_start_offset >= 0",

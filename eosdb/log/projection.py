@@ -276,11 +276,7 @@ def _insert_partitions(unit: Unit, event: TopicCreated | PartitionsAdded, first:
 
 
 def topic_config_altered(unit: Unit, event: TopicConfigAltered, position: int) -> None:
-    unit.execute(
-        "UPDATE topics SET config = ? WHERE topic_id = ?",
-        (json.dumps(event.config, sort_keys=True), event.topic_id),
-    )
-    unit.memo.pop(("topic config", event.topic_id), None)
+    partition_rows.save_config(unit, event.topic_id, event.config)
 
 
 def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
@@ -299,7 +295,7 @@ def topic_deleted(unit: Unit, event: TopicDeleted, position: int) -> None:
         unit.executemany(f"DELETE FROM {table} WHERE partition_id = ?", ids)
     unit.execute("DELETE FROM topics WHERE topic_id = ?", (event.topic_id,))
     once.forget_keys(unit, event.topic)
-    unit.memo.clear()
+    unit.forget()
 
 
 def idempotency_key_used(unit: Unit, event: IdempotencyKeyUsed, position: int) -> None:

@@ -18,7 +18,8 @@ from eosdb.store.schema.newest import materialized_tables
 from eosdb.store.writing.late_unit import late
 from eosdb.store.writing.unit import Apply, Unit
 
-_MEMO_MAX: Final = 20_000
+_EVENTS_REMEMBERED: Final = 20_000
+"""After so many events what they left in memory is forgotten."""
 _PROBLEMS_PER_TABLE: Final = 20
 _UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
@@ -29,7 +30,7 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     """Drop the materialized tables and fold every event again. Returns how many events there
     are."""
     create_materialized(unit.connection)
-    unit.memo.clear()
+    unit.forget()
     reach(Failpoint.REBUILD_CLEARED)
     last = journal.last_position(unit.connection)
     with late(unit.connection, unit.projection) as folding:
@@ -46,8 +47,8 @@ def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | Non
         if inspect is not None:
             inspect(position, event)
         count += 1
-        if len(unit.memo) > _MEMO_MAX:
-            unit.memo.clear()
+        if count % _EVENTS_REMEMBERED == 0:
+            unit.forget()
     return count
 
 

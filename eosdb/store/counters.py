@@ -4,8 +4,14 @@ epochs."""
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass, field
 
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.unit import Memo, Unit
+
+
+@dataclass(slots=True)
+class _CounterMemo(Memo):
+    values: dict[str, int] = field(default_factory=dict)
 
 
 def set_counter(unit: Unit, name: str, value: int) -> None:
@@ -15,16 +21,15 @@ def set_counter(unit: Unit, name: str, value: int) -> None:
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         (name, value),
     )
-    unit.memo["counter", name] = value
+    unit.memos[_CounterMemo].values[name] = value
 
 
 def counter(unit: Unit, name: str) -> int:
     """The newest number of its kind; 0 when none has been given out."""
-    value: int | None = unit.memo.get(("counter", name))
-    if value is None:
-        value = read_counter(unit, name)
-        unit.memo["counter", name] = value
-    return value
+    known = unit.memos[_CounterMemo].values
+    if name not in known:
+        known[name] = read_counter(unit, name)
+    return known[name]
 
 
 def read_counter(source: Unit | sqlite3.Connection, name: str) -> int:

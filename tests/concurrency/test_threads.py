@@ -6,6 +6,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -15,12 +16,17 @@ import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.store.writing import group_commit
 from eosdb.store.writing.group_commit import GroupCommit, Request
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.unit import Memo, Unit
 from tests.concurrency.worker import threads
 from tests.inside import writer
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
+
+
+@dataclass(slots=True)
+class Seen(Memo):
+    numbers: set[int] = field(default_factory=set)
 
 
 @pytest.fixture(autouse=True)
@@ -95,14 +101,14 @@ def test_what_a_failed_request_wrote_is_undone_and_its_companions_stand(
     def good(number: int) -> Callable[[Unit], int]:
         def write(unit: Unit) -> int:
             unit.execute("INSERT INTO counters VALUES (?, 1)", (f"good {number}",))
-            unit.memo["seen", number] = number
+            unit.memos[Seen].numbers.add(number)
             return number
 
         return write
 
     def bad(unit: Unit) -> None:
         unit.execute("INSERT OR REPLACE INTO counters VALUES ('bad', 1)")
-        unit.memo["bad"] = True
+        unit.memos[Seen].numbers.add(-1)
         raise error("on purpose")
 
     functions: list[Callable[[Unit], object]] = [good(0), bad, good(1), bad, good(2)]
@@ -114,7 +120,7 @@ def test_what_a_failed_request_wrote_is_undone_and_its_companions_stand(
     names = [name for (name,) in db.query("SELECT name FROM counters").rows]
     assert sorted(name for name in names if " " in name) == ["good 0", "good 1", "good 2"]
     assert "bad" not in names
-    assert "bad" not in writer(db)._unit.memo
+    assert -1 not in writer(db)._unit.memos[Seen].numbers
 
 
 def test_two_databases_of_one_process_on_one_file(db: eosdb.Database, db_path: Path) -> None:

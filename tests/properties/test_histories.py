@@ -272,10 +272,10 @@ class Histories(RuleBasedStateMachine):
             assert report.ok, report.problems
             before = dump_state(self.folder / "histories.db")
             # The live path wrote each row at once, rebuild writes late: however late, it is the same.
-            for waiting, remembered in ((5_000, 20_000), (1, 3), (3, 0)):
+            for waiting, remembered in ((5_000, 20_000), (1, 3), (3, 1)):
                 with (
                     mock.patch.object(late_unit, "_WAITING_MAX", waiting),
-                    mock.patch.object(replay, "_MEMO_MAX", remembered),
+                    mock.patch.object(replay, "_EVENTS_REMEMBERED", remembered),
                 ):
                     self.db.rebuild()
                 assert dump_state(self.folder / "histories.db") == before

@@ -128,7 +128,7 @@ def takeover_aborts_decided_commits() -> Any:
             found = load(unit, transactional_id)
             if found is not None and found.state is TransactionState.PREPARE_COMMIT:
                 found = found._replace(state=TransactionState.PREPARE_ABORT)
-                unit.memo["transaction", transactional_id] = found
+                unit.memos[transaction_rows.TransactionMemo].rows[transactional_id] = found
             return found
 
         return loaded

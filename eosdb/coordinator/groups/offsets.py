@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.config import BrokerConfig
@@ -21,7 +22,7 @@ from eosdb.errors import (
 from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
 from eosdb.log import partition_rows
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
 from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
 OWN: Final = "__eosdb."
@@ -59,6 +60,12 @@ _PEND: Final = (
     'partition, "offset", leader_epoch, metadata, commit_timestamp, commit_position) '
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+
+
+@dataclass(slots=True)
+class _OffsetMemo(Memo):
+    nothing_pending: set[int] = field(default_factory=set)
+    """Producers of which no offset is in a transaction."""
 
 
 def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[OffsetCommit, ...]:
@@ -131,7 +138,7 @@ def pend(
     position: int,
 ) -> None:
     """Projection only: offsets inside a transaction."""
-    unit.memo.pop(("nothing pending", producer_id), None)
+    unit.memos[_OffsetMemo].nothing_pending.discard(producer_id)
     unit.executemany(
         _PEND,
         [
@@ -144,7 +151,7 @@ def pend(
 
 def complete_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
     """Projection only: the producer's transaction has ended."""
-    if ("nothing pending", producer_id) in unit.memo:
+    if producer_id in unit.memos[_OffsetMemo].nothing_pending:
         return
     if committed:
         rows = unit.execute(
@@ -155,7 +162,7 @@ def complete_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
         kept = {group_id: _is_kept(unit, group_id) for group_id in {row[0] for row in rows}}
         unit.executemany(_PUT, [(*row, None if kept[row[0]] else row[6]) for row in rows])
     unit.execute("DELETE FROM pending_group_offsets WHERE producer_id = ?", (producer_id,))
-    unit.memo["nothing pending", producer_id] = True
+    unit.memos[_OffsetMemo].nothing_pending.add(producer_id)
 
 
 def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:

@@ -13,7 +13,7 @@ import json
 import sqlite3
 from typing import Any, Final
 
-from eosdb.coordinator.due import due_by
+from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import decisions
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.events.kinds import GroupChanged, GroupMember
@@ -70,7 +70,7 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
     gone -= {m.member_id for m in after.members}
     end_sessions(unit, after.group_id, gone)
     if after.deadline_ms >= 0:
-        due_by(unit, after.deadline_ms + 1)
+        unit.memos[Due].by(after.deadline_ms + 1)
 
 
 def save(unit: Unit, event: GroupChanged) -> None:
@@ -89,7 +89,7 @@ def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> Non
     expires = now_ms + member.session_timeout_ms
     lease = (group_id, member.member_id, expires)
     unit.execute(_RENEW, (*lease, row_checksum(*lease)))
-    due_by(unit, expires + 1)
+    unit.memos[Due].by(expires + 1)
 
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
@@ -106,7 +106,7 @@ def begin_sessions(unit: Unit, now_ms: int) -> None:
                 "VALUES (?, ?, ?, ?)",
                 (*lease, row_checksum(*lease)),
             )
-            due_by(unit, expires + 1)
+            unit.memos[Due].by(expires + 1)
 
 
 def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:

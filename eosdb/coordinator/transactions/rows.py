@@ -12,8 +12,10 @@ import json
 import operator
 import sqlite3
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eosdb.coordinator.due import Due
 from eosdb.coordinator.transactions.decisions import TransactionMetadata, add_to_transaction, verify
 from eosdb.coordinator.transactions.ending import complete
 from eosdb.errors import (
@@ -35,7 +37,7 @@ from eosdb.model.values import (
     TransactionState,
 )
 from eosdb.store.counters import counter, read_counter
-from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
 
 COORDINATOR_EPOCH: Final = "coordinator_epoch"
 
@@ -55,8 +57,9 @@ _IN_EVENT: Final = {"state": "to_state", "last_update_time_ms": "timestamp"}
 """The fields of TransactionMetadata that have another name there."""
 _NAMES: Final = [_IN_TABLE.get(field, field) for field in TransactionMetadata._fields]
 _COLUMNS: Final = ", ".join(_NAMES)
-_EVENT_FIELDS: Final = [_IN_EVENT.get(field, field) for field in TransactionMetadata._fields]
-_of_event: Final = operator.attrgetter(*_EVENT_FIELDS)
+_of_event: Final = operator.attrgetter(
+    *(_IN_EVENT.get(field, field) for field in TransactionMetadata._fields)
+)
 _STATE, _PARTITIONS, _GROUPS = map(
     TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
@@ -83,16 +86,32 @@ _SAVE: Final = (
 )
 
 
+@dataclass(slots=True)
+class TransactionMemo(Memo):
+    rows: dict[str, TransactionMetadata | None] = field(default_factory=dict)
+    """By transactional id; None: nothing is known of it."""
+    decided: frozenset[str] | None = None
+    """The ids that are decided and not completed; None: not looked up yet."""
+
+    def follow(self, saved: TransactionMetadata) -> None:
+        """Stay in step with the row."""
+        transactional_id = saved.transactional_id
+        self.rows[transactional_id] = saved
+        if self.decided is None:
+            return
+        if saved.state.is_decided:
+            self.decided |= {transactional_id}
+        elif transactional_id in self.decided:
+            self.decided -= {transactional_id}
+
+
 def load(unit: Unit, transactional_id: str) -> TransactionMetadata | None:
     """What the coordinator knows of the id; None when it knows nothing."""
-    key = ("transaction", transactional_id)
-    if key in unit.memo:
-        known: TransactionMetadata | None = unit.memo[key]
-        return known
-    row = unit.execute(_BY_ID, (transactional_id,)).fetchone()
-    metadata = None if row is None else from_row(row)
-    unit.memo[key] = metadata
-    return metadata
+    known = unit.memos[TransactionMemo].rows
+    if transactional_id not in known:
+        row = unit.execute(_BY_ID, (transactional_id,)).fetchone()
+        known[transactional_id] = None if row is None else from_row(row)
+    return known[transactional_id]
 
 
 def read(connection: sqlite3.Connection, transactional_id: str) -> TransactionMetadata | None:
@@ -129,9 +148,16 @@ def save(unit: Unit, event: TransactionStateChanged) -> None:
     fields = list(_of_event(event))
     fields[_PARTITIONS], fields[_GROUPS] = frozenset(event.partitions), frozenset(event.groups)
     metadata = TransactionMetadata(*fields)
-    key = ("transaction", metadata.transactional_id)
-    unit.save("transactional_ids", key, _SAVE, _row, metadata)
-    unit.memo[key] = metadata
+    unit.save("transactional_ids", metadata.transactional_id, _SAVE, _row, metadata)
+    unit.memos[TransactionMemo].follow(metadata)
+    if metadata.state is TransactionState.ONGOING:
+        unit.memos[Due].by(metadata.start_time_ms + metadata.timeout_ms + 1)
+
+
+def forget(unit: Unit, transactional_id: str) -> None:
+    """Projection only: the id has expired."""
+    unit.execute("DELETE FROM transactional_ids WHERE transactional_id = ?", (transactional_id,))
+    unit.memos[TransactionMemo].rows.pop(transactional_id, None)
 
 
 def _row(metadata: TransactionMetadata) -> list[object]:
@@ -146,12 +172,25 @@ def record(
     unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
 ) -> None:
     """Make the decided transition happen."""
-    fields = dict[str, Any](zip(_EVENT_FIELDS, after, strict=True))
-    fields["timestamp"] = now_ms
-    fields["partitions"] = tuple(sorted(after.partitions))
-    fields["groups"] = tuple(sorted(after.groups))
-    from_state = None if before is None else before.state
-    unit.record(TransactionStateChanged(from_state=from_state, **fields))
+    # Written out, for this runs three times in a transaction, and a list of names costs a hundredth of it.
+    unit.record(
+        TransactionStateChanged(
+            timestamp=now_ms,
+            transactional_id=after.transactional_id,
+            producer_id=after.producer_id,
+            producer_epoch=after.producer_epoch,
+            last_producer_epoch=after.last_producer_epoch,
+            previous_producer_id=after.previous_producer_id,
+            from_state=None if before is None else before.state,
+            to_state=after.state,
+            timeout_ms=after.timeout_ms,
+            start_time_ms=after.start_time_ms,
+            partitions=tuple(sorted(after.partitions)),
+            groups=tuple(sorted(after.groups)),
+            next_producer_id=after.next_producer_id,
+            transaction_version=after.transaction_version,
+        )
+    )
 
 
 def join(
@@ -239,16 +278,15 @@ def write_markers_and_complete(
 
 def decided_ids(unit: Unit) -> frozenset[str]:
     """Transactional ids that are decided and not completed."""
-    known: frozenset[str] | None = unit.memo.get("decided")
-    if known is None:
-        known = frozenset(
+    memo = unit.memos[TransactionMemo]
+    if memo.decided is None:
+        memo.decided = frozenset(
             transactional_id
             for (transactional_id,) in unit.execute(
                 f"SELECT transactional_id FROM transactional_ids WHERE state {IS_DECIDED}"
             )
         )
-        unit.memo["decided"] = known
-    return known
+    return memo.decided
 
 
 def first_timed_out(unit: Unit, now_ms: int) -> str | None:

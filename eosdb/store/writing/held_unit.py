@@ -48,7 +48,7 @@ class HeldUnit:
     def begin(self, synchronous: str) -> None:
         """Take SQLite's write lock."""
         self._raw.execute(f"PRAGMA synchronous={synchronous}")
-        self._unit.memo.clear()
+        self._unit.forget()
         self._unit.written_bytes = 0
         self._raw.execute("BEGIN IMMEDIATE")
         self._is_ours = False

@@ -21,7 +21,9 @@ from eosdb.store.wal.growth import Checkpoint, WalGrowth
 from eosdb.store.writing.group_commit import Request
 from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
 
-_MEMO_MAX: Final = 20_000
+_REMEMBERED_MAX: Final = 20_000
+_UNITS_PER_LOOK: Final = 16
+"""So often it is counted what the memos hold, so that memory stays flat."""
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 _FRAME_BYTES: Final = 4_096
 _READERS_WAIT_MS: Final = 50
@@ -76,8 +78,9 @@ class Writer:
         self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
         self._unit = Unit(self.connection, apply)
         self._data_version = -1
-        self._is_memo_true = False
-        """Whether the newest unit has been committed, and the memo tells what it left."""
+        self._are_memos_true = False
+        """Whether the newest unit has been committed, and the memos tell what it left."""
+        self._begun = 0
         self._changes_before = 0
         # Left by others, who may have been killed before it was their turn to copy it.
         self._wal_bytes = _size(f"{path}-wal")
@@ -147,10 +150,15 @@ class Writer:
         unit.careful = careful
         execute("BEGIN IMMEDIATE")
         (version,) = execute("PRAGMA data_version").fetchone()
-        if version != self._data_version or not self._is_memo_true or len(unit.memo) > _MEMO_MAX:
+        self._begun += 1
+        if (
+            version != self._data_version
+            or not self._are_memos_true
+            or (self._begun % _UNITS_PER_LOOK == 0 and unit.memos.size() > _REMEMBERED_MAX)
+        ):
             self._data_version = version
-            unit.memo.clear()
-        self._is_memo_true = False
+            unit.forget()
+        self._are_memos_true = False
         return unit
 
     def commit(self, requests: int) -> None:
@@ -161,7 +169,7 @@ class Writer:
             except sqlite3.Error as error:
                 self.note(error)
                 raise
-            self._is_memo_true = True
+            self._are_memos_true = True
         self._counts.add(requests, sync=self._synchronous == "FULL")
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
@@ -170,7 +178,7 @@ class Writer:
 
     def roll_back(self) -> None:
         """Undo the unit, also where SQLite has undone it itself."""
-        self._unit.memo.clear()
+        self._unit.forget()
         self.connection.rollback()
 
     def wrote(self, wal_bytes: int) -> None:
