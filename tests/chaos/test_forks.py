@@ -103,7 +103,9 @@ def with_the_engine_in_use(db: eosdb.Database, fork: Callable[[], None]) -> None
 
 
 @pytest.mark.parametrize(
-    "use", [in_a_block, with_a_connection_of_ones_own, with_the_engine_in_use], ids=str
+    "use",
+    [in_a_block, with_a_connection_of_ones_own, with_the_engine_in_use],
+    ids=lambda use: use.__name__,
 )
 def test_a_child_is_refused_a_file_that_was_in_use_at_the_fork(
     path: Path, use: Callable[[eosdb.Database, Callable[[], None]], None]
