@@ -58,9 +58,9 @@ _FATAL_TO_COORDINATOR_REQUESTS: Final = (
 def is_fatal(error: EosdbError, kind: RequestKind, *, aborting: bool = False) -> bool:
     """Whether the producer cannot go on after this answer (Kafka: TransactionManager's handlers).
 
-    Who may not have the id, or an identity at all, may ask again once it is granted. A transactional
-    id that the coordinator no longer knows can be taken again. Of an end that is refused nobody can say
-    what became of it, and an abort that is to be aborted leads nowhere.
+    A producer that is not authorized for the id, or for any identity, may ask again once it is. A
+    transactional id that the coordinator no longer knows can be taken again. After a refused end the
+    outcome is unknown, and an abort that must itself be aborted leads nowhere.
     """
     if kind is RequestKind.PRODUCE:
         return isinstance(error, _ALWAYS_FATAL)
@@ -76,8 +76,8 @@ def is_fatal(error: EosdbError, kind: RequestKind, *, aborting: bool = False) ->
 
 
 def is_abortable(error: EosdbError, kind: RequestKind) -> bool:
-    """Whether an answer that is not fatal leaves nothing but an abort; any other refusal of an end
-    leaves the end to be repeated."""
+    """Whether a non-fatal answer leaves nothing but an abort; after any other refusal of an end, the end
+    may be repeated."""
     if kind is RequestKind.END:
         return isinstance(error, (TransactionAbortableError, InvalidProducerIdMappingError))
     return True

@@ -21,7 +21,7 @@ class Background:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait for that; not to be called under a lock that a step takes."""
+        """End the thread and wait for it; not to be called under a lock that a step takes."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
             self._thread.join()

@@ -1,5 +1,5 @@
-"""Every request that a client makes of a broker, as a protocol: what `Broker` answers, and what a transport
-has to bring there.
+"""Every request that a client sends to a broker, as a protocol: `Broker` implements it, a transport
+delivers it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eosdb.model.values import (
 
 
 class BrokerRequests(Protocol):
-    """The broker's requests that clients make, with the broker's answers and errors."""
+    """The requests that clients send, with the broker's answers and errors."""
 
     @property
     def transaction_version(self) -> int: ...

@@ -35,7 +35,7 @@ class Exchange(Generic[T]):
         self._answer: T | None = None
 
     def carry_out(self, request: Request[T], broker: BrokerRequests) -> None:
-        """Let the broker answer. Whatever it raises that is no EosdbError is the caller's bug."""
+        """Have the broker answer. Any exception other than EosdbError is a bug in the caller."""
         try:
             self._answer = request(broker)
         except EosdbError as error:
@@ -43,21 +43,21 @@ class Exchange(Generic[T]):
         self.done = True
 
     def fail(self, error: EosdbError) -> None:
-        """No answer will come."""
+        """Complete the exchange with an error: no answer will come."""
         self.error = error
         self.done = True
 
     def reopen(self) -> None:
-        """What was answered does not stand; the request goes once more."""
+        """Discard the answer, which was rolled back; the request will be sent again."""
         self.error, self.done = None, False
 
     def follow(self, other: Exchange[T]) -> None:
-        """Take over the answer of another exchange that has one."""
+        """Copy the answer of another, completed exchange."""
         self._answer, self.error, self.done = other._answer, other.error, True
 
     @property
     def answer(self) -> T:
-        """The answer; only when there is one."""
+        """The answer; call it only when there is one."""
         if self.error is not None:
             raise self.error
         assert self.done
@@ -66,17 +66,17 @@ class Exchange(Generic[T]):
 
 @runtime_checkable
 class Transport(Protocol):
-    """What a client needs of a connection."""
+    """What a client needs from a connection."""
 
     @property
     def transaction_version(self) -> int:
-        """The highest transaction version that the broker serves; the handshake tells it."""
+        """The highest transaction version that the broker supports, as learned in the handshake."""
 
     def submit(self, name: str, request: Request[T]) -> Exchange[T]:
         """Send a request. `name` is Kafka's in snake_case, such as `end_txn`."""
 
     def poll(self) -> int | None:
-        """Deliver what has arrived. Returns the ms until more arrives; None: nothing is expected."""
+        """Deliver what has arrived. Returns the ms until more arrives; None if nothing is expected."""
 
 
 class SharedTurn(Protocol):
@@ -84,7 +84,7 @@ class SharedTurn(Protocol):
 
     @property
     def stands(self) -> bool:
-        """Whether what was requested first has been committed, whatever becomes of the rest."""
+        """Whether the first requests have been committed, regardless of the rest."""
 
 
 @runtime_checkable
@@ -113,15 +113,15 @@ class DirectTransport:
     def submit_all(
         self, name: str, requests: Sequence[Request[T]], *, sync: bool
     ) -> list[Exchange[T]]:
-        """Requests that are on their way at the same time: in this order, and in one commit where the
-        broker can do that."""
+        """Submit several requests at once: carried out in this order, and in one commit if the broker
+        supports that."""
         if len(requests) == 1 or self._sharing is None:
             return [self.submit(name, request) for request in requests]
         try:
             with self._sharing.together(sync=sync):
                 return [self.submit(name, request) for request in requests]
         except EosdbError:
-            # Nothing of it stands; alone, each gets its own answer.
+            # The shared commit failed as a whole; on its own, each request gets its own answer.
             return [self.submit(name, request) for request in requests]
 
     def submit_before(
@@ -135,8 +135,9 @@ class DirectTransport:
         *,
         sync: bool,
     ) -> None:
-        """Like `submit_all`, into `exchanges`; and when every answer is a success, `last` in the same turn,
-        into `answered`, which otherwise stays open. Whatever interrupts, what is done stands there."""
+        """Like `submit_all`, with the answers in `exchanges`. If all succeed, `last` is carried out in the
+        same turn and answered in `answered`, which otherwise stays open. After an interrupt they hold what
+        was done."""
         if self._sharing is None:
             exchanges += [self.submit(name, request) for request in requests]
             return
@@ -160,7 +161,7 @@ class DirectTransport:
 
 
 def as_transport(given: Transport | BrokerRequests) -> Transport:
-    """A transport as it is; whatever else answers the broker's requests is called directly."""
+    """Return a transport unchanged; call anything else that answers the broker's requests directly."""
     return given if isinstance(given, Transport) else DirectTransport(given)
 
 
@@ -174,10 +175,10 @@ def call(
     retry_backoff_ms: int,
     timeout_ms: int,
 ) -> T:
-    """Send a request that may be carried out more than once, until there is an answer.
+    """Send a request that is safe to repeat, until it is answered.
 
-    Lost requests and answers are repeated for `timeout_ms`; what the broker itself answers is raised
-    as it is. Raises RequestTimedOutError.
+    Retried for `timeout_ms` when the request or its answer is lost; errors from the broker are raised
+    unchanged. Raises RequestTimedOutError.
     """
     deadline = clock.monotonic_ms() + timeout_ms
     while True:

@@ -1,4 +1,4 @@
-"""The partitions that a consumer has been assigned, and the callbacks for changes of them."""
+"""A consumer's assigned partitions, and the callbacks when they change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OnChange = Callable[[list[TopicPartition]], object]
 class AssignedPartitions:
     """Assigns and revokes, with the user's callbacks (Kafka: ConsumerRebalanceListener).
 
-    Callbacks may read positions and commit: partitions are there until their callback is done.
+    Callbacks may read positions and commit: partitions stay assigned until their callback returns.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class AssignedPartitions:
         return self._cursors.keys()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """These as well. The callback is called also with none, after a rebalance without change."""
+        """Add these. The callback is also called with none, after a rebalance without change."""
         given = sorted(partitions)
         for tp in given:
             self._cursors[tp] = Cursor()
@@ -44,7 +44,7 @@ class AssignedPartitions:
             self._on_assign(given)
 
     def revoke(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
-        """Not these any more. `lost`: others may have them already, nothing can be committed."""
+        """Remove these. `lost`: other members may own them already, so nothing can be committed."""
         revoked = sorted(partitions)
         callback = self._on_lost if lost else self._on_revoke
         try:
@@ -57,7 +57,7 @@ class AssignedPartitions:
                 self._cursors.pop(tp, None)
 
     def replace(self, partitions: Collection[TopicPartition]) -> bool:
-        """Exactly these from now on. Returns whether that is a change."""
+        """Assign exactly these. Returns whether anything has changed."""
         before, after = set(self._cursors), set(partitions)
         if gone := before - after:
             self.revoke(gone)

@@ -1,8 +1,8 @@
-"""The consumer: Kafka's, by its settings and calls; `read_committed` unless asked otherwise.
+"""The consumer, with the settings and calls of Kafka's; `read_committed` by default.
 
-A position is the offset of the next record to hand out; it moves past markers and aborted data.
-Subscribed in a group, a consumer shares the partitions with the group's other members; without group_id
-it reads all of them.
+A position is the offset of the next record to return; it moves past markers and aborted data. Subscribed in
+a group, a consumer shares the partitions with the group's other members; without group_id it reads all of
+them.
 """
 
 from __future__ import annotations
@@ -92,11 +92,10 @@ class Consumer:
     ) -> None:
         """Read topics, by name or by a pattern that names must match, together with the group.
 
-        The callbacks get the partitions that come, that go, and that are gone without having been
-        given back (`on_revoke` where there is no `on_lost`); they run inside `subscribe`, `poll` and
-        `close`. A topic or partition that comes later is noticed. Raises
-        UnknownTopicOrPartitionError for a name without topic, and the errors of a group that cannot
-        be joined.
+        The callbacks receive the partitions assigned, revoked, and lost without being revoked (`on_revoke`
+        if there is no `on_lost`); they run inside `subscribe`, `poll` and `close`. Topics and partitions
+        created later are picked up. Raises UnknownTopicOrPartitionError if a named topic does not exist,
+        and the errors of a group that cannot be joined.
         """
         self._check_open()
         counts = self._broker.topic_partitions()
@@ -156,9 +155,9 @@ class Consumer:
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Up to `max_records` (default max_poll_records) records, waiting at most `timeout_ms`.
 
-        The partitions take turns. Raises OffsetOutOfRangeError with auto_offset_reset="none", and the
-        broker's errors, WakeupError, and FencedInstanceIdError when another consumer has taken this one's
-        group_instance_id. Rebalances happen here.
+        The partitions take turns. Raises OffsetOutOfRangeError with auto_offset_reset="none", WakeupError,
+        FencedInstanceIdError when another consumer has taken over this group_instance_id, and the broker's
+        errors. Rebalances happen here.
         """
         self._check_open()
         if self._subscription is None and not self._cursors:
@@ -172,7 +171,7 @@ class Consumer:
         deadline = now + timeout_ms
         version: int | None = None
         while True:
-            # Before anything is taken: what fails after that would lose it.
+            # Before any record is taken: a failure after that would lose it.
             if self._subscription is not None and now >= self._next_look_ms:
                 self._look(self._broker.topic_partitions())
             come_back = self._advance()
@@ -192,21 +191,21 @@ class Consumer:
             if now >= deadline:
                 return []
             if version is None:
-                # Looked up before the fetch that finds nothing, so that nothing can be missed.
+                # Read before the fetch that finds nothing, so that no write can be missed.
                 version = self._broker.data_version()
             else:
                 until = deadline if come_back is None else min(deadline, come_back)
                 version = self._broker.wait_for_change(version, until, self._woken)
 
     def wakeup(self) -> None:
-        """Have the poll that waits, or else the next one that finds nothing, raise WakeupError.
+        """Make the waiting poll, or else the next one that finds no records, raise WakeupError.
 
-        The one call that another thread or a signal handler may make.
+        The only call that is safe from another thread or a signal handler.
         """
         self._woken.set()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records as they come, without end; close the consumer to stop."""
+        """Records as they arrive, endlessly; close the consumer to stop."""
         while not self._closed:
             yield from self.poll(timeout_ms=1_000)
 
@@ -230,12 +229,12 @@ class Consumer:
         self._cursor(partition).seek(offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Continue at the log start offset; in all assigned partitions when none is given."""
+        """Continue at the log start offset; of all assigned partitions if none are given."""
         for tp in list(partitions) or list(self._cursors):
             self._cursor(tp).seek(self._broker.list_offsets(tp, EARLIEST).offset)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Continue at the end (LSO under read_committed); in all assigned partitions when none is given."""
+        """Continue at the end (LSO under read_committed); of all assigned partitions if none are given."""
         for tp in list(partitions) or list(self._cursors):
             self._cursor(tp).seek(self._fetcher.end(tp))
 
@@ -244,8 +243,8 @@ class Consumer:
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
         """Commit offsets of the group, by default every position. Durable when this returns.
 
-        Raises IllegalGenerationError, UnknownMemberIdError and RebalanceInProgressError when the group
-        has gone on without this consumer (the next poll joins again), and FencedInstanceIdError.
+        Raises IllegalGenerationError, UnknownMemberIdError and RebalanceInProgressError when the group has
+        moved on without this consumer (the next poll joins again), and FencedInstanceIdError.
         """
         self._check_open()
         if offsets is None:
@@ -266,9 +265,9 @@ class Consumer:
     def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; a partition without one is absent.
+        """The group's committed offsets; partitions without one are absent.
 
-        Under read_committed it waits for transactions that hold one of them (KIP-447).
+        Under read_committed, waits for open transactions that include any of them (KIP-447).
         """
         self._check_open()
         asked = list(partitions)
@@ -310,23 +309,23 @@ class Consumer:
         return self._broker.partitions_for(topic)
 
     def lag(self) -> dict[TopicPartition, Lag]:
-        """How many records this consumer could take now, by partition; each number also tells how many
-        are held back, and how many offsets it will skip."""
+        """The records that this consumer could read now, by partition; each number also says how many
+        records are held back, and how many offsets will be skipped."""
         level = self._settings.isolation_level
         return {tp: self._broker.lag(tp, self.position(tp), level) for tp in sorted(self._cursors)}
 
     def metrics(self) -> dict[str, float]:
-        """Counters, averages and rates under Kafka's names, from this consumer's beginning on.
+        """Counters, averages and rates under Kafka's names, since this consumer was created.
 
-        `records-lag-max` is that of the furthest partition, from when it was last fetched.
+        `records-lag-max` is the largest lag of any partition, as of its last fetch.
         """
         lags = [c.fetched_end - (c.position or 0) for c in self._cursors.values()]
         return {**self._metrics.snapshot(), "records-lag-max": max([0, *lags])}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `send_offsets_to_transaction`.
+        """This consumer's identity in its group, for `send_offsets_to_transaction`.
 
-        Also when its generation is over: then what it sends is refused (KIP-447).
+        Also returned after its generation has ended: the broker then refuses it (KIP-447).
         """
         group_id = self._group()
         if self._membership is not None and self._subscription is not None:
@@ -334,7 +333,7 @@ class Consumer:
         return ConsumerGroupMetadata(group_id, group_instance_id=self._settings.group_instance_id)
 
     def enforce_rebalance(self) -> None:
-        """Trigger a rebalance of the group with the next poll."""
+        """Trigger a rebalance of the group at the next poll."""
         self._check_open()
         if self._membership is None or self._subscription is None:
             raise IllegalStateError("enforce_rebalance needs a group_id and a subscription")
@@ -343,7 +342,7 @@ class Consumer:
     def close(self) -> None:
         """Commit if enable_auto_commit, give back the partitions and leave the group; idempotent.
 
-        A static member (group_instance_id) does not leave: it may be back before its session ends.
+        A static member (group_instance_id) does not leave: it may return before its session ends.
         """
         if self._closed:
             return
@@ -374,13 +373,13 @@ class Consumer:
         return self._broker.offset_fetch(self._group_id, tps, require_stable=stable)
 
     def _advance(self) -> int | None:
-        """Go on with the membership, if there is one. Returns when to come back."""
+        """Advance the membership, if any. Returns when to call again."""
         if self._membership is None or self._subscription is None:
             return None
         return self._membership.advance(self._topics)
 
     def _look(self, counts: Mapping[str, int]) -> bool:
-        """Whether the subscription means other topics or partitions than before; they are taken up."""
+        """Update what the subscription matches. Returns whether topics or partitions have changed."""
         subscription = self._subscription
         if subscription is None:
             return False
@@ -402,7 +401,7 @@ class Consumer:
         )
 
     def _drop_deleted(self) -> bool:
-        """Let go of partitions whose topic has been deleted, if a subscription brought them."""
+        """Drop partitions whose topic has been deleted, if they came from a subscription."""
         if self._subscription is None:
             return False
         counts = self._broker.topic_partitions()
@@ -412,7 +411,7 @@ class Consumer:
         return bool(gone)
 
     def _auto_commit(self) -> None:
-        """Commit every position, if that is wanted. A generation that is over cannot be helped."""
+        """Commit every position, if enable_auto_commit is set. A generation that has ended is ignored."""
         if not self._settings.enable_auto_commit or self._group_id is None:
             return
         now = self._clock.monotonic_ms()

@@ -1,4 +1,4 @@
-"""Where a consumer stands in its partitions, and how records come from there (Kafka: Fetcher)."""
+"""A consumer's positions in its partitions, and fetching records from there (Kafka: Fetcher)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Columns = tuple[Sequence[Any], ...]
 
 
 class Cursor:
-    """Where the consumer stands in one partition."""
+    """The consumer's position in one partition, and the records fetched from there."""
 
     __slots__ = (
         "_columns",
@@ -56,7 +56,7 @@ class Cursor:
         self._empty()
 
     def fill(self, fetched: FetchedData) -> None:
-        """Go on with these records, and behind them where the fetch says."""
+        """Continue with these records, and after them where the fetch says."""
         self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
         self._columns = (
             fetched.offsets,
@@ -70,14 +70,14 @@ class Cursor:
         self.advance(0)
 
     def ahead(self, limit: int) -> Columns | None:
-        """The next records; None when there must be a fetch first."""
+        """The next records; None if a fetch is needed first."""
         start, end = self._next, self._next + limit
         if start == len(self._offsets):
             return None
         return tuple([column[start:end] for column in self._columns])
 
     def advance(self, count: int) -> None:
-        """Move the position past so many records, and past what is left out behind them."""
+        """Move the position past `count` records, and past what is skipped after them."""
         self._next += count
         if self._next < len(self._offsets):
             self.position = self._offsets[self._next]
@@ -105,9 +105,9 @@ class Fetcher:
         )
 
     def collect(self, limit: int) -> list[ConsumerRecord]:
-        """Records of all partitions, beginning with another one at each call.
+        """Records of all partitions, starting with a different one at each call.
 
-        What was collected before an error is handed out first; the next call meets the error again.
+        Records collected before an error are returned first; the next call meets the error again.
         """
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
         tps = [
@@ -130,7 +130,7 @@ class Fetcher:
     def _collect_from(
         self, tp: TopicPartition, cursor: Cursor, limit: int, collected: list[ConsumerRecord]
     ) -> None:
-        """Add to `collected`; the position moves with every record that is in it, and no further."""
+        """Add to `collected`; the position moves past exactly the records added."""
         is_at_end = False
         while len(collected) < limit:
             columns = cursor.ahead(limit - len(collected))
@@ -146,7 +146,7 @@ class Fetcher:
                 is_at_end = self._fill(tp, cursor)
 
     def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
-        """Fetch what comes next, which may be nothing to hand out. True at the end of what there is."""
+        """Fetch the next records, possibly none to return. True at the end of the readable log."""
         committed = self._settings.isolation_level == "read_committed"
         try:
             fetched = self._broker.fetch(
@@ -167,8 +167,8 @@ class Fetcher:
     def _hand_out(
         self, tp: TopicPartition, columns: Columns, collected: list[ConsumerRecord]
     ) -> None:
-        """Add the records to `collected`. What this does for each is what reading costs, so without
-        deserializers it runs no Python at all."""
+        """Add the records to `collected`. Its work per record is the cost of reading, so without
+        deserializers no Python code runs per record."""
         offsets, timestamps, kinds, keys, values, headers = columns
         topic, partition = repeat(tp.topic), repeat(tp.partition)
         all_headers: Iterable[Any] = headers or repeat(())
@@ -186,9 +186,9 @@ class Fetcher:
             collected.append(_new(ConsumerRecord, record))
 
     def locate(self, tps: list[TopicPartition]) -> None:
-        """Find where to begin in partitions that have no position yet.
+        """Find the starting position of partitions that have none yet.
 
-        A partition whose offset a transaction holds stays where it is, nowhere, until that has ended
+        A partition whose committed offset is pending in a transaction has no position until that ends
         (KIP-447).
         """
         if not tps:
@@ -228,13 +228,12 @@ class Fetcher:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Python's cyclic garbage collector held off for the block, which ends soon and calls nothing of the
-    user's.
+    """Suspend Python's cyclic garbage collector for the block, which is short and calls no user code.
 
-    It starts whenever enough containers have been allocated, and a list of 10,000 records is reason enough
-    to go through them some fifteen times, and through everything else in the process now and then, to find
-    nothing: a third of what reading costs, or more. Held off, it does its work once, when the list is done.
-    Whoever has switched the collector off, or holds it off in another thread, is left alone.
+    It runs whenever enough containers have been allocated: for a list of 10,000 records some fifteen times
+    over the list, and now and then over everything else in the process, to find nothing. That takes a third
+    of the time of reading, or more. Suspended, it runs once, when the list is complete. A collector that is
+    already off, or suspended by another thread, is left alone.
     """
     if not gc.isenabled():
         yield

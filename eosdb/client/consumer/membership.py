@@ -1,9 +1,9 @@
-"""Being a member of a consumer group: join, sync, stay alive, notice that others come and go.
+"""Membership in a consumer group: join, sync, heartbeat, and notice members that come and go.
 
-Everything but heartbeats happens in the thread that polls, and no step waits: `advance` goes as far as
-the group allows and says when to come back (Kafka: AbstractCoordinator, ConsumerCoordinator). On the
-machine's clock heartbeats have a thread of their own, so that a long record does not end the session; on
-a clock of the user's own nothing happens behind their back, and polls send them.
+Everything but heartbeats happens in the thread that polls, and no step waits: `advance` goes as far as the
+group allows and says when to call it again (Kafka: AbstractCoordinator, ConsumerCoordinator). With the
+system clock, heartbeats have a thread of their own, so that a slow record does not end the session; with
+any other clock there is no thread, and polls send them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MEMBERSHIP_ERRORS: Final = (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-"""What a member is told when it has to join again."""
+"""The errors after which a member has to rejoin."""
 _FIRST_BACKOFF_MS: Final = 5
 _LONGEST_BACKOFF_MS: Final = 100
 
@@ -69,10 +69,10 @@ class Partitions(Protocol):
     def assigned(self) -> Collection[TopicPartition]: ...
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """These as well; called after every rebalance, also with none."""
+        """Add these; called after every rebalance, also with none."""
 
     def revoke(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
-        """Not these any more. `lost`: somebody else may have them already."""
+        """Remove these. `lost`: other members may own them already."""
 
 
 class Membership:
@@ -96,7 +96,7 @@ class Membership:
         self._background: Background | None = None
         self._phase = Phase.UNJOINED
         self._held = ConsumerGroupMetadata(group_id, group_instance_id=settings.group_instance_id)
-        """The newest generation it was in, also after that is over: so a late commit is refused."""
+        """The newest generation it was in, even after that has ended, so that a late commit is refused."""
         self._member_id = ""
         self._generation_id = -1
         self._is_prepared = False
@@ -104,7 +104,7 @@ class Membership:
         self._error: EosdbError | None = None
         self._topics: tuple[str, ...] = ()
         self._counts: Mapping[str, int] | None = None
-        """The leader's: from how many partitions it made the assignment."""
+        """For the leader: the partition counts that its assignment was made from."""
         self._assignments: dict[str, bytes] = {}
         self._next_heartbeat_ms = self._ask_again_ms = self._last_poll_ms = 0
         self._backoff_ms = _FIRST_BACKOFF_MS
@@ -113,14 +113,14 @@ class Membership:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who commits; of a member that has lost its generation, who it was."""
+        """The identity to commit with; after the generation is lost, the last one."""
         return self._held
 
     def advance(self, topics: tuple[str, ...]) -> int:
-        """Go as far as goes without waiting. Returns when (monotonic ms) to come back.
+        """Go as far as possible without waiting. Returns when (monotonic ms) to call again.
 
         Raises FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError and
-        GroupAuthorizationFailedError; what else the group says is acted upon.
+        GroupAuthorizationFailedError; other errors of the group are handled.
         """
         now = self._clock.monotonic_ms()
         with self._lock:
@@ -140,10 +140,9 @@ class Membership:
             self._step()
 
     def look(self) -> bool:
-        """Whether the group has gone on; then the next `advance` asks what became of this member.
+        """Whether the group has moved on; the next `advance` then asks where this member stands.
 
-        Reading costs nothing, so a member that waits learns of a rebalance at once, not with its next
-        heartbeat.
+        Reading is cheap, so a waiting member notices a rebalance at once instead of at its next heartbeat.
         """
         with self._lock:
             if self._phase is not Phase.STABLE or self._must_rejoin:
@@ -151,14 +150,14 @@ class Membership:
             try:
                 group = self._requests.describe_group(self._held.group_id)
             except ApiError:
-                return False  # Not allowed, or deleted: the heartbeats tell.
+                return False  # Not allowed, or deleted: the heartbeats will report it.
             if (group.generation_id, group.state) == (self._generation_id, GroupState.STABLE.value):
                 return False
             self._next_heartbeat_ms = self._clock.monotonic_ms()
             return True
 
     def check_partitions(self, counts: Mapping[str, int]) -> bool:
-        """The leader looks whether its assignment is still made from what there is; if not, it rejoins."""
+        """As the leader, rejoin if topics or partitions have changed since the assignment was made."""
         with self._lock:
             if self._phase is not Phase.STABLE or self._must_rejoin or self._counts is None:
                 return False
@@ -168,17 +167,17 @@ class Membership:
             return self._must_rejoin
 
     def rejoin(self) -> None:
-        """Ask for a rebalance with the next `advance`."""
+        """Request a rebalance at the next `advance`."""
         with self._lock:
             self._must_rejoin = True
 
     def handle_error(self, error: EosdbError) -> None:
-        """A commit failed with this error: it may concern the membership."""
+        """Handle the error of a failed commit, which may concern the membership."""
         with self._lock:
             self._handle(error)
 
     def leave(self) -> None:
-        """Leave the group, unless statically a member (KIP-345)."""
+        """Leave the group, unless this is a static member (KIP-345)."""
         background, self._background = self._background, None
         if background is not None:
             background.stop()
@@ -191,7 +190,7 @@ class Membership:
     # -- the steps of a rebalance ---------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """Give back what another member may be given; all of it in the eager protocol."""
+        """Revoke what may be assigned to other members; everything under the eager protocol."""
         if self._is_prepared:
             return
         with self._lock:
@@ -204,7 +203,7 @@ class Membership:
             self._partitions.revoke(owned, lost=lost)
 
     def _step(self) -> None:
-        """Join, or sync; the answer may be to ask again later."""
+        """Join, or sync; the answer may be to try again later."""
         try:
             if self._phase in (Phase.UNJOINED, Phase.STABLE) or self._must_rejoin:
                 self._phase, self._must_rejoin = Phase.JOINING, False
@@ -247,7 +246,7 @@ class Membership:
         self._start_heartbeats()
 
     def _assign(self, joined: JoinGroupResult) -> dict[str, bytes]:
-        """As the leader: who gets what."""
+        """As the leader, compute the assignment."""
         assert joined.protocol_name is not None
         members = [
             MemberSubscription(m.member_id, m.group_instance_id, _subscription(m))
@@ -278,7 +277,8 @@ class Membership:
         self._apply_assignment(set(decode_assignment(synced.assignment)))
 
     def _apply_assignment(self, assigned: set[TopicPartition]) -> None:
-        """What was assigned; a cooperative member that gives something up joins once more (KIP-429)."""
+        """Apply what was assigned; a cooperative member that revokes partitions joins once more
+        (KIP-429)."""
         owned = set(self._partitions.assigned())
         if given_up := owned - assigned:
             with self._lock:
@@ -296,11 +296,11 @@ class Membership:
     # -- staying alive, under the lock ----------------------------------------------------------
 
     def _beat_later(self) -> None:
-        """The request that has just been answered has renewed the session."""
+        """Postpone the next heartbeat: the request just answered has renewed the session."""
         self._next_heartbeat_ms = self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
 
     def _beat_when_due(self, now_ms: int) -> None:
-        """Renew the session. An answer that does not come is no answer: the next beat tells."""
+        """Renew the session. A missing answer is ignored: the next heartbeat follows."""
         is_member = self._generation_id >= 0 and self._error is None
         if not is_member or now_ms < self._next_heartbeat_ms:
             return
@@ -316,14 +316,14 @@ class Membership:
         elif isinstance(error, UnknownMemberIdError):
             self._forget(keep_member_id=False)
         elif isinstance(error, IllegalGenerationError):
-            # Whoever is joining expects a newer generation, and is told of it by the join.
+            # A joining member expects a newer generation, and learns it from the join.
             if self._phase is not Phase.JOINING:
                 self._forget(keep_member_id=True)
         elif isinstance(error, (DatabaseClosedError, FencedInstanceIdError)):
             self._error = error
 
     def _forget(self, *, keep_member_id: bool) -> None:
-        """The generation is over without us; what it gave us may be somebody else's already."""
+        """The generation ended without this member; its partitions may have other owners already."""
         self._phase, self._generation_id = Phase.UNJOINED, -1
         self._is_prepared, self._has_lost = False, True
         self._counts = None
@@ -332,7 +332,7 @@ class Membership:
             self._member_id = ""
 
     def _leave_when_idle(self, now_ms: int) -> None:
-        """Whoever does not poll for max_poll_interval_ms makes room for the others (KIP-62)."""
+        """Leave the group if there was no poll for max_poll_interval_ms (KIP-62)."""
         if (
             self._generation_id >= 0
             and now_ms - self._last_poll_ms > self._settings.max_poll_interval_ms
@@ -342,7 +342,7 @@ class Membership:
 
     def _send_leave(self) -> None:
         if self._member_id and self._settings.group_instance_id is None:
-            # Whoever is no member any more, or cannot say so, will be missed when its session ends.
+            # If the group does not learn of it here, it does when the session ends.
             with contextlib.suppress(EosdbError):
                 self._requests.leave_group(self._held.group_id, self._member_id)
 
@@ -367,6 +367,6 @@ def _subscription(member: JoinGroupMember) -> Subscription:
         return decode_subscription(member.metadata)
     except ValueError as error:
         raise InconsistentGroupProtocolError(
-            f"member {member.member_id!r} is in this group and does not say what it subscribes to "
-            f"({error}); give other programs a group of their own"
+            f"member {member.member_id!r} is in this group and does not state its subscription "
+            f"({error}); use a separate group for other programs"
         ) from error

@@ -1,4 +1,4 @@
-"""A consumer's requests: all of them may be carried out twice, so a lost one is simply repeated."""
+"""A consumer's requests. All of them are safe to carry out twice, so a lost one is simply repeated."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class ConsumerRequests:
         return self._call("data_version", lambda broker: broker.data_version())
 
     def wait_for_change(self, version: int, until_ms: int, woken: threading.Event) -> int:
-        """Sleep until somebody has written after `version`, until then, or until `woken`; the version
-        now."""
+        """Sleep until something is written after `version`, until `until_ms`, or until `woken`. Returns the
+        current version."""
         while (left_ms := until_ms - self._clock.monotonic_ms()) > 0 and not woken.is_set():
             found = self._wait(version, min(left_ms, self._settings.fetch_max_wait_ms), woken)
             if found != version:

@@ -13,7 +13,7 @@ from eosdb.validation import check_choice, check_whole
 
 
 class ConsumerConfig(TypedDict, total=False):
-    """What `db.consumer(group_id, …)` takes."""
+    """The settings that `db.consumer(group_id, …)` accepts."""
 
     isolation_level: str
     auto_offset_reset: str

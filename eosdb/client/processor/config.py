@@ -16,11 +16,11 @@ from eosdb.model.values import ConsumerRecord
 from eosdb.validation import check_whole
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""As in Kafka Streams: what a killed copy left open keeps its heirs waiting for so long."""
+"""As in Kafka Streams: how long a killed copy's open transaction blocks the copies that take over."""
 
 
 class ProcessorConfig(TypedDict, total=False):
-    """What `db.processor(…)` takes beside the topics, the handler, the sink and the two ids."""
+    """The settings of `db.processor(…)` besides the topics, the handler, the sink and the two ids."""
 
     transaction_size: int
     transaction_interval_ms: int
@@ -40,9 +40,9 @@ class ProcessorConfig(TypedDict, total=False):
 class ProcessorSettings:
     """Settings, checked. Raises ConfigError naming the setting.
 
-    A transaction ends with `transaction_size` records, or `transaction_interval_ms` after its first. A
-    record that fails is tried `max_attempts` times with `retry_backoff_ms` between; then, for each of
-    `retry_delays_ms`, as often again after that delay, in a topic of its own meanwhile; then it goes to
+    A transaction ends after `transaction_size` records, or `transaction_interval_ms` after its first. A
+    failing record is tried `max_attempts` times, `retry_backoff_ms` apart; then, for each of
+    `retry_delays_ms`, it waits in a retry topic and is tried as often again; then it goes to
     `dead_letter_topic`.
     """
 
@@ -69,7 +69,7 @@ class ProcessorSettings:
         if self.retry_delays_ms and self.dead_letter_topic is None:
             raise ConfigError(
                 f"retry_delays_ms={self.retry_delays_ms!r} needs a dead_letter_topic: its name is the "
-                "beginning of the retry topics' names, and what fails in the last one goes there"
+                "prefix of the retry topics' names, and what fails in the last one goes there"
             )
         for name in ("key_deserializer", "value_deserializer", "enable_auto_commit"):
             if name in self.consumer:
@@ -95,7 +95,7 @@ class ProcessorSettings:
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The topics that exist for the processor's sake."""
+        """The retry topics, then the dead letter topic."""
         dead = () if self.dead_letter_topic is None else (self.dead_letter_topic,)
         return (*self.retry_topics, *dead)
 
@@ -133,7 +133,7 @@ class ProcessorSettings:
         }
 
     def deserialized(self, record: ConsumerRecord) -> ConsumerRecord:
-        """The record as the handler gets it."""
+        """The record as the handler receives it."""
         key, value = record.key, record.value
         if self.key_deserializer is not None and isinstance(key, bytes):
             key = self.key_deserializer(key)

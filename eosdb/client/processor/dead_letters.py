@@ -1,8 +1,8 @@
-"""Dead letters: look at them, and send them back to where they came from, each exactly once.
+"""Dead letters: inspect them, and send them back to where they came from, each exactly once.
 
-Which letters have been replayed is kept as offsets of a group of its own: up to the committed offset all
-have been, beyond it those that the offset's metadata lists. Records and offsets are one transaction, and
-all replays of a topic share a transactional id, so two at once fence each other and neither repeats one.
+Which letters have been replayed is kept as offsets of a separate group: all below the committed offset, and
+above it those listed in the offset's metadata. Records and offsets share a transaction, and all replays of
+a topic share a transactional id, so concurrent replays fence each other and no letter is sent twice.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from eosdb.errors import InvalidRequestError
 from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 REPLAYED_FROM: Final = "__eosdb.replayed-from"
-"""The header that names the dead letter which a replayed record was."""
+"""The header with the name of the dead letter that a replayed record was."""
 _TRANSACTION_SIZE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that has failed for good. `failure` is None where it does not say why."""
+    """A record that has failed for good. `failure` is None if its headers do not say why."""
 
     record: ConsumerRecord
     failure: Failure | None
@@ -54,7 +54,7 @@ class DeadLetters:
         self._name = f"__eosdb.dlq.{topic}"
 
     def letters(self) -> Iterator[DeadLetter]:
-        """All that are still in the topic, in the order of their partitions and offsets.
+        """All letters still in the topic, in order of partition and offset.
 
         Raises UnknownTopicOrPartitionError.
         """
@@ -69,7 +69,7 @@ class DeadLetters:
                         yield DeadLetter(record, read_failure(record.headers), replayed)
 
     def letter(self, partition: int, offset: int) -> DeadLetter:
-        """One of them. Raises InvalidRequestError when there is none."""
+        """The letter at this offset. Raises InvalidRequestError if there is none."""
         tp = TopicPartition(self._topic, partition)
         with self._consumer() as consumer:
             consumer.assign([tp])
@@ -83,12 +83,12 @@ class DeadLetters:
     def replay(
         self, offsets: Collection[tuple[int, int]] | None = None, to: str | None = None
     ) -> ReplayReport:
-        """Send letters back: those at these (partition, offset), or all; never one twice.
+        """Send letters back: those at the given (partition, offset) pairs, or all; none twice.
 
-        Each goes to the topic and partition where it first was, or to the topic `to`, without the
-        headers of its failure. Raises InvalidRequestError for an offset without a letter and for a letter
-        that does not say where it was, and ProducerFencedError when another replay has taken over, or
-        InvalidTxnStateError while it does so.
+        Each goes to its original topic and partition, or to the topic `to`, without the failure headers.
+        Raises InvalidRequestError for an offset without a letter and for a letter without an origin,
+        ProducerFencedError when another replay has taken over, and InvalidTxnStateError while it is doing
+        so.
         """
         replayed = skipped = 0
         with self._consumer() as consumer, contextlib.ExitStack() as cleanup:
@@ -126,7 +126,7 @@ class DeadLetters:
     def _chosen(
         self, consumer: Consumer, tp: TopicPartition, wanted: set[tuple[int, int]] | None
     ) -> Iterator[ConsumerRecord]:
-        """The records of a partition that are wanted; what is found is wanted no more."""
+        """The wanted records of a partition; those found are removed from `wanted`."""
         consumer.assign([tp])
         consumer.seek_to_beginning()
         end = consumer.end_offsets([tp])[tp]
@@ -161,7 +161,7 @@ class _Progress:
         self._beyond.update(offsets)
 
     def advance(self, offset: int) -> None:
-        """All letters up to this one."""
+        """Mark all letters up to this offset as replayed."""
         self._below = offset + 1
         self._beyond = {beyond for beyond in self._beyond if beyond > offset}
 
@@ -182,7 +182,7 @@ def _send_back(
     progress: _Progress,
     batch: list[ConsumerRecord],
 ) -> int:
-    """`is_complete`: no letter that has not been replayed lies between those of the batch."""
+    """`is_complete`: every letter between those of the batch has been replayed."""
     if not batch:
         return 0
     with producer.transaction():

@@ -1,4 +1,4 @@
-"""What a record that could not be processed carries with it: where it was, what went wrong, how often.
+"""What a failed record carries with it: where it came from, what went wrong, and how often.
 
 Headers, so that any consumer and plain SQL can read them; their names begin with `__eosdb.errors.`
 (Kafka Connect and Kafka Streams, KIP-298 and KIP-1034, do the same under prefixes of their own).
@@ -21,27 +21,28 @@ _NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The failure of one record in one group. Topic, partition and offset are where it first was."""
+    """The failure of one record in one group. Topic, partition and offset are those of the original
+    record."""
 
     group_id: str
     topic: str
     partition: int
     offset: int
     attempts: int
-    """How often it has been tried, over all its retries."""
+    """Number of attempts, including all retries."""
     error: str
     """The name of the exception's class."""
     message: str
     stacktrace: str
     failed_ms: int
     due_ms: int = -1
-    """When it is to be tried again; -1: it is not."""
+    """When it will be tried again; -1 for never."""
 
     @classmethod
     def of(
         cls, record: ConsumerRecord, error: Exception, group_id: str, attempts: int, now_ms: int
     ) -> Failure:
-        """A record's failure, as the one who processed it saw it."""
+        """The failure of a record that has just been processed."""
         return cls(
             group_id,
             record.topic,
@@ -55,11 +56,11 @@ class Failure:
         )
 
     def back_at_origin(self, record: ConsumerRecord) -> ConsumerRecord:
-        """A record that is tried again, as it was where it came from."""
+        """A retried record, as it was in its original topic."""
         return record._replace(topic=self.topic, partition=self.partition, offset=self.offset)
 
     def mark(self, headers: Iterable[Header]) -> tuple[Header, ...]:
-        """The record's own headers, and this failure instead of an earlier one."""
+        """The record's own headers and this failure, which replaces an earlier one."""
         of_failure = (
             (f"{PREFIX}{name}", str(getattr(self, name)).encode()) for name in self.__slots__
         )
@@ -72,7 +73,7 @@ def unmarked(headers: Iterable[Header]) -> tuple[Header, ...]:
 
 
 def read_failure(headers: Iterable[Header]) -> Failure | None:
-    """The failure that a record carries; None when it carries none that is whole."""
+    """The failure in a record's headers; None if it is absent or incomplete."""
     fields: dict[str, str] = {}
     for name, data in headers:
         if name.startswith(PREFIX) and data is not None:

@@ -1,8 +1,8 @@
 """Consume, process, produce, exactly once: the loop that everybody would otherwise write, and get wrong.
 
-Records are read as a member of a group; what the handler returns and the offsets go into one
-transaction, which names the membership (KIP-447), so whoever has lost its partitions cannot commit.
-Retries and dead letters go into the transaction that also commits the record's offset.
+Records are read as a member of a group; what the handler returns and the offsets go into one transaction,
+which carries the group metadata (KIP-447), so a copy that has lost its partitions cannot commit. Retries
+and dead letters go into the transaction that also commits the record's offset.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _GOES_ON_AFTER: Final = (
     TransactionAbortableError,
     UnstableOffsetCommitError,
 )
-"""The group or the coordinator went on without us: what is open is undone, and done anew."""
+"""After these errors the open transaction is undone, and its records are processed again."""
 
 
 class Processor:
     """One copy of a program that turns records into records. Any number of copies share the work.
 
-    `run` belongs to one thread; `stop` and `metrics` may be called from anywhere.
+    `run` belongs to one thread; `stop` and `metrics` may be called from any thread.
     """
 
     def __init__(
@@ -101,22 +101,22 @@ class Processor:
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The topics that exist for this processor's failures: retries, then the dead letters."""
+        """The topics for this processor's failed records: retry topics, then the dead letter topic."""
         return self._settings.own_topics
 
     # -- the user's calls -----------------------------------------------------------------------
 
     def run(self, until_idle_ms: int | None = None) -> dict[str, float]:
-        """Process until `stop`, SIGTERM or SIGINT, or until nothing has come for `until_idle_ms`.
+        """Process until `stop`, SIGTERM or SIGINT, or until no record has arrived for `until_idle_ms`.
 
-        The record in hand is finished and committed, the group is left. Signals are heeded in the main
-        thread only. Returns the metrics. Raises HandlerFailedError when a record has failed for good and
-        there is no dead_letter_topic, FencedInstanceIdError, and what trying again does not help.
+        The current record is finished and committed, then the group is left. Signals are handled in the
+        main thread only. Returns the metrics. Raises HandlerFailedError when a record has failed for good
+        and there is no dead_letter_topic, FencedInstanceIdError, and errors that a retry cannot fix.
         """
         with _heeding_signals(self.stop):
             try:
                 if "group_instance_id" in self._settings.consumer:
-                    # Back under the same id: what a killed run left open must not be waited for.
+                    # Restarted under the same id: do not wait for what a killed run left open.
                     self._transaction.prepare()
                 self._consumer.subscribe(
                     self._topics,
@@ -130,14 +130,14 @@ class Processor:
         return self.metrics()
 
     def stop(self) -> None:
-        """Have `run` finish the record in hand, commit and return."""
+        """Make `run` finish the current record, commit and return."""
         self._stopping.set()
         self._consumer.wakeup()
 
     def metrics(self) -> dict[str, float]:
-        """What this copy has done: `process-total`, `process-latency-avg`, `failed-total`,
-        `retried-total`, `dead-lettered-total`, `commit-total`, `abort-total`, errors by name; with them
-        the consumer's and the producer's own figures."""
+        """What this copy has done: `process-total`, `process-latency-avg`, `failed-total`, `retried-total`,
+        `dead-lettered-total`, `commit-total`, `abort-total`, errors by name; and the metrics of its
+        consumer and producer."""
         producer = self._transaction.producer
         theirs = {} if producer is None else producer.metrics()
         return {**theirs, **self._consumer.metrics(), **self._metrics.snapshot()}
@@ -156,7 +156,7 @@ class Processor:
                 return
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
-        """Do it, after undoing what went wrong before; what cannot be helped is raised."""
+        """Run `action`, after undoing an earlier failure; errors that a retry cannot fix are raised."""
         try:
             if self._transaction.is_broken:
                 self._transaction.mend()
@@ -178,14 +178,14 @@ class Processor:
             return True
 
     def _read_and_process(self, wait_ms: int) -> bool:
-        """One poll and what comes of it. Returns whether anything did."""
+        """Poll once and process the records. Returns whether anything was done."""
         transaction, settings = self._transaction, self._settings
         now = self._clock.time_ms()
         self._wake([tp for tp, due_ms in self._resting.items() if due_ms <= now])
         size = 1 if self._alone else settings.transaction_size
         records = self._consumer.poll(self._patience_ms(wait_ms), size - transaction.records)
         if transaction.is_broken:
-            # Lost in a rebalance. What has come belongs to another generation, so to another transaction.
+            # Lost in a rebalance. The new records belong to another generation, so to another transaction.
             self._put_back(records)
             return True
         done = 0
@@ -209,7 +209,7 @@ class Processor:
         self._records.committed(self._transaction.commit())
 
     def _patience_ms(self, wait_ms: int) -> int:
-        """How long to wait for records: until the transaction is to end, or a retry is due."""
+        """How long to wait for records: until the transaction must end, or a retry is due."""
         if self._transaction.records:
             interval_ms = self._settings.transaction_interval_ms
             wait_ms = min(wait_ms, interval_ms - self._transaction.age_ms())
@@ -218,7 +218,7 @@ class Processor:
         return max(wait_ms, 0)
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:
-        """Records that were read and not processed are to be read again."""
+        """Seek back, so that records that were read but not processed are read again."""
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -227,7 +227,7 @@ class Processor:
                 self._consumer.seek(tp, offset)
 
     def _rest(self, tp: TopicPartition, offset: int, due_ms: int) -> None:
-        """Nothing of a retry topic is due before its first record."""
+        """Pause the partition: nothing in a retry topic is due before its first record."""
         self._consumer.seek(tp, offset)
         self._consumer.pause([tp])
         self._resting[tp] = due_ms
@@ -240,10 +240,10 @@ class Processor:
     # -- one record -----------------------------------------------------------------------------
 
     def _process(self, record: ConsumerRecord) -> bool:
-        """One record, with everything that belongs to it. False: it must come again."""
+        """Process one record completely. False: it must be read again."""
         tp = TopicPartition(record.topic, record.partition)
         if tp in self._resting:
-            return True  # It comes again when the partition is woken.
+            return True  # It is read again when the partition is resumed.
         earlier = read_failure(record.headers) if tp.topic in self._retry_topics else None
         if earlier is not None and earlier.due_ms > self._clock.time_ms():
             self._rest(tp, record.offset, earlier.due_ms)
@@ -260,8 +260,8 @@ class Processor:
         return True
 
     def _find_the_culprit(self, error: EosdbError) -> None:
-        """Some record's result was refused after it had been sent: each gets a transaction of its own,
-        and the one that is refused alone has failed. Raises `error` when that is no help either."""
+        """A record's result was refused after it had been sent: give each record a transaction of its own,
+        and the one refused then has failed. Raises `error` if that does not help either."""
         if self._transaction.taken_in > 1:
             self._alone = self._transaction.taken_in
         elif self._current is None:
@@ -272,7 +272,7 @@ class Processor:
     # -- rebalances -----------------------------------------------------------------------------
 
     def _before_rebalance(self, partitions: list[TopicPartition]) -> None:
-        """What is complete is committed as long as the partitions are ours."""
+        """Commit the completed records while the partitions are still ours."""
         try:
             if not self._transaction.is_broken:
                 self._commit()
@@ -282,7 +282,7 @@ class Processor:
         self._forget(partitions)
 
     def _break_off(self, partitions: list[TopicPartition]) -> None:
-        """Others may have the partitions already: what is open must not be committed."""
+        """Others may own the partitions already, so the open transaction must not be committed."""
         self._transaction.is_broken = True
         self._forget(partitions)
 
@@ -301,7 +301,8 @@ class Processor:
 
 @contextlib.contextmanager
 def _heeding_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT stop it, where Python lets a program say so: in the main thread."""
+    """SIGTERM and SIGINT call `stop`; only in the main thread, the only one that Python allows to handle
+    them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

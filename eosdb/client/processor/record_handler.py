@@ -1,7 +1,7 @@
 """What becomes of one record: results, another attempt, a retry later, or a dead letter.
 
-A record takes part in the transaction with all of its results or with none: they are sent when the
-handler has returned. So a record that fails does no harm to those before it, and is simply tried again.
+A transaction holds all results of a record or none: they are sent after the handler has returned. So a
+failing record does not affect those before it, and is simply tried again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FAULTS_OF_RESULTS: Final = (
 
 
 class Attempt(NamedTuple):
-    """A record that is being processed: as it is, and as it was where it came from."""
+    """A record being processed: as it was read, and as it was in its original topic."""
 
     tp: TopicPartition
     record: ConsumerRecord
@@ -57,7 +57,7 @@ class Attempt(NamedTuple):
 
 
 class RecordHandler:
-    """Runs the user's handler for one record after the other, and remembers what failed."""
+    """Runs the user's handler on one record after another, and remembers failures."""
 
     def __init__(
         self,
@@ -79,17 +79,17 @@ class RecordHandler:
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Somebody else goes on with these, and counts anew."""
+        """Other copies take over these partitions, and count attempts from 0."""
         gone = set(partitions)
         self._failures = {key: f for key, f in self._failures.items() if key[0] not in gone}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """What happened before these offsets is over."""
+        """Forget the failures below these offsets."""
         for key in [k for k in self._failures if k[0] in offsets and k[1] < offsets[k[0]].offset]:
             del self._failures[key]
 
     def try_or_give_up(self, attempt: Attempt) -> bool:
-        """Whether the record is done, be it as a retry or a dead letter; if not, the transaction is
+        """Whether the record is done, possibly as a retry or dead letter; if not, the transaction is
         broken."""
         while self._has_attempts(attempt):
             # decisions/0010: results are sent when the handler has returned, so there is nothing to undo.
@@ -105,20 +105,20 @@ class RecordHandler:
         return True
 
     def refused(self, attempt: Attempt, error: EosdbError) -> None:
-        """What it sent was refused when it was to be committed. Raises `error` if that was a retry or a
-        dead letter, and HandlerFailedError."""
+        """The record's results were refused at the commit. Raises `error` if they were a retry or a dead
+        letter, and HandlerFailedError."""
         if not self._has_attempts(attempt):
             raise error
         self._note_failure(attempt, error)
 
     def _has_attempts(self, attempt: Attempt) -> bool:
-        """Whether it may be tried where it is."""
+        """Whether it may be tried again in this topic."""
         failure = self._failures.get(attempt.key)
         here = 0 if failure is None else failure.attempts - attempt.before
         return here < self._settings.max_attempts
 
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:
-        """Raises HandlerFailedError when there is no place for what fails for good."""
+        """Raises HandlerFailedError if the record has failed for good and there is no dead letter topic."""
         known = self._failures.get(attempt.key)
         count = (attempt.before if known is None else known.attempts) + 1
         now = self._clock.time_ms()
@@ -128,8 +128,8 @@ class RecordHandler:
         if self._settings.dead_letter_topic is None and not self._has_attempts(attempt):
             raise HandlerFailedError(
                 f"{attempt.tp} offset {attempt.record.offset}: failed {count} times, last with "
-                f"{failure.error}: {failure.message}. Nothing of the record is committed; mend the "
-                "handler, or give a dead_letter_topic"
+                f"{failure.error}: {failure.message}. Nothing of the record is committed; fix the "
+                "handler, or set a dead_letter_topic"
             ) from error
 
     def _try(self, origin: ConsumerRecord) -> Exception | None:
@@ -148,7 +148,7 @@ class RecordHandler:
                 transaction.send(result)
             except FAULTS_OF_RESULTS as error:
                 if was_refused:
-                    raise  # What was sent earlier was refused, and by whom it was sent is not known.
+                    raise  # An earlier send was refused, and which record's it was is not known.
                 return error
         transaction.is_broken = False
         latency_ms = (self._metrics.now_ns() - start) / 1_000_000
@@ -184,7 +184,7 @@ class RecordHandler:
         )
 
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
-        """On to the next retry topic, or to the dead letters."""
+        """Send it to the next retry topic, or to the dead letter topic."""
         settings, record = self._settings, attempt.record
         stage = 0
         if attempt.tp.topic in settings.retry_topics:

@@ -1,7 +1,7 @@
 """The transaction of a processor: results and offsets together, and undoing what cannot be committed.
 
-A transaction begins with the first record that takes part and ends with `commit` or by being undone;
-then the consumer stands where the group's committed offsets say, and everything is done anew.
+A transaction begins with its first record and ends with `commit` or by being undone; after the latter the
+consumer is back at the group's committed offsets, and the records are processed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAY_BE_ABORTED = {
 
 
 class ProcessingTransaction:
-    """One at a time, with the producer that it needs."""
+    """One transaction at a time, with its producer."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ProcessingTransaction:
         self._metrics = metrics
         self.producer: Producer | None = None
         self.taken_in = self.records = 0
-        """How many records take part, and how many of them are complete."""
+        """Number of records in it, and how many of them are complete."""
         self.is_broken = False
         """It cannot be committed; `mend` undoes it."""
         self._began_ms: int | None = None
@@ -47,25 +47,25 @@ class ProcessingTransaction:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the broker has refused something of it."""
+        """Whether the broker has refused any part of it."""
         return self.producer is not None and self.producer.state in (
             ClientState.ABORTABLE_ERROR.name,
             ClientState.FATAL_ERROR.name,
         )
 
     def age_ms(self) -> int:
-        """How long it has been open; 0 when none is."""
+        """How long it has been open; 0 if there is none."""
         return 0 if self._began_ms is None else self._clock.monotonic_ms() - self._began_ms
 
     def prepare(self) -> None:
-        """Take the transactional id, which ends what an earlier holder left open."""
+        """Take the transactional id, which ends what a previous holder left open."""
         if self.producer is None:
             producer = self._make_producer()
             producer.init_transactions()
             self.producer = producer
 
     def take_in(self, tp: TopicPartition, offset: int) -> None:
-        """A record takes part from here on."""
+        """Add a record to the transaction."""
         if self._began_ms is None:
             self.prepare()
             assert self.producer is not None
@@ -75,7 +75,7 @@ class ProcessingTransaction:
         self.taken_in += 1
 
     def send(self, record: ProducerRecord) -> None:
-        """A result of the record that was taken in last."""
+        """Send a result of the record that was added last."""
         assert self.producer is not None
         assert record.topic is not None
         self.producer.send(
@@ -93,8 +93,8 @@ class ProcessingTransaction:
         self.records += 1
 
     def commit(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Commit what is complete. Returns the committed offsets; raises what the group or the
-        coordinator answers, after which only `mend` helps."""
+        """Commit the completed records. Returns the committed offsets; raises the error of the group or the
+        coordinator, after which only `mend` helps."""
         if self._began_ms is None:
             return {}
         assert self.producer is not None
@@ -109,13 +109,13 @@ class ProcessingTransaction:
         return offsets
 
     def mend(self) -> None:
-        """Undo what is open. Of a commit that was not answered the committed offsets tell the end."""
+        """Undo what is open. The outcome of an unanswered commit shows in the committed offsets."""
         producer = self.producer
         if producer is not None:
             if producer.state in _MAY_BE_ABORTED:
                 producer.abort_transaction()
             if producer.state != ClientState.READY.name:
-                # Fenced, or in the middle of a commit: taking the id anew ends what is open.
+                # Fenced, or in the middle of a commit: taking the id again ends what is open.
                 producer.close()
                 self.producer = None
                 self.prepare()

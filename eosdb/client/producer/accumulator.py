@@ -25,13 +25,13 @@ from eosdb.model.values import (
 
 OnDelivery: TypeAlias = "Callable[[EosdbError | None, RecordMetadata | None], object]"
 Drive: TypeAlias = "Callable[[ProducerBatch, float | None], None]"
-"""Sends what waits until the batch has been answered, or for so many seconds."""
+"""Sends what is waiting until the batch has been answered, or for at most that many seconds."""
 
 _SEQUENCES = 2**31
 
 
 class ProducerBatch:
-    """Records of one partition that are sent together, and what became of them."""
+    """Records of one partition that are sent together, and their result."""
 
     __slots__ = (
         "attempts", "callbacks", "created_ms", "drive", "error", "identity", "in_doubt", "is_filling",
@@ -45,7 +45,7 @@ class ProducerBatch:
         self.records = RecordColumns([], [], [])
         self.size = 0
         self.is_filling = False
-        """Waits, and may take more records."""
+        """Waiting to be sent, and open for more records."""
         self.callbacks: list[tuple[ProduceFuture, OnDelivery]] = []
         self.result: ProduceResult | None = None
         self.error: EosdbError | None = None
@@ -57,7 +57,7 @@ class ProducerBatch:
         self.in_doubt = False
         """Some attempt was never answered, so the records may be stored."""
         self.is_sent = False
-        """An answer is being waited for."""
+        """Sent, and not answered yet."""
         self.retry_at_ms = 0
 
     def append(
@@ -68,7 +68,7 @@ class ProducerBatch:
         timestamp: int | None,
         size: int,
     ) -> ProduceFuture:
-        """Take in one record of `size` bytes."""
+        """Add one record of `size` bytes."""
         future = ProduceFuture(self, len(self.records.timestamps))
         self.records.append(key, value, headers, timestamp)
         self.size += size
@@ -95,7 +95,7 @@ class ProducerBatch:
         return RecordBatch(self.records, *self.identity, self.serial % _SEQUENCES, is_transactional)
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch]:
-        """Two halves that follow each other; futures and callbacks go along."""
+        """Two consecutive halves, with their futures and callbacks."""
         middle = len(self.records) // 2
         halves = (
             ProducerBatch(self.tp, self.created_ms, self.drive),
@@ -117,7 +117,7 @@ class ProducerBatch:
         return halves
 
     def call_back(self) -> None:
-        """Tell whoever asked to be told; an error of theirs does not keep others from being told."""
+        """Call the delivery callbacks; an error in one does not keep the others from being called."""
         callbacks, self.callbacks = self.callbacks, []
         while callbacks:
             future, call = callbacks.pop(0)
@@ -130,7 +130,7 @@ class ProducerBatch:
 class ProduceFuture:
     """The future of one record (the contract's `Future[RecordMetadata]`).
 
-    `result()` sends what is still waiting, so it never hangs on a record that nobody flushes.
+    `result()` sends what is still waiting, so it never hangs on a record that was not flushed.
     """
 
     __slots__ = ("_batch", "_index")
@@ -169,7 +169,8 @@ class ProduceFuture:
         return batch.error
 
     def add_done_callback(self, function: Callable[[ProduceFuture], object]) -> None:
-        """Call `function(self)` when the record is stored or has failed; at once when it is."""
+        """Call `function(self)` when the record is stored or has failed; at once if that is the case
+        already."""
         batch, _ = self.place()
         if batch.done:
             function(self)
@@ -194,14 +195,14 @@ class RecordAccumulator:
     def __init__(self, batch_size: int, most_bytes: int) -> None:
         self.batch_size: Final = batch_size
         self.most_bytes = most_bytes
-        """How much a batch takes at most. `batch_size`, or more where there is no network to keep busy:
-        whatever waits for a partition then leaves as one batch."""
+        """The maximum size of a batch: `batch_size`, or more if there is no network to keep busy, so that
+        everything waiting for a partition is sent as one batch."""
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._count = 0
         self.buffered_bytes = 0
 
     def new_batch(self, tp: TopicPartition, clock: Clock, drive: Drive) -> ProducerBatch:
-        """A batch behind all others of the partition; those take no more records."""
+        """A new last batch of the partition; the others take no more records."""
         queue = self._waiting.get(tp)
         if queue is None:
             queue = self._waiting[tp] = deque()
@@ -254,7 +255,7 @@ class RecordAccumulator:
             yield from queue
 
     def recount(self) -> None:
-        """After an interrupt between a change and its count."""
+        """Recompute the counts, after an interrupt between a change and its count."""
         self._count = sum(map(len, self._waiting.values()))
         self.buffered_bytes = sum(batch.size for batch in self.waiting())
 

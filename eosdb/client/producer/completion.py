@@ -155,7 +155,7 @@ class BatchCompletion:
         self.give_up(batch, error)
 
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
-        """Nobody waits for the batch any more; whether it is stored may be unknown."""
+        """Stop waiting for the batch; whether it is stored may be unknown."""
         batch.error = error  # First: an interrupt behind it leaves nobody waiting.
         self._accumulator.remove(batch)
         self._may_be_unresolved = True
@@ -170,9 +170,10 @@ class BatchCompletion:
     # -- an interrupt ---------------------------------------------------------------------------
 
     def mend(self, in_hand: Iterable[ProducerBatch], on_the_way: Iterable[ProducerBatch]) -> None:
-        """A signal came between two steps: what nobody waits for any more goes again, or is finished.
+        """Repair what a signal between two steps cut off: batches that nobody waits for go again, or are
+        finished.
 
-        `in_hand` was taken to be sent lately. Changes nothing where nothing was cut off.
+        `in_hand` was last taken to be sent. Changes nothing where nothing was cut off.
         """
         self._accumulator.recount()
         waiting = list(self._accumulator.waiting())
@@ -216,7 +217,7 @@ class BatchCompletion:
         self._accumulator.put_back(batch)
 
     def complete_as_stored(self, now_ms: int) -> None:
-        """The transaction is committed, so whatever was sent in it is stored; where, nobody said."""
+        """The transaction is committed, so everything sent in it is stored, at unknown offsets."""
         for batch in [batch for batch in self._accumulator.waiting() if batch.attempts]:
             self._accumulator.remove(batch)
             self._stored(batch, ProduceResult(duplicate=True), now_ms)

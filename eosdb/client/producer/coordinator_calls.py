@@ -19,11 +19,11 @@ from eosdb.metrics import Metrics
 T = TypeVar("T")
 
 _CONCURRENT_BACKOFF_MS: Final = 20
-"""Another transaction of this id is being ended, which takes no time to speak of."""
+"""Another transaction of this id is ending, which takes hardly any time."""
 
 
 class CoordinatorCall(Generic[T]):
-    """One request, until it is answered for good."""
+    """One request, until its definite answer."""
 
     __slots__ = ("attempts", "done", "error", "exchange", "kind", "on_answer", "request", "retry_at_ms",
                  "sent_ms")  # fmt: skip
@@ -79,7 +79,7 @@ class CoordinatorCalls:
         on_answer: Callable[[T], None],
         exchange: Exchange[T] | None = None,
     ) -> CoordinatorCall[T]:
-        """`exchange` has the answer when the request has been sent already."""
+        """`exchange`: where the answer comes, if the request has been sent already."""
         call = CoordinatorCall(kind, request, on_answer)
         if exchange is not None and exchange.done:
             call.exchange, call.attempts = exchange, 1
@@ -91,12 +91,12 @@ class CoordinatorCalls:
         return next((call for call in self._queue if call.kind is kind), None)
 
     def cancel(self, call: CoordinatorCall[T], error: EosdbError) -> None:
-        """Wait for it no more."""
+        """Stop waiting for it."""
         self._queue = deque(waiting for waiting in self._queue if waiting is not call)
         call.fail(error)
 
     def run(self, now_ms: int) -> None:
-        """Send what is due, take what has been answered; goes on as long as answers are there."""
+        """Send what is due and take answers, as long as there are any."""
         while self._queue:
             call = self._queue[0]
             if call.exchange is None:

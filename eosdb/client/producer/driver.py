@@ -51,7 +51,7 @@ class Driver:
             if deadline is not None and now >= deadline:
                 raise on_timeout()
             if wait is None:
-                raise IllegalStateError("the producer waits for an answer that nobody owes it")
+                raise IllegalStateError("the producer waits, but no answer is outstanding")
             if wait > 0:
                 self._clock.sleep_ms(wait if deadline is None else min(wait, deadline - now))
 
@@ -66,7 +66,7 @@ class Driver:
     def flush_until(
         self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
     ) -> None:
-        """`until`, while batches leave whether or not they are full."""
+        """Like `until`, but batches are sent whether or not they are full."""
         self._sender.is_flushing = True
         try:
             self.until(done, timeout_ms, on_timeout)
@@ -74,7 +74,7 @@ class Driver:
             self._sender.is_flushing = False
 
     def start(self, name: str, linger_ms: int) -> None:
-        """Have a thread send what lingers, once; it ends with the producer."""
+        """Start the thread that sends lingering batches, once; it ends with the producer."""
         if self._background is None:
             self._idle_ms = min(linger_ms, _IDLE_MS)
             self._background = Background(name, self._background_step)
@@ -89,12 +89,12 @@ class Driver:
         with self._lock:
             try:
                 wait = self.step()
-            except Exception:  # The thread must go on; whoever waits for a future is told there.
+            except Exception:  # The thread must go on; each future reports its own error.
                 _log.exception("a delivery callback failed")
                 wait = 0
         return self._idle_ms if wait is None else max(1, min(wait, self._idle_ms))
 
 
 def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:
-    """The error of a call whose time is over."""
+    """The error of a call that has timed out."""
     return RequestTimedOutError(f"{what}: not done within {timeout_ms} ms; it may be called again")

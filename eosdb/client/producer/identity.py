@@ -22,8 +22,8 @@ class IdentityRequest:
         self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
 
     def current(self, now_ms: int) -> tuple[ProducerIdAndEpoch | None, EosdbError | None]:
-        """The identity; a producer without transactions requests one where there is none. The error is
-        that of a request that was refused for good."""
+        """The identity; a producer without transactions requests one if it has none. The error is set if
+        the request was refused for good."""
         manager, error = self._manager, None
         if manager.identity is None and manager.transactional_id is None:
             if manager.state is ClientState.READY:

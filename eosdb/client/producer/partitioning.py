@@ -19,7 +19,7 @@ _NONE: Final = -1
 
 
 class _Topic:
-    """A topic's partitions, the newest batch of each, and the partition without keys' turn."""
+    """A topic's partitions, the newest batch of each, and the sticky partition."""
 
     __slots__ = ("newest", "places", "sticky", "sticky_bytes")
 
@@ -48,16 +48,17 @@ class PartitionChooser:
         self._topics: dict[str, _Topic] = {}
 
     def partition_count(self, topic: str) -> int:
-        """Asked for once. Raises UnknownTopicOrPartitionError and InvalidTopicExceptionError."""
+        """The number of partitions, looked up once. Raises UnknownTopicOrPartitionError and
+        InvalidTopicExceptionError."""
         return len(self._topic(check_text("topic", topic, InvalidTopicExceptionError)).places)
 
     def batch_for(
         self, topic: str, partition: int | None, key: bytes | None, size: int, drive: Drive
     ) -> ProducerBatch:
-        """The batch that takes a record of so many bytes.
+        """The batch for a record of `size` bytes.
 
-        Raises UnknownTopicOrPartitionError and InvalidTopicExceptionError, and ConfigError when a
-        partitioner errs.
+        Raises UnknownTopicOrPartitionError and InvalidTopicExceptionError, and ConfigError if the
+        partitioner returns no valid partition.
         """
         known = self._topics.get(topic) if isinstance(topic, str) else None
         if known is None:
@@ -85,8 +86,8 @@ class PartitionChooser:
         return batch
 
     def _sticky(self, topic: _Topic, size: int) -> int:
-        """The partition for records without a key: another one for each `batch_size` bytes, and when what
-        waited for it has left."""
+        """The partition for records without a key: a new one after each `batch_size` bytes, and when the
+        batch waiting for it has been sent."""
         number = topic.sticky
         batch = topic.newest[number] if number != _NONE else None
         taken = topic.sticky_bytes + size
@@ -114,7 +115,7 @@ class PartitionChooser:
         )
 
     def _with_partition(self, topic: str, partition: object) -> _Topic:
-        """The topic once more: partitions may have been added."""
+        """Look the topic up again: partitions may have been added."""
         known = self._topics[topic]
         count = self._ask(topic)
         for number in range(len(known.places), count):

@@ -1,9 +1,9 @@
-"""The producer: Kafka's, by its settings, calls, states and errors.
+"""The producer, with the settings, calls, states and errors of Kafka's.
 
-Inline by default: whoever calls sends, in the caller's thread. Outside of transactions a record with
-`linger_ms=0` is on its way when `send` returns, and stored if the transport is direct; inside one,
-records gather into batches and leave when there is enough, at `flush`, at the end of the transaction, or
-when a future is asked for its result. With `linger_ms` a background thread sends what lingered.
+Inline by default: requests are sent in the caller's thread. Outside a transaction, a record with
+`linger_ms=0` is on its way when `send` returns, and stored if the transport is direct; inside one, records
+gather into batches, sent when there is enough, at `flush`, at the end of the transaction, or when a future
+is asked for its result. With `linger_ms` a background thread sends lingering batches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from eosdb.model.values import (
 from eosdb.validation import check_headers
 
 _BUFFER_BYTES: Final = 1_048_576
-"""How much gathers in memory before it is sent on its own."""
+"""How many bytes gather in memory before they are sent without being asked for."""
 _RATES: Final = ("record-send", "record-retry", "record-error", "byte", "request")
 
 
@@ -101,7 +101,7 @@ class Producer:
     # -- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Take the transactional id: fence whoever had it, and end what it left open.
+        """Take the transactional id: fence its previous holder, and end what that left open.
 
         Raises IllegalStateError on a second call, RequestTimedOutError after max_block_ms (call again)
         and the coordinator's errors, which are fatal for this producer.
@@ -110,10 +110,10 @@ class Producer:
             self._transactions.init()
 
     def begin_transaction(self) -> TransactionToken:
-        """Begin a transaction. The token names it, and no other, to `db.outcome`.
+        """Begin a transaction. The token identifies it for `db.outcome`.
 
-        Local, unless the one before was empty: the coordinator never heard of that, so a new epoch is
-        asked for first. Raises IllegalStateError, and then also RequestTimedOutError after max_block_ms
+        Local, unless the previous one was empty: the coordinator does not know that one, so a new epoch is
+        requested first. Raises IllegalStateError, and then also RequestTimedOutError after max_block_ms
         (call again) and the coordinator's errors.
         """
         with self._timed("txn-begin"):
@@ -126,8 +126,8 @@ class Producer:
     ) -> None:
         """Commit a group's offsets with the transaction (KIP-447 with the group's metadata).
 
-        Raises InvalidRequestError for what cannot be a member's metadata and IllegalStateError outside
-        a transaction, which leave it as it is, and the coordinator's errors, after which the transaction
+        Raises InvalidRequestError for invalid group metadata and IllegalStateError outside a transaction,
+        which leave the transaction unchanged, and the coordinator's errors, after which the transaction
         must be aborted or the producer closed.
         """
         group = (
@@ -158,7 +158,7 @@ class Producer:
             self._transactions.commit()
 
     def abort_transaction(self) -> None:
-        """Take the transaction back; records that were not sent yet fail, others are waited for.
+        """Abort the transaction; unsent records fail, those on their way are awaited.
 
         Raises IllegalStateError without a transaction, RequestTimedOutError after max_block_ms (call
         again), and the error of a fatal state.
@@ -178,8 +178,8 @@ class Producer:
             raise
 
     def _abort_after(self, error: BaseException) -> None:
-        """Abort what `error` interrupted. That a newer producer has taken over shows only now, and
-        is the better thing to tell; any other failure of the abort shows at the next call."""
+        """Abort what `error` interrupted. Only now does it show that a newer producer has taken over, which
+        is the better error to raise; any other failure of the abort shows at the next call."""
         if self._manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
             try:
                 self.abort_transaction()
@@ -243,7 +243,7 @@ class Producer:
             raise
 
     def _lost_a_record(self, error: EosdbError) -> None:
-        """A transaction that lacks a record must not be committed, even if whoever sent it goes on (Kafka:
+        """A transaction that lacks a record must not be committed, even if the caller continues (Kafka:
         doSend, maybeTransitionToErrorState)."""
         with self._lock:
             if self._manager.may_send and not isinstance(error, (ConfigError, IllegalStateError)):
@@ -257,7 +257,7 @@ class Producer:
         raise self._manager.error
 
     def _linger(self, now_ms: int) -> None:
-        """Leave the record to the thread, unless what lingers is due now."""
+        """Leave the record to the thread, unless lingering batches are due now."""
         linger_ms = self._settings.linger_ms
         self._driver.start(f"eosdb-sender-{self._settings.client_id or 'producer'}", linger_ms)
         if self._linger_due_ms is None:
@@ -266,7 +266,7 @@ class Producer:
             self._linger_due_ms = now_ms + (self._sender.run_once(now_ms) or linger_ms)
 
     def flush(self, timeout_ms: int | None = None) -> None:
-        """Send everything that waits; afterwards every future is done.
+        """Send everything that is waiting; afterwards every future is done.
 
         Raises RequestTimedOutError when that takes longer than `timeout_ms`, and IllegalStateError
         inside a delivery callback.
@@ -275,7 +275,7 @@ class Producer:
             self._driver.flush(timeout_ms)
 
     def _make_room(self, size: int) -> None:
-        """Send until less is buffered than may be, as Kafka's `send` blocks on buffer.memory."""
+        """Send until the buffer has room, as Kafka's `send` blocks on buffer.memory."""
         if size > self._settings.max_request_size:
             raise MessageTooLargeError(
                 f"the record has {size} bytes, max_request_size is {self._settings.max_request_size}"
@@ -287,7 +287,7 @@ class Producer:
         )
 
     def _drive(self, batch: ProducerBatch, timeout: float | None) -> None:
-        """What a future does that is asked for its result."""
+        """Called by a future that is asked for its result."""
         with self._lock:
             limit = None if timeout is None else int(timeout * 1000)
             self._driver.flush_until(lambda: batch.done, limit, lambda: timed_out("result", limit))
@@ -309,7 +309,7 @@ class Producer:
         self._driver.stop()
 
     def metrics(self) -> dict[str, float]:
-        """Counters, averages and rates under Kafka's names, from this producer's beginning on."""
+        """Counters, averages and rates under Kafka's names, since this producer was created."""
         return self._metrics.snapshot()
 
     def partitions_for(self, topic: str) -> int:

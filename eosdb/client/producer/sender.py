@@ -77,20 +77,19 @@ class Sender:
         self._acks = settings.acks if isinstance(settings.acks, int) else settings.acks.strip()
         self._is_running = False
         self._in_hand: list[ProducerBatch] = []
-        """What was taken last to be sent."""
+        """The batches that were last taken to be sent."""
         self._is_whole = True
-        """Nothing has been cut off between two steps, as by a signal (decisions/0018)."""
+        """No step has been interrupted, as by a signal (decisions/0018)."""
         self.is_flushing = False
-        """Everything leaves at once, whether or not its batch is full."""
+        """Everything is sent at once, whether or not its batch is full."""
 
     # -- one step -------------------------------------------------------------------------------
 
-    # decisions/0006: no thread of its own; its caller says when it is.
+    # decisions/0006: no thread of its own; its caller says what time it is.
     def run_once(self, now_ms: int) -> int | None:
         """Do what is due at `now_ms`. Returns the ms until more is due; None when nothing is left.
 
-        Delivery callbacks are called when every state is settled; what they send leaves with the same
-        run.
+        Delivery callbacks are called once every state is final; what they send leaves in the same run.
         """
         if self._is_running:
             return 0
@@ -106,7 +105,7 @@ class Sender:
             self._is_running = False
 
     def _begin_step(self) -> None:
-        """What the step before has left undone is mended."""
+        """Repair what an interrupted step left undone."""
         if not self._is_whole:
             self._completion.mend(
                 self._in_hand,
@@ -133,7 +132,7 @@ class Sender:
 
     @property
     def is_running(self) -> bool:
-        """Whether a callback is asking."""
+        """Whether a delivery callback is asking."""
         return self._is_running
 
     def has_unanswered(self) -> bool:
@@ -143,9 +142,9 @@ class Sender:
         )
 
     def drop_waiting(self, why: EosdbError, *, unsent_only: bool = False) -> None:
-        """Give up the batches that are not on their way, and tell whoever waits for them.
+        """Give up the batches that are not on their way, and fail their futures.
 
-        What has a sequence may be stored; `unsent_only` lets it go on until that is known (Kafka:
+        A batch with a sequence may be stored; `unsent_only` keeps it until that is known (Kafka:
         RecordAccumulator.abortUndrainedBatches).
         """
         if not self._is_running:
@@ -158,7 +157,7 @@ class Sender:
             self._is_whole = True
 
     def drop_all(self, why: EosdbError) -> None:
-        """Give up every batch; answers that come later are for nobody."""
+        """Give up every batch; later answers are ignored."""
         for request in self._on_the_way:
             for attempt in request.attempts:
                 attempt.batch.is_sent = False
@@ -211,7 +210,7 @@ class Sender:
     # -- requests -------------------------------------------------------------------------------
 
     def _drain_all(self, now_ms: int) -> list[list[SentBatch]]:
-        """The requests that may go now. More than one at a time only where none can overtake another."""
+        """The requests that may go now. More than one at a time only if none can overtake another."""
         requests: list[list[SentBatch]] = []
         self._in_hand = []
         while (attempts := self._drain(now_ms)) and self._may_go_together:
@@ -289,11 +288,11 @@ class Sender:
     def flush_before(
         self, request: Request[T], answered: Exchange[T], now_ms: int, *, sync: bool
     ) -> None:
-        """Send what waits, and behind it, in the same turn with the broker, a request of the transaction
-        that counts on all of it being stored.
+        """Send what is waiting and then, in the same turn with the broker, a request of the transaction
+        that relies on all of it being stored.
 
-        `answered` stays open where it was not sent: something waits for a callback or for a repeat, was
-        refused, or takes the long way over a network. It is to be sent after a flush then.
+        `answered` stays open if the request was not sent: something waits for a callback or a retry, was
+        refused, or goes over a network. It must be sent after a flush then.
         """
         waiting = self._accumulator.waiting()
         if (
@@ -361,14 +360,14 @@ class Sender:
                 self._on_the_way.append(request)
 
     def _interrupted(self, requests: list[list[SentBatch]], now_ms: int) -> None:
-        """By the user, or by a bug: whether it arrived is as unknown as after a lost answer."""
+        """Interrupted by the user or a bug: whether it arrived is as unknown as after a lost answer."""
         lost = NetworkExceptionError("produce: interrupted before there was an answer")
         for attempts in requests:
             for attempt in attempts:
                 self._complete(attempt, lost, now_ms)
 
     def _request(self, attempts: list[SentBatch]) -> Request[ProduceAnswer]:
-        """What the broker is to do with the batches."""
+        """The produce request for the batches."""
         transactional_id = self._manager.transactional_id
         batches = {}
         for batch, _, _ in attempts:
@@ -413,7 +412,7 @@ class Sender:
         return False
 
     def _current_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
-        """The producer id and epoch; None while they are being asked for."""
+        """The producer id and epoch; None while they are being requested."""
         identity, error = self.identity.current(now_ms)
         if error is not None:
             self.drop_waiting(error)
@@ -441,7 +440,7 @@ class Sender:
         wait = max(0, min(due) - now_ms)
         if self._on_the_way or coordinator is not None:
             delivery = self._transport.poll()
-            # What has arrived since this run looked is for the next one.
+            # What has arrived since this run looked is left to the next one.
             if self.coordinator.is_answered or any(r.exchange.done for r in self._on_the_way):
                 return 0
             if delivery is not None:

@@ -1,7 +1,7 @@
 """How far a producer has come in one partition: sequences given out, acknowledged and unresolved.
 
-Kafka: TxnPartitionEntry and the sequence half of TransactionManager. Numbers here are *serials*: they
-count on where the wire's int32 wraps to 0.
+Kafka: TxnPartitionEntry and the sequence half of TransactionManager. Numbers here are *serials*: they keep
+counting where the wire's int32 wraps to 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from eosdb.client.producer.accumulator import ProducerBatch
 from eosdb.model.values import ProducerIdAndEpoch
 
 _KNOWN_FOR_MS: Final = 10_000
-"""For so long after an answer the partition surely still knows the producer; far below any sensible
+"""How long after an answer the partition surely still knows the producer; far below any sensible
 producer.id.expiration.ms."""
 
 
@@ -42,7 +42,7 @@ class PartitionProgress:
 
     @property
     def is_unresolved(self) -> bool:
-        """Whether sequences were given out that nobody waits for and nobody acknowledged."""
+        """Whether sequences were assigned that are neither acknowledged nor awaited."""
         first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
         return self.acknowledged < first
 
@@ -56,9 +56,9 @@ class PartitionProgress:
     ) -> bool:
         """Whether one more batch may get a sequence now.
 
-        Where nothing can overtake (`in_order`), any number may be on the way. Elsewhere so many, and the
-        first goes alone: a partition that does not know the producer takes any sequence for its first, so
-        of two batches the second must not be able to arrive before it.
+        If nothing can overtake (`in_order`), any number may be on the way. Otherwise up to the limit, and
+        the first goes alone: a partition that does not know the producer accepts any sequence as its first,
+        so a second batch must not be able to arrive before it.
         """
         if not self.unacknowledged:
             return not (self.is_unresolved and self.identity == identity)
@@ -108,7 +108,7 @@ class PartitionProgress:
         self.drop(batch)
 
     def drop(self, batch: ProducerBatch) -> None:
-        """Nobody waits for the batch any more."""
+        """Stop waiting for the batch."""
         if batch in self.unacknowledged:
             self.unacknowledged.remove(batch)
 

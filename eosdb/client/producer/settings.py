@@ -1,4 +1,4 @@
-"""A producer's settings, under Kafka's names in snake_case, and what contradicts what.
+"""A producer's settings, under Kafka's names in snake_case, and which ones contradict each other.
 
 Kafka switches idempotence off silently when a default contradicts it; eosdb refuses, because the silent
 case is the dangerous one.
@@ -17,7 +17,7 @@ from eosdb.validation import check_whole
 
 
 class ProducerConfig(TypedDict, total=False):
-    """What `db.producer(…)` takes, beside `transport`."""
+    """The settings that `db.producer(…)` accepts, besides `transport`."""
 
     transactional_id: str | None
     enable_idempotence: bool
@@ -88,7 +88,7 @@ class ProducerSettings:
             if self.transactional_id is not None:
                 raise ConfigError(
                     f"transactional_id={self.transactional_id!r} needs enable_idempotence=True: a "
-                    "transaction cannot be exactly once if its records may be doubled"
+                    "transaction cannot be exactly once if its records may be duplicated"
                 )
             return
         if str(self.acks).strip().lower() not in ("all", "-1"):

@@ -72,11 +72,11 @@ class TransactionManager:
         """Partitions the coordinator has added to the transaction (version 1)."""
         self.groups: set[str] = set()
         self.may_have_begun = False
-        """Something was taken that begins the transaction under version 2, whether or not it arrives."""
+        """Records or offsets were accepted that begin the transaction under version 2, received or not."""
         self.number = 0
         """How many transactions have ended under this identity (version 1)."""
         self.needs_new_epoch = False
-        """Before the next transaction the producer must take its id anew."""
+        """Before the next transaction the producer must take its id again."""
         self._progress: dict[TopicPartition, PartitionProgress] = {}
 
     def transition(self, state: ClientState) -> None:
@@ -106,7 +106,8 @@ class TransactionManager:
 
     @property
     def may_send(self) -> bool:
-        """Whether records are taken: in a transaction, or without transactions while nothing failed."""
+        """Whether records are accepted: in a transaction, or without transactions while nothing has
+        failed."""
         if self.transactional_id is None:
             return self.error is None
         return self.state is ClientState.IN_TRANSACTION
@@ -132,21 +133,21 @@ class TransactionManager:
         )
 
     def initialized(self, identity: ProducerIdAndEpoch) -> None:
-        """What the coordinator has given; sequences begin anew with a new identity."""
+        """Take over the coordinator's answer; with a new identity, sequences start over."""
         if identity != self.identity and self.transactional_id is not None:
             self._progress.clear()
         self.identity = identity
 
     def begun(self, version: int) -> None:
-        """A transaction begins here, and nowhere else yet."""
+        """A transaction begins, so far only on the client."""
         self.transition(ClientState.IN_TRANSACTION)
         self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
-        """No transaction is open any more; what to use next.
+        """The transaction has ended; `identity` is the one to use next.
 
-        A transaction that the coordinator never heard of has used up its identity nevertheless: its
-        token names it, and the next one must have another.
+        A transaction unknown to the coordinator has used up its identity all the same: its token names it,
+        and the next one needs another.
         """
         self.check_transition(ClientState.READY)
         unchanged = identity == self.identity

@@ -1,7 +1,7 @@
-"""The transactional half of a producer: what its calls ask of the coordinator, in which state.
+"""The transactional half of a producer: what its calls request from the coordinator, and in which state.
 
-Its caller holds the producer's lock. The commit, and the offsets of a group, go along with the last
-records in one turn with the broker where that can be (`Sender.flush_before`).
+Its caller holds the producer's lock. Where possible, the commit and the offsets of a group go with the last
+records in one turn with the broker (`Sender.flush_before`).
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class ProducerTransactions:
         self._driver = driver
         self._metrics = metrics
         self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
-        """The answer to the commit, where that has gone along with the last records."""
+        """The answer to the commit, if it was sent with the last records."""
         self._renewal: CoordinatorCall[ProducerIdAndEpoch] | None = None
-        """The request for a new epoch that the end of the transaction has led to."""
+        """The request for a new epoch after the end of the transaction."""
 
     def init(self) -> None:
         self._initialize("init_transactions")
@@ -171,11 +171,11 @@ class ProducerTransactions:
 
     @property
     def _is_committed(self) -> bool:
-        """Whether the commit went along with the last records, and an interrupt came before its answer."""
+        """Whether the commit was sent with the last records, and was interrupted before its answer."""
         return self._committed.done and self._committed.error is None
 
     def close(self) -> None:
-        """End what is open: a commit that has been asked for is finished, everything else aborted."""
+        """End what is open: a requested commit is finished, anything else is aborted."""
         if self._manager.state is ClientState.COMMITTING_TRANSACTION:
             self._end(committed=True)
         else:
@@ -222,7 +222,7 @@ class ProducerTransactions:
         return lambda broker: broker.end_txn(tid, *identity, committed, transaction_version=version)
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
-        """What the coordinator says to use next; after some errors a new epoch is asked for first."""
+        """The identity to use next; after some errors a new epoch is requested first."""
         manager = self._manager
         if not manager.needs_new_epoch:
             manager.ended(identity)

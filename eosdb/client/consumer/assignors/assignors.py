@@ -1,7 +1,6 @@
-"""Who of a group's members reads which partitions: Kafka's assignors, by name, with Kafka's results.
+"""Which member of a group reads which partitions: Kafka's assignors, by name, with Kafka's results.
 
-The group's leader runs the one that all members have in common. Racks mean nothing in one file and are
-left out.
+The group's leader runs the one that all members support. Racks are ignored: there is only one file.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from eosdb.model.values import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """A way to share out partitions. Cooperative: members keep what does not move (KIP-429)."""
+    """A way to assign partitions. Cooperative: members keep what does not move (KIP-429)."""
 
     name: str
     is_cooperative: bool
     assign: Callable[[Sequence[MemberSubscription], Mapping[str, int]], Assignment]
-    """From the members and the partitions of each topic that there is, to everybody's partitions."""
+    """Maps the members and the partition count of each existing topic to the assignment."""
 
 
 def assign_ranges(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> Assignment:
-    """Each topic by itself: its subscribers, in order, get neighbouring partitions; the first ones get
-    one more where it does not come out even (RangeAssignor)."""
+    """Each topic separately: its subscribers, in order, get consecutive partitions; the first ones get one
+    more if the count does not divide evenly (RangeAssignor)."""
     assignment: Assignment = {member.member_id: [] for member in members}
     ordered = sorted(members, key=_static_first)
     for topic, count in sorted(partitions.items()):
@@ -60,7 +59,7 @@ def assign_round_robin(
 
 
 def _static_first(member: MemberSubscription) -> tuple[bool, str]:
-    """Static members keep their place whatever their member id is (AbstractPartitionAssignor)."""
+    """Static members keep their place regardless of their member id (AbstractPartitionAssignor)."""
     if member.group_instance_id is not None:
         return False, member.group_instance_id
     return True, member.member_id
@@ -74,4 +73,4 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
         Assignor("cooperative-sticky", True, assign_cooperatively),
     )
 }
-"""By the names of partition_assignment_strategy."""
+"""By their names in partition_assignment_strategy."""

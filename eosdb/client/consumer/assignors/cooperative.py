@@ -1,7 +1,7 @@
-"""The cooperative sticky assignor: balanced, with as little moving as possible, and never in one step.
+"""The cooperative sticky assignor: balanced, moving as few partitions as possible, and never in one step.
 
-Members keep what they own as far as that is fair. A partition that has to move is given to nobody at
-first: its owner gives it up and joins again, and then it is free (KIP-429; AbstractStickyAssignor,
+Members keep what they own as far as that is fair. A partition that has to move is first left unassigned:
+its owner revokes it and rejoins, and then it is free (KIP-429; AbstractStickyAssignor,
 CooperativeStickyAssignor).
 """
 
@@ -21,18 +21,19 @@ from eosdb.model.values import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What members say they own."""
+    """What the members claim to own."""
 
     owned: Assignment
-    """By member: what counts. Of several claims the one of the newest generation does."""
+    """Valid claims by member. Of several claims to a partition, that of the newest generation is valid."""
     contested: set[TopicPartition] = field(default_factory=set)
-    """Claimed by several members of one generation; somebody is wrong, so nobody's claim counts."""
+    """Claimed by several members of the same generation, so none of the claims is valid."""
 
 
 def assign_cooperatively(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> Assignment:
-    """Everybody's partitions after this step; whoever lost one joins again and the rest follows."""
+    """The assignment after this step; members that lose a partition rejoin, and then the rest is
+    assigned."""
     ordered = sorted(members, key=lambda member: member.member_id)
     wanted = {topic for member in ordered for topic in member.subscription.topics}
     existing = {topic: count for topic, count in partitions.items() if count and topic in wanted}
@@ -50,7 +51,7 @@ def assign_cooperatively(
 
 
 def read_claims(members: Sequence[MemberSubscription], partitions: Mapping[str, int]) -> Claims:
-    """What counts of what members say they own; partitions that are gone do not."""
+    """The valid claims of the members; deleted partitions are left out."""
     claims = Claims({member.member_id: [] for member in members})
     claimants: dict[TopicPartition, MemberSubscription] = {}
     for member in members:
@@ -78,8 +79,8 @@ def read_claims(members: Sequence[MemberSubscription], partitions: Mapping[str, 
 def assign_equal(
     claims: Claims, partitions: Mapping[str, int]
 ) -> tuple[Assignment, dict[TopicPartition, str]]:
-    """All members want the same topics: the assignment, and the partitions that move, with who gets
-    them. Everybody gets the same number, or one more (ConstrainedAssignmentBuilder)."""
+    """For members with equal subscriptions: the assignment, and the partitions that move, with their new
+    owners. Every member gets the same number, or one more (ConstrainedAssignmentBuilder)."""
     total = sum(partitions.values())
     fewest, larger_shares = divmod(total, len(claims.owned))
     most = fewest + (larger_shares > 0)
@@ -129,7 +130,7 @@ def assign_equal(
 def _moving(
     members: Sequence[MemberSubscription], assignment: Assignment
 ) -> dict[TopicPartition, str]:
-    """Partitions that somebody gets and somebody else still owns, with who gets them."""
+    """Partitions assigned to one member while another still owns them, with their new owners."""
     gained: dict[TopicPartition, str] = {}
     given_up: set[TopicPartition] = set()
     for member in members:

@@ -1,7 +1,8 @@
-"""Sticky assignment for members that want different topics: as even as their wishes allow.
+"""Sticky assignment for members with different subscriptions: as even as those allow.
 
-What is owned stays; what is free goes to whoever has least; then partitions move one by one as long as
-that makes it more even, and all that is taken back when in the end it has not (GeneralAssignmentBuilder).
+Owned partitions stay; free ones go to the member with the fewest; then partitions move one by one as long
+as that improves the balance, and all moves are undone if in the end it has not improved
+(GeneralAssignmentBuilder).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from eosdb.model.consumer_protocol import Subscription
 from eosdb.model.values import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
-"""The partitions of every member, by its id; of one who gets none, an empty list."""
+"""Every member's partitions, by member id; an empty list for a member that gets none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,12 @@ def all_partitions(topics: Iterable[str], partitions: Mapping[str, int]) -> list
 def assign_unequal(
     members: Sequence[MemberSubscription], owned: Assignment, partitions: Mapping[str, int]
 ) -> Assignment:
-    """Everybody's partitions. `owned` is what counts of the members' claims; it is used up."""
+    """The assignment. `owned` holds the members' valid claims; it is modified."""
     return _Balancing(members, owned, partitions).run()
 
 
 class _Balancing:
-    """One assignment in the making."""
+    """An assignment while it is computed."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class _Balancing:
         return {**after, **fixed}
 
     def _even_out(self, tps: Sequence[TopicPartition]) -> bool:
-        """Move partitions until no move makes it more even. Returns whether one did."""
+        """Move partitions until no move improves the balance. Returns whether any did."""
         has_moved = False
         while True:
             moved = False
@@ -121,7 +122,7 @@ class _Balancing:
         return False
 
     def _is_balanced(self) -> bool:
-        """Whether nobody could take a partition from somebody who has at least two more."""
+        """Whether no member could take a partition from one that has at least two more."""
         if self._by_size[0][0] >= self._by_size[-1][0] - 1:
             return True
         largest: Counter[str] = Counter()
@@ -164,7 +165,7 @@ class _Balancing:
 
 
 class _Moves:
-    """Who gave what to whom, so that two members do not exchange partitions of one topic."""
+    """The moves made so far, so that two members do not swap partitions of one topic."""
 
     def __init__(self) -> None:
         self._way: dict[TopicPartition, tuple[str, str]] = {}
@@ -178,7 +179,7 @@ class _Moves:
         return min(back) if back else tp
 
     def note(self, tp: TopicPartition, giver: str, taker: str) -> None:
-        """A way that comes back to where it began is none."""
+        """Record a move; one that leads back to where the partition began cancels out."""
         earlier = self._way.pop(tp, None)
         if earlier is not None:
             self._moved[tp.topic, *earlier].discard(tp)
@@ -189,7 +190,7 @@ class _Moves:
 
 
 def _earlier_owners(members: Sequence[MemberSubscription]) -> dict[TopicPartition, str]:
-    """Who owned a partition in the newest generation before the last one."""
+    """Each partition's owner in the newest generation before the last one."""
     newest = max(member.subscription.generation_id for member in members)
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member in members:
