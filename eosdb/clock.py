@@ -1,8 +1,8 @@
-"""The only door through which time comes in.
+"""The only place where time enters.
 
-Everything that depends on time takes a `Clock`; no other module reads it. `SystemClock` goes
-through `time.time`, so freezegun works; `ManualClock` stands still until it is told to move. What
-people write for a time is read here, too.
+Everything that depends on time takes a `Clock`; no other module reads the time. `SystemClock` uses
+`time.time`, so freezegun works; `ManualClock` stands still until it is advanced. Times written by people
+are parsed here, too.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class ManualClock:
 
 
 def monotonic_ns(clock: Clock) -> int:
-    """Nanoseconds for measuring intervals; of a clock that only knows milliseconds, those."""
+    """Nanoseconds for measuring intervals; converted from milliseconds if the clock has nothing finer."""
     if isinstance(clock, SystemClock):
         return time.perf_counter_ns()
     return clock.monotonic_ms() * 1_000_000
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since the epoch: such a number itself, or an ISO 8601 date or date and time.
+    """Parse milliseconds since the epoch, or an ISO 8601 date or date and time.
 
     Without a zone it is UTC, as kafka-consumer-groups takes it; parts of a millisecond are cut off. Raises
     ValueError.
@@ -103,7 +103,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def format_time_ms(time_ms: int) -> str:
-    """A time in ISO 8601, UTC; what no calendar reaches as the number that it is."""
+    """A time in ISO 8601, UTC; a time beyond the calendar is shown as its number."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError, OSError):

@@ -1,8 +1,7 @@
 """Settings of the broker and of a topic, under Kafka's names, with Kafka's defaults.
 
-`BrokerConfig` is what `connect(config=…)` takes; its fields are Kafka's broker settings in
-snake_case. `TopicConfig` is what a topic's own settings (`retention.ms`, …) come to on top of the
-broker's.
+`BrokerConfig` is what `connect(config=…)` takes; its fields are Kafka's broker settings in snake_case.
+`TopicConfig` is the result of a topic's own settings (`retention.ms`, …) on top of the broker's.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ INT32_MAX: Final = 2**31 - 1
 class BrokerConfig:
     """Kafka's broker settings. Raises InvalidConfigError for an unknown name or a bad value."""
 
-    # decisions/0007: every transaction has an epoch of its own; version 1 has to be asked for.
+    # decisions/0007: every transaction has an epoch of its own; version 1 must be requested.
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
@@ -44,7 +43,7 @@ class BrokerConfig:
     log_cleaner_min_compaction_lag_ms: int = 0
     log_message_timestamp_type: str = "CreateTime"
     super_users: str = ""
-    """Principals that no access control row can stop, separated by semicolons."""
+    """Principals to whom no ACL applies, separated by semicolons."""
     lock_timeout_ms: int = 30_000
     """How long a write waits for other processes before DatabaseLockedError (not a Kafka
     setting)."""
@@ -129,7 +128,7 @@ class TopicConfig:
 
     @staticmethod
     def check_names(names: Iterable[str]) -> None:
-        """Raises InvalidConfigError for a name that is no topic setting."""
+        """Raises InvalidConfigError for a name that is not a topic setting."""
         unknown = sorted(set(names) - set(_TOPIC_SETTINGS))
         if unknown:
             raise InvalidConfigError(
@@ -139,7 +138,7 @@ class TopicConfig:
 
 
 def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
-    """A topic's settings as the text they are stored as.
+    """A topic's settings in the text form in which they are stored.
 
     Raises InvalidConfigError when a name or a value is not text or a number.
     """

@@ -1,4 +1,4 @@
-"""`connect` and `Database`: opens the house and hands out its faces."""
+"""`connect` and `Database`: opens a file, and gives access to its clients, its administration and SQL."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 
 MEMORY: Final = ":memory:"
 _ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
-"""What has failed carries headers that say why, so it is larger than where it came from."""
+"""Dead letters carry headers with the reason, so they are larger than the original records."""
 DURABILITIES: Final = ("full", "normal", "off")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The answer to a query: its columns, and its rows as they are read."""
+    """The answer to a query: its columns, and its rows, which are read lazily."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Any, ...]]
@@ -84,14 +84,13 @@ def connect(
     principal: str = "User:ANONYMOUS",
     config: BrokerConfig | None = None,
 ) -> Database:
-    """Open an eosdb file, making it or bringing it to the newest schema first.
+    """Open an eosdb file; create it, or upgrade it to the newest schema, if necessary.
 
-    `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off"
-    (tests only). `":memory:"` is a file of its own that goes when the database is closed.
-    `principal` is who asks, where there are ACLs; it is taken at its word. Raises
-    DatabaseNotFoundError, NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError,
-    SchemaTooNewError, ReadOnlyDatabaseError, DatabaseLockedError, DatabaseFullError and
-    ConfigError.
+    `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off" (tests
+    only). `":memory:"` is a temporary file that is removed when the database is closed. `principal` is the
+    identity that ACLs check; it is not authenticated. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError,
+    DatabaseLockedError, DatabaseFullError and ConfigError.
     """
     check_choice("durability", durability, *DURABILITIES)
     if config is not None and not isinstance(config, BrokerConfig):
@@ -127,7 +126,7 @@ class Database:
         self.config: Final = config
         self._cleanup = contextlib.ExitStack()
         self._closed = False
-        # As SQLite does: through whatever link a file is opened, it has one WAL and one lock file.
+        # As SQLite does: whatever link a file is opened through, it has one WAL and one lock file.
         file = os.path.realpath(path)
         if path == MEMORY:
             # decisions/0005: SQLite has no WAL in memory; a file has the same locks and snapshots.
@@ -166,7 +165,7 @@ class Database:
 
     @cached_property
     def engine(self) -> Engine:
-        """A SQLAlchemy engine on the file, for queries and for tables of the user's own."""
+        """A SQLAlchemy engine on the file, for queries and for your own tables."""
         from eosdb.store.schema.engine import make_engine
 
         store = self._store
@@ -183,7 +182,7 @@ class Database:
     ) -> Producer:
         """A producer; the settings are Kafka's in snake_case. Raises ConfigError.
 
-        `transport` is how its requests reach the broker; None: by direct calls.
+        `transport` carries its requests to the broker; None for direct calls.
         """
         self._store.check_open()
         return Producer(self._transport(transport), self.clock, **config)
@@ -195,9 +194,9 @@ class Database:
         transport: Transport | BrokerRequests | None = None,
         **config: Unpack[ConsumerConfig],
     ) -> Consumer:
-        """A consumer; `read_committed` unless asked otherwise. Raises ConfigError.
+        """A consumer; `read_committed` by default. Raises ConfigError.
 
-        `transport` is how its requests reach the broker; None: by direct calls.
+        `transport` carries its requests to the broker; None for direct calls.
         """
         self._store.check_open()
         return Consumer(self._transport(transport), self.clock, group_id, **config)
@@ -215,10 +214,10 @@ class Database:
     ) -> Processor:
         """A consume–process–produce loop: `handler` turns each record into records for `sink`.
 
-        `run` it in as many threads and processes as you like: the copies share the partitions of the
-        group, and each takes a transactional id of its own that begins with `transactional_id`. The
-        dead letter topic and retry topics are made when they are absent. Raises ConfigError, and
-        UnknownTopicOrPartitionError when there is no topic `sink`.
+        `run` it in as many threads and processes as you like: the copies share the partitions of the group,
+        and each takes a transactional id of its own that begins with `transactional_id`. The dead letter
+        topic and retry topics are created if they do not exist. Raises ConfigError, and
+        UnknownTopicOrPartitionError if the topic `sink` does not exist.
         """
         self._store.check_open()
         requests = self._transport(transport)
@@ -243,61 +242,61 @@ class Database:
         return DirectTransport(self.broker) if given is None else as_transport(given)
 
     def begin(self) -> AbstractContextManager[UserTransaction]:
-        """One transaction over tables of your own in this file and the log: all of the block, or,
-        when it raises, nothing of it.
+        """One transaction over your own tables in this file and the log: it commits when the block ends,
+        and is rolled back when the block raises.
 
-        The block is the file's one writer, so keep it short: others wait, for lock_timeout_ms at most.
-        Inside it the log is written through the `UserTransaction` alone; other writes of this thread
-        raise IllegalStateError. Raises DatabaseLockedError when somebody else writes for too long.
+        The block holds the file's only write lock, so keep it short: others wait, for lock_timeout_ms at
+        most. Inside it, write to the log through the `UserTransaction` only; other writes of this thread
+        raise IllegalStateError. Raises DatabaseLockedError when another writer holds the lock for too long.
         """
         return self._publisher.begin()
 
     def append_once(
         self, sink_id: str, batch_id: int, batches: Batches, *, held: Collection[str] = ()
     ) -> AppendOnceResult:
-        """Append all of `batches` and remember `(sink_id, batch_id)`, both or neither; a `batch_id` not
-        above the remembered one is a repeat and appends nothing.
+        """Append all of `batches` and remember `(sink_id, batch_id)`, atomically; a `batch_id` not above
+        the remembered one is a repeat and appends nothing.
 
-        `batches` may be pairs, too, and are read as needed. With `held`, texts of which each says what the
-        batch holds, a repeat is only what said one of them before (known of the last 100), or the newest
-        if it said nothing; else BatchDiffersError. Nothing is readable after any error. More than one unit
-        takes goes in a transaction of the id `__eosdb.sink:` + `sink_id`.
+        `batches` may also be pairs, and are read lazily. With `held`, texts that each identify the content
+        of the batch, a repeat is only a batch that gave one of them before (the last 100 are known), or the
+        newest if it gave none; else BatchDiffersError. After any error nothing is readable. More than fits
+        into one unit goes into a transaction with the id `__eosdb.sink:` + `sink_id`.
         """
         return self._once.append(sink_id, batch_id, batches, held)
 
     def housekeeping(self, *, on_progress: Progress | None = None) -> HousekeepingReport:
-        """Do everything that time has made due: time-outs, expirations, retention, compaction.
+        """Do everything that is due: timeouts, expirations, retention, compaction.
 
-        `on_progress(done, total)` counts records of compacted topics. It is many commits: what is
+        `on_progress(done, total)` counts records of compacted topics. The work takes many commits: what is
         done when the callback raises stays done.
         """
         self._store.check_open()
         return self._housekeeper.run(on_progress)
 
     def take_snapshot(self) -> list[SnapshotInfo]:
-        """Keep the producer states of every partition as they are now; the newest of each."""
-        self._store.write(lambda _: None, sync=False)  # Refused where only reading is allowed.
+        """Store the current producer states of every partition; returns the newest snapshot of each."""
+        self._store.write(lambda _: None, sync=False)  # Refused if the file was opened read-only.
         self._housekeeper.take_snapshots(sync=True)
         with self._store.read() as connection:
             return snapshots.newest(connection)
 
     def verify(self, *, on_progress: Progress | None = None) -> VerifyReport:
-        """Replay the events beside the tables and compare. Writes nothing; others may go on
-        writing. `on_progress(done, total)` counts events."""
+        """Replay the events and compare the result with the tables. Writes nothing, and does not block
+        writers. `on_progress(done, total)` counts events."""
         return verify.verify(self._store, self.clock, on_progress)
 
     def rebuild(self, *, on_progress: Progress | None = None) -> RebuildReport:
-        """Drop every materialized table and fold it anew from the events, in one commit; nothing
-        is changed when `on_progress(done, total)`, which counts events, raises."""
+        """Drop every materialized table and rebuild it from the events, in one commit; nothing changes if
+        `on_progress(done, total)`, which counts events, raises."""
         return verify.rebuild(self._store, self.clock, on_progress)
 
     def outcome(self, token: TransactionToken) -> str:
-        """What became of a transaction: `committed`, `aborted`, `open` or `never started`.
+        """The outcome of a transaction: `committed`, `aborted`, `open` or `never started`.
 
-        Definite, from any process and after any crash, as soon as the transaction is decided. An
-        `open` one whose producer is gone is aborted by its time-out, or when its transactional id is
-        taken again. `never started` is one of which the coordinator never heard. Raises
-        InvalidRequestError for what is no token.
+        Definite, from any process and after any crash, as soon as the transaction is decided. An `open` one
+        whose producer is gone is aborted by its timeout, or when its transactional id is taken again.
+        `never started` means that the coordinator does not know it. Raises InvalidRequestError for an
+        invalid token.
         """
         with self._store.read() as connection:
             return outcome.read(connection, token)
@@ -305,26 +304,26 @@ class Database:
     def backup(
         self, target: str | os.PathLike[str], *, on_progress: Progress | None = None
     ) -> None:
-        """A consistent copy of the file as it is now; it appears whole or not at all, the latter
-        also when `on_progress(done, total)`, which counts pages, raises.
+        """A consistent copy of the file as it is now; it appears whole or, also when `on_progress(done,
+        total)`, which counts pages, raises, not at all.
 
         Raises IllegalStateError when `target` exists.
         """
         copies.back_up(self._store, check_path("target", target), on_progress)
 
     def publish(self, target: str | os.PathLike[str]) -> None:
-        """A copy for readers on other hosts, at `target`, in place of the one before (see the page about
-        Spark).
+        """Publish a copy for readers on other hosts at `target`, replacing the previous one (see the page
+        about Spark).
 
-        It needs no shared memory, and never changes once it is there; reading it, be it over a network, is
-        safe, while the live file must only be opened on its own host. Raises StorageError.
+        It needs no shared memory and never changes once published, so it is safe to read over a network;
+        the live file must only be opened on its own host. Raises StorageError.
         """
         self._store.check_open()
         copies.publish(self._store, check_path("target", target))
 
     def columns(self, view: str) -> dict[str, str]:
         """The columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or BLOB; ""
-        for one that is computed by a view of the user's. Empty when there is none of the name."""
+        for a computed column of your own view. Empty if there is no such table or view."""
         check_text("view", view)
         with self._store.read() as connection:
             return queries.columns(connection, view)
@@ -339,27 +338,27 @@ class Database:
     ) -> int:
         """A copy of the file as it was after event `position`, or at `timestamp` (ms).
 
-        Returns the position. Records that retention or compaction has removed since cannot come
-        back; the copy's log start says so. `on_progress(done, total)` counts pages and events. Raises
-        InvalidRequestError for a position beyond the journal, and unless exactly one of the two is
-        given, and IllegalStateError when `target` exists.
+        Returns the position. Records that retention or compaction has removed since cannot be restored; the
+        copy's log start shows that. `on_progress(done, total)` counts pages and events. Raises
+        InvalidRequestError for a position beyond the journal, and unless exactly one of the two is given,
+        and IllegalStateError when `target` exists.
         """
         return restore.restore_to(
             self._store, self.clock, check_path("target", target), position, timestamp, on_progress
         )
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        """Run one reading SQL statement on a snapshot of its own; rows are read as they are asked for.
+        """Run one reading SQL statement on a snapshot of its own; rows are read lazily.
 
         A result of 100 rows or more holds the snapshot, and with it the WAL, until its last row is read or
-        `rows` is closed. Raises InvalidRequestError for what SQLite refuses, every writing one among it.
+        `rows` is closed. Raises InvalidRequestError for statements that SQLite refuses or that write.
         """
         check_text("sql", sql)
         columns, rows = queries.query(self._store, sql, parameters)
         return QueryResult(columns, rows)
 
     def views(self) -> list[ViewDescription]:
-        """The documented views: their names, columns, and what each shows."""
+        """The documented views: their names, their columns, and what each shows."""
         with self._store.read() as connection:
             return queries.describe_views(connection)
 
@@ -370,15 +369,15 @@ class Database:
         return {**self.broker.request_metrics.snapshot(), **self._store.counts()}
 
     def info(self) -> dict[str, object]:
-        """Facts about the file: sizes, counts, versions, and who keeps the WAL from shrinking."""
+        """Facts about the file: sizes, counts, versions, and which readers keep the WAL from shrinking."""
         return {"path": self.path, **queries.info(self._store)}
 
     def close(self) -> None:
-        """Take a last producer state snapshot and release the file; idempotent."""
+        """Take a final producer state snapshot and release the file; idempotent."""
         self._close(orderly=True)
 
     def abandon(self) -> None:
-        """Release the file as it is, as a process that dies does. For tests and simulations."""
+        """Release the file as it is, like a process that dies. For tests and simulations."""
         self._close(orderly=False)
 
     def _close(self, *, orderly: bool) -> None:
@@ -414,7 +413,7 @@ class Database:
     def _snapshot_at_close(self) -> None:
         if not self._store.has_written:
             return
-        # A full disk, or another process that writes for long, must not keep anybody from closing.
+        # A full disk, or another process that writes for long, must not prevent closing.
         with contextlib.suppress(EosdbError):
             self._housekeeper.take_snapshots()
 
@@ -430,7 +429,7 @@ def process(
     until_idle_ms: int | None = None,
     **config: Unpack[ProcessorConfig],
 ) -> dict[str, float]:
-    """`Database.processor(…).run(until_idle_ms)` on an open database, or on the file at a path."""
+    """Run `Database.processor(…).run(until_idle_ms)` on an open database, or on the file at a path."""
     with contextlib.ExitStack() as cleanup:
         opened = db if isinstance(db, Database) else cleanup.enter_context(connect(db))
         processor = opened.processor(

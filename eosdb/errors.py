@@ -1,10 +1,9 @@
-"""Every error eosdb raises, Kafka's under Kafka's names and numbers.
+"""Every error that eosdb raises, with Kafka's names and numbers for Kafka's errors.
 
 `ApiError` has one subclass for each Kafka error in use. Its wire name follows from the class name
-(`OutOfOrderSequenceNumberError` is `OUT_OF_ORDER_SEQUENCE_NUMBER`; where Kafka's own differ it is
-named), its number is Kafka's
-(`org.apache.kafka.common.protocol.Errors`). Conditions Kafka has no number for derive from
-`EosdbError` directly. Nothing of sqlite3 or SQLAlchemy is ever raised to a caller.
+(`OutOfOrderSequenceNumberError` is `OUT_OF_ORDER_SEQUENCE_NUMBER`; exceptions are given by name), and its
+number is Kafka's (`org.apache.kafka.common.protocol.Errors`). Conditions without a Kafka number derive from
+`EosdbError` directly. No exception of sqlite3 or SQLAlchemy ever reaches a caller.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ class OffsetOutOfRangeError(ApiError, code=1):
 
 
 class CorruptRecordError(ApiError, code=2, retriable=True, name="CORRUPT_MESSAGE"):
-    """A record is not the one that was written: it does not fit its checksum, or is missing. The same
-    request would meet it again."""
+    """A record is missing or does not match its checksum. Repeating the request does not help."""
 
 
 class UnknownTopicOrPartitionError(ApiError, code=3, retriable=True):
@@ -172,7 +170,7 @@ class OutOfOrderSequenceNumberError(ApiError, code=45):
 
 
 class DuplicateSequenceNumberError(ApiError, code=46):
-    """The batch is stored already. A producer takes it for success; eosdb itself never answers it."""
+    """The batch is stored already. A producer treats it as success; eosdb itself never returns it."""
 
 
 class InvalidProducerEpochError(ApiError, code=47):
@@ -208,7 +206,7 @@ class OperationNotAttemptedError(ApiError, code=55):
 
 
 class UnknownProducerIdError(ApiError, code=59):
-    """The broker remembers nothing of the producer (older brokers only)."""
+    """The broker has no state of the producer (older brokers only)."""
 
 
 class NonEmptyGroupError(ApiError, code=68):
@@ -260,7 +258,7 @@ class IllegalStateError(EosdbError):
 
 
 class BatchDiffersError(EosdbError):
-    """A sink brings a batch under a number that is over, and it is not the one that is in.
+    """A sink repeats the number of an earlier batch, with different content.
 
     `newest` is the number of the sink's newest batch.
     """
@@ -279,12 +277,11 @@ class DatabaseClosedError(EosdbError):
 
 
 class DatabaseLockedError(EosdbError):
-    """Another process kept the writer lock for longer than the bounded wait. Nothing was
-    written."""
+    """Another process held the write lock for longer than the wait allowed. Nothing was written."""
 
 
 class DatabaseFullError(EosdbError):
-    """The disk is full. Nothing was written; the call may be repeated when there is room."""
+    """The disk is full. Nothing was written; repeat the call when there is room."""
 
 
 class WakeupError(EosdbError):
@@ -292,7 +289,7 @@ class WakeupError(EosdbError):
 
 
 class HandlerFailedError(EosdbError):
-    """A processor's handler has failed for a record as often as it may."""
+    """A processor's handler has failed for a record on every attempt allowed."""
 
 
 class StorageError(EosdbError):
@@ -312,7 +309,7 @@ class SchemaTooNewError(EosdbError):
 
 
 class NotAnEosdbFileError(EosdbError):
-    """The file is no SQLite database, or one of another application."""
+    """The file is not a SQLite database, or belongs to another application."""
 
 
 class ReadOnlyDatabaseError(EosdbError):
@@ -320,4 +317,4 @@ class ReadOnlyDatabaseError(EosdbError):
 
 
 class ProducerIdsExhaustedError(EosdbError):
-    """All 2**63 producer ids have been handed out."""
+    """All 2**63 producer ids have been used."""

@@ -1,9 +1,9 @@
-"""Named instants at which a crash test may kill the process.
+"""Named points at which a crash test may kill the process.
 
-`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally
-with the count of visits to let pass (`end_txn.decided:2` dies at the third). The process then ends
-by SIGKILL, as if the machine had taken it: no handler runs, nothing is flushed. A simulation, whose
-processes are all in one, watches the points instead.
+`reach` does nothing unless the environment variable `EOSDB_FAILPOINT` names the point, optionally with the
+number of visits to skip (`end_txn.decided:2` dies at the third). The process is then killed with SIGKILL,
+so no handler runs and nothing is flushed. A simulation, which runs all its processes in one, watches the
+points instead.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from enum import Enum
 
 
 class Failpoint(Enum):
-    """Every instant between two steps of an operation that must survive a kill."""
+    """Every point between two steps of an operation that must survive a kill."""
 
     APPEND_RECORDED = "append.recorded"
     """The event of an append is written, its records are not."""
     APPEND_UNCOMMITTED = "append.uncommitted"
     """All rows of an append are written, the unit is not committed."""
     UNIT_COMMITTED = "unit.committed"
-    """A unit is durable, nobody has been told."""
+    """A unit is durable, its caller has no answer yet."""
     USER_UNIT_UNCOMMITTED = "user_unit.uncommitted"
-    """Everything of a `db.begin()` block is written, the unit is not committed."""
+    """All writes of a `db.begin()` block are done, the unit is not committed."""
     END_TXN_DECIDED = "end_txn.decided"
     """PrepareCommit or PrepareAbort is durable, no marker is written."""
     MARKER_WRITTEN = "marker.written"
@@ -55,7 +55,7 @@ _watcher: Callable[[Failpoint], None] | None = None
 
 @contextlib.contextmanager
 def watched(watcher: Callable[[Failpoint], None]) -> Iterator[None]:
-    """Have `watcher` called at every point; what it raises ends the operation there."""
+    """Have `watcher` called at every point; an exception it raises ends the operation there."""
     global _watcher
     before, _watcher = _watcher, watcher
     try:
@@ -65,7 +65,7 @@ def watched(watcher: Callable[[Failpoint], None]) -> Iterator[None]:
 
 
 def reach(point: Failpoint) -> None:
-    """Die here if this is the armed point and its count is used up."""
+    """Die here if this point is armed and its count is used up."""
     global _target
     if _watcher is not None:
         _watcher(point)

@@ -39,7 +39,7 @@ class Metrics:
             self._totals[name] += amount
 
     def record(self, counts: Mapping[str, int], values: Mapping[str, float] = _NONE) -> None:
-        """Several counters and observed values at once."""
+        """Update several counters and observed values at once."""
         with self._lock:
             for name, amount in counts.items():
                 self._totals[name] += amount
@@ -47,12 +47,12 @@ class Metrics:
                 self._observe(name, value)
 
     def observe(self, name: str, value: float) -> None:
-        """Take one value into `name`-avg and `name`-max."""
+        """Record one value in `name`-avg and `name`-max."""
         with self._lock:
             self._observe(name, value)
 
     def took(self, count: str, time: str, started_ns: int) -> None:
-        """One more of `count`, and the time since `started_ns` for `time`."""
+        """Count one more of `count`, and record the time since `started_ns` as `time`."""
         elapsed = self.now_ns() - started_ns
         with self._lock:
             self._totals[count] += 1
@@ -79,7 +79,7 @@ class Metrics:
         return monotonic_ns(self._clock)
 
     def snapshot(self) -> dict[str, float]:
-        """Every figure by its name."""
+        """Every metric by its name."""
         with self._lock:
             self._roll()
             figures: dict[str, float] = {f"{n}-total": v for n, v in sorted(self._totals.items())}
@@ -94,7 +94,7 @@ class Metrics:
             return figures
 
     def _roll(self) -> None:
-        """Begin a new window when the current one is full; the one before is kept."""
+        """Begin a new window when the current one is full; the previous one is kept."""
         now = self._clock.monotonic_ms()
         if now - self._window_start < _WINDOW_MS:
             return

@@ -1,4 +1,4 @@
-"""Progress reports of long work, and how whoever listens to them can stop the work."""
+"""Progress reports of long-running work, and how their listener can stop it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
-"""Called now and then with what is done and what there is to do, at the end with two equal numbers.
+"""Called now and then with the amount done and the total, and at the end with two equal numbers.
 
-What it raises ends the work and undoes it. It must neither write to nor close the database that works.
+An exception it raises ends the work and undoes it. It must neither write to nor close the database.
 """
 
 _EVENTS: Final = 100
@@ -24,7 +24,7 @@ def silent(done: int, total: int) -> None:
 def reporting(
     items: Iterable[tuple[int, T]], on_progress: Progress, total: int
 ) -> Iterator[tuple[int, T]]:
-    """The items, each with its position; every hundredth position is reported once its item is done."""
+    """Yields the items with their positions; reports every hundredth position once its item is done."""
     on_progress(0, total)
     for position, item in items:
         yield position, item
@@ -33,14 +33,14 @@ def reporting(
 
 
 class _Ended(BaseException):
-    """Takes what a listener raised past every handler of errors of the work itself."""
+    """Carries a listener's exception past the work's own error handlers."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def report_progress(on_progress: Progress | None, work: Callable[[Progress], T]) -> T:
-    """The result of `work`, which reports to `on_progress`. What the latter raises is raised unchanged,
+    """The result of `work`, which reports to `on_progress`. An exception of the latter is raised unchanged,
     whatever errors `work` handles or translates."""
     if on_progress is None:
         return work(silent)

@@ -1,8 +1,7 @@
-"""What a request's plain values must look like, before anything is read or written.
+"""Checks of a request's plain values, before anything is read or written.
 
-Each check names what was found and what is expected. The ranges are those of Kafka's wire types;
-they are also what keeps SQLite's 64-bit integers and UTF-8 text from being handed something they
-cannot hold.
+Each check names what was found and what is expected. The ranges are those of Kafka's wire types; they also
+keep values out that SQLite's 64-bit integers and UTF-8 text cannot hold.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def check_topic_name(name: object) -> str:
 
 
 def check_topic_partition(tp: object) -> TopicPartition:
-    """Raises UnknownTopicOrPartitionError for what cannot name a partition."""
+    """Raises UnknownTopicOrPartitionError unless `tp` can name a partition."""
     if (
         isinstance(tp, tuple)
         and len(tp) == 2
@@ -65,7 +64,7 @@ def check_described_partition(tp: object) -> TopicPartition:
 
 
 def check_topic_partitions(tps: object) -> list[TopicPartition]:
-    """Distinct partitions in order. Raises InvalidRequestError for what is no collection of them."""
+    """Distinct partitions in order. Raises InvalidRequestError unless it is a collection of them."""
     return sorted({check_topic_partition(tp) for tp in check_collection("partitions", tps)})
 
 
@@ -112,7 +111,7 @@ def check_bytes(name: str, value: object) -> bytes:
 
 
 def check_text(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
-    """Text that has a UTF-8 form, else `error`."""
+    """Text that can be encoded as UTF-8, else `error`."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -128,7 +127,7 @@ def check_texts(name: str, values: object) -> list[str]:
 
 
 def check_path(name: str, path: object) -> str:
-    """The path of a file in a form that the file system has. Raises ConfigError."""
+    """A path as the file system takes it. Raises ConfigError."""
     given = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(given, str) and given and "\0" not in given:
         try:
@@ -156,7 +155,7 @@ def check_producer(producer_id: object, producer_epoch: object) -> None:
 
 
 def check_identity(transactional_id: object, producer_id: object, producer_epoch: object) -> None:
-    """Who asks the coordinator. Raises InvalidRequestError."""
+    """The identity in a request to the coordinator. Raises InvalidRequestError."""
     check_transactional_id(transactional_id)
     check_producer(producer_id, producer_epoch)
 
@@ -184,15 +183,15 @@ def _is_int(value: object, low: int, high: int) -> bool:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: what is long is cut."""
+    """A value as errors show it: long ones are cut."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def check_transaction_version(asked: int | None, highest: int) -> int:
-    """A client's transaction version, the highest served when it names none.
+    """The transaction version of a client; the highest supported if it names none.
 
-    Raises InvalidRequestError, and UnsupportedVersionError above what is served.
+    Raises InvalidRequestError, and UnsupportedVersionError above the highest supported.
     """
     if asked is None or asked == highest:
         return highest

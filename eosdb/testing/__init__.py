@@ -1,7 +1,7 @@
-"""What users need to test their own exactly-once code: a clock that they move, a network that fails,
+"""What users need to test their own exactly-once code: a clock that tests advance, a network that fails,
 and a check of their program under many fault schedules.
 
-Loaded when they are asked for: pytest imports this package in every run, to find the plugin in it.
+Loaded on demand: pytest imports this package in every run, to find the plugin in it.
 """
 
 from __future__ import annotations

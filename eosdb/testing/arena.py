@@ -1,6 +1,6 @@
-"""The place where programs are tried: a file, processes that have it open, bad networks, and a clock.
+"""Where programs are tried out: a file, processes that have it open, bad networks, and a clock.
 
-Nothing here knows what the programs do; fate acts through it, and whoever judges looks at the file.
+Nothing here knows what the programs do; faults are injected through it, and checkers look at the file.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Faults:
     longest_delay_ms: int = 60
     silent: float = 0.3
     very_late: float = 0.03
-    """How often a way takes so long that every time-out has passed."""
+    """How often a request or answer is so late that every timeout has passed."""
     latest_ms: int = 10_000
     admin: float = 0.015
-    """The share of steps in which an administrator, or fate, does something."""
+    """The share of steps in which an administrator acts or a fault happens."""
     crash_between_steps: float = 0.03
     """How often the coordinator dies between deciding a transaction and completing it."""
 
@@ -55,11 +55,11 @@ class Faults:
 CALM: Final = Faults(
     lose_request=0, lose_response=0, duplicate=0, reorder=0, longest_delay_ms=0, very_late=0
 )
-"""A client in the process of its broker: others go on between its requests, and that is all."""
+"""A client in the process of its broker: other actors run between its requests, nothing else happens."""
 
 
 class Arena:
-    """Everything of one run. A context manager that removes its file."""
+    """The whole world of one run. A context manager that removes its file."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Arena:
             raise
 
     def close(self) -> None:
-        """End every actor and remove the file."""
+        """Stop every actor and remove the file."""
         self.scheduler.kill_all()
         for node in self.nodes:
             node.abandon()
@@ -105,24 +105,24 @@ class Arena:
         self.close()
 
     def transport(self, node: int, faults: Faults | None = None) -> SimulatedTransport:
-        """A network of its own for one client, as bad as the world unless told otherwise."""
+        """A separate network for one client, as bad as the arena's unless `faults` are given."""
         made = SimulatedTransport(self, node, self.rng.getrandbits(32), faults or self.faults)
         self.transports.append(made)
         return made
 
     def say(self, line: str) -> None:
-        """A line of the history."""
+        """Add a line to the history."""
         time = self.clock.monotonic_ms() - START_MS
         self.history.append(f"step {self.scheduler.steps} at {time} ms: {line}")
 
     # -- requests -------------------------------------------------------------------------------
 
     def broker(self, node: int) -> BrokerRequests:
-        """The broker of whatever process runs on the node when it is asked."""
+        """The broker of the process that runs on the node at the time of each request."""
         return cast(BrokerRequests, NodeBroker(self, node))
 
     def request(self, node: int, name: str, *args: Any, **options: Any) -> Any:
-        """Have a process carry out a request; it may die of it (NodeCrashed)."""
+        """Have a process carry out a request, which may crash it (NodeCrashed)."""
         before, self._running_on = self._running_on, node
         try:
             answer = getattr(self.nodes[node].broker, name)(*args, **options)
@@ -143,7 +143,7 @@ class Arena:
         return answer
 
     def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
-        """Called for every answer of a broker; for whoever judges."""
+        """Called for every answer of a broker; for checkers to override."""
 
     # -- fate -----------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class Arena:
             raise NodeCrashed(self._running_on)
 
     def restart(self, node: int) -> None:
-        """The process has died: its actors with it. Another one opens the file."""
+        """The process has died, and its actors with it. Another one opens the file."""
         self.say(f"node {node} crashes")
         self.counts["node crash"] += 1
         for actor in [a for a in self.scheduler.actors if a.node == node]:
@@ -165,7 +165,7 @@ class Arena:
         self.nodes[node] = self._open()
 
     def deliver_due(self) -> None:
-        """What is on its way arrives, also when whoever sent it is dead."""
+        """Deliver what is due, even if its sender is dead."""
         for transport in self.transports:
             try:
                 transport.arrive()
@@ -173,7 +173,7 @@ class Arena:
                 self.restart(crash.node)
 
     def deliver_everything(self) -> None:
-        """However late it is, it arrives now."""
+        """Deliver everything now, however late it would be."""
         for transport in self.transports:
             transport.deliver_all()
 
@@ -182,7 +182,7 @@ class Arena:
 
 
 class NodeBroker:
-    """The broker of whatever process runs on the node now."""
+    """The broker of the process that runs on the node now."""
 
     def __init__(self, arena: Arena, node: int) -> None:
         self._arena = arena
@@ -201,7 +201,7 @@ class NodeBroker:
 
 
 class SimulatedTransport(FaultyTransport):
-    """A bad network on which others go on while a request is sent."""
+    """A bad network on which other actors run while a request is sent."""
 
     def __init__(self, arena: Arena, node: int, seed: int, faults: Faults) -> None:
         self._arena = arena
@@ -228,7 +228,7 @@ class SimulatedTransport(FaultyTransport):
         return super().submit(name, request)
 
     def arrive(self) -> None:
-        """What has come this far arrives, whether or not anybody waits for an answer."""
+        """Deliver what is due, whether or not anything waits for an answer."""
         super().poll()
 
 

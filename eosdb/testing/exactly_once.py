@@ -1,9 +1,9 @@
 """Runs a user's consume–process–produce function under many fault schedules and checks its output.
 
-The function is ordinary blocking code. A schedule lets it run over a network that loses, repeats and
-delays requests; kills it between any two of them and starts it again; suspends it, starts a second copy,
-and lets the first go on as a zombie; crashes the coordinator in the middle of a commit. At the end the
-output topics must hold what is expected: nothing lost, nothing doubled, in order.
+The function is ordinary blocking code. A schedule runs it over a network that loses, repeats and delays
+requests; kills it between any two of them and restarts it; suspends it, starts a second copy, and resumes
+the first as a zombie; crashes the coordinator in the middle of a commit. In the end the output topics must
+hold what is expected: nothing lost, nothing duplicated, in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eosdb.testing.arena import Arena, Faults
 from eosdb.testing.scheduler import NodeCrashed
 
 _LONGEST_SCHEDULE: Final = 4_000
-"""After so many turns the faults end, and the program is run once more to finish its work."""
+"""After this many turns the faults end, and the program is run once more to finish its work."""
 _TOLD: Final = 60
 
 
@@ -35,7 +35,7 @@ class NotExactlyOnceError(AssertionError):
 
 
 class Instance:
-    """One life of the program under test: hands out clients like a `Database`, over a bad network."""
+    """One life of the program under test: provides clients like a `Database`, over a bad network."""
 
     def __init__(self, arena: Arena, node: int) -> None:
         self._arena = arena
@@ -47,16 +47,16 @@ class Instance:
         return self._arena.clock
 
     def producer(self, **config: Any) -> Producer:
-        """As `Database.producer`."""
+        """Like `Database.producer`."""
         return Producer(self._arena.transport(self._node), self._arena.clock, **config)
 
     def consumer(self, group_id: str | None = None, **config: Any) -> Consumer:
-        """As `Database.consumer`, from the earliest offset by default."""
+        """Like `Database.consumer`, from the earliest offset by default."""
         config.setdefault("auto_offset_reset", "earliest")
         return Consumer(self._arena.transport(self._node), self._arena.clock, group_id, **config)
 
     def outcome(self, token: TransactionToken) -> str:
-        """As `Database.outcome`."""
+        """Like `Database.outcome`."""
         return self._arena.nodes[self._node].outcome(token)
 
 
@@ -78,11 +78,11 @@ def check_exactly_once(
 ) -> Counter[str]:
     """Run `program` under `schedules` fault schedules, from `seed` on.
 
-    `inputs` are the values of each input topic, spread over its partitions in turn (one partition
-    unless `partitions` says otherwise); `expected` what each output topic must hold in the end. With
-    `ordered`, values of one output partition must stand in the order in which they are expected. The
-    program must return when there is nothing more to read. Returns what happened, counted. Raises
-    NotExactlyOnceError naming the schedule, and whatever the program raises that is no EosdbError.
+    `inputs` are the values of each input topic, spread over its partitions in turn (one partition unless
+    `partitions` says otherwise); `expected` is what each output topic must hold in the end. With `ordered`,
+    the values of an output partition must be in the expected order. The program must return when there is
+    nothing left to read. Returns counts of what happened. Raises NotExactlyOnceError naming the schedule,
+    and any exception of the program other than EosdbError.
     """
     counts: Counter[str] = Counter()
     for number in range(seed, seed + schedules):
@@ -126,7 +126,7 @@ class _Schedule:
         arena.nodes[0].housekeeping()
 
     def _finish_in_peace(self) -> None:
-        """As an operator would: start it once more, now that the network is well."""
+        """Start it once more without faults, as an operator would."""
         arena = self._arena
         arena.faults = dataclasses.replace(
             arena.faults, lose_request=0, lose_response=0, duplicate=0, very_late=0
@@ -189,7 +189,7 @@ class _Schedule:
 
 
 def _ignore(result: object) -> None:
-    """What a program returns is of no interest."""
+    """Ignore the program's return value."""
 
 
 def _fill(arena: Arena, inputs: Values, topics: Mapping[str, int]) -> None:

@@ -1,8 +1,7 @@
-"""A transport that does to requests what a bad network does, decided by a seed.
+"""A transport that treats requests as a bad network does, decided by a seed.
 
-Requests and answers get lost, arrive twice, late, and in another order than they were sent. What is on
-its way is delivered when its time has come on the broker's clock and somebody polls, so with a
-`ManualClock` a run is repeated exactly by its seed.
+Requests and answers are lost, duplicated, delayed and reordered. Messages in flight are delivered when they
+are due on the broker's clock and a client polls, so with a `ManualClock` a seed repeats a run exactly.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _REMEMBERED: Final = 1_000
 class FaultyTransport:
     """A bad network between a client and the broker. Threads may share it.
 
-    `lose_request`, `lose_response`, `duplicate` and `reorder` are probabilities per request;
-    `delay_ms` is the shortest and longest time each way takes. Of the losses, the share `silent` is
-    noticed by nobody, so the client must wait for its request_timeout_ms; the others break the
-    connection, which the client learns as NETWORK_EXCEPTION. `only` names the requests that faults
-    may happen to (Kafka's names in snake_case); None: all. Raises ConfigError.
+    `lose_request`, `lose_response`, `duplicate` and `reorder` are probabilities per request; `delay_ms` is
+    the shortest and longest time each way takes. Of the losses, the share `silent` goes unnoticed, so the
+    client must wait for its request_timeout_ms; the others break the connection, which the client sees as
+    NETWORK_EXCEPTION. `only` names the requests that faults apply to (Kafka's names in snake_case); None
+    for all. Raises ConfigError.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class FaultyTransport:
         self.counts: Final[Counter[str]] = Counter()
         """How often each thing happened: `request`, `lose_request`, `duplicate`, …"""
         self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
-        """The last things that happened, a line each."""
+        """The most recent events, one line each."""
 
     @property
     def transaction_version(self) -> int:
@@ -88,7 +87,7 @@ class FaultyTransport:
             exchange = Exchange[T](name)
             self._numbers += 1
             label = f"{name} #{self._numbers}"
-            # All is drawn at once, so that what happens to one request shifts no other's luck.
+            # Everything is drawn at once, so that one request's fate does not shift the others'.
             happens = {fault: self._rng.random() < p for fault, p in self._chances.items()}
             there, back, again = self._way(happens["reorder"]), self._way(False), self._way(True)
             if self._only is not None and name not in self._only:
@@ -114,7 +113,7 @@ class FaultyTransport:
             return max(1, self._on_the_way[0][0] - self._clock.monotonic_ms())
 
     def deliver_all(self) -> int:
-        """Deliver everything that is still on its way, however late. Returns how many arrivals."""
+        """Deliver everything still in flight, however late. Returns the number of arrivals."""
         with self._lock:
             count = 0
             while self._on_the_way:

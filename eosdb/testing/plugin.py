@@ -1,6 +1,6 @@
-"""The pytest plugin: a fresh database on a clock that the test moves, and bad networks to it.
+"""The pytest plugin: a fresh database on a clock that the test advances, and bad networks to it.
 
-Installed with eosdb; nothing has to be imported.
+Installed with eosdb; nothing needs to be imported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def eosdb_clock() -> ManualClock:
 
 @pytest.fixture
 def eosdb_db(tmp_path: Path, eosdb_clock: ManualClock) -> Iterator[Database]:
-    """An empty database in a file of the test's own, on `eosdb_clock`."""
+    """An empty database in a temporary file, on `eosdb_clock`."""
     import eosdb
 
     with eosdb.connect(tmp_path / "eosdb.db", clock=eosdb_clock, durability="off") as db:

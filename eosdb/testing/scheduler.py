@@ -1,8 +1,8 @@
 """Many actors, one at a time, in an order that a seed decides.
 
-An actor is ordinary blocking code in a thread of its own. It runs until it sends a request or sleeps;
-then the scheduler chooses who goes on. Only one thread ever runs, so the same seed gives the same
-history. Time passes only when everybody sleeps.
+An actor is ordinary blocking code in a thread of its own. It runs until it sends a request or sleeps; then
+the scheduler chooses the next. Only one thread runs at a time, so the same seed gives the same history.
+Time passes only when all actors sleep.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _STUCK_S: Final = 120
 
 
 class ActorKilled(BaseException):
-    """Unwinds a killed actor's code; nothing it still tries has any effect."""
+    """Unwinds a killed actor's code; nothing it does from then on has any effect."""
 
 
 class NodeCrashed(BaseException):
-    """The process that a request was running in has died in the middle of it."""
+    """The process that was carrying out a request died in the middle of it."""
 
     def __init__(self, node: int) -> None:
         super().__init__(f"node {node} crashed")
@@ -38,9 +38,9 @@ class Actor:
         self.name = name
         self.node = node
         self.wake_ms = 0
-        """Before this time it sleeps."""
+        """It sleeps until this time."""
         self.suspended_until = 0
-        """Before this step it gets no turn, whatever it waits for."""
+        """It gets no turn before this step, whatever it waits for."""
         self.error: BaseException | None = None
         self.finished = False
         self.killed = False
@@ -58,7 +58,7 @@ class Actor:
             raise RuntimeError(f"{self.name} neither pauses nor ends")
 
     def pause(self) -> None:
-        """Called by the actor: give the turn back, and wait for the next one."""
+        """Called by the actor: yield the turn, and wait for the next one."""
         if self.killed:
             raise ActorKilled
         self._scheduler.turn.release()
@@ -67,7 +67,7 @@ class Actor:
             raise ActorKilled
 
     def kill(self) -> None:
-        """End it where it stands; its cleanup reaches nobody."""
+        """Kill it where it is; its cleanup has no effect."""
         self.killed = True
         if not self.finished:
             self.resume()
@@ -105,7 +105,7 @@ class Scheduler:
         return actor
 
     def step(self) -> Actor | None:
-        """Give one actor a turn; the clock moves on when all of them sleep. None: nobody is left."""
+        """Give one actor a turn; the clock advances when all of them sleep. None if no actor is left."""
         self.steps += 1
         awake = self._awake()
         if not awake:
@@ -128,7 +128,7 @@ class Scheduler:
         return actor
 
     def pause(self, ms: int = 0) -> None:
-        """Called by whoever is running: others may go first, for at least `ms`."""
+        """Called by the running actor: let others run first, for at least `ms`."""
         actor = self.current
         if actor is None:
             self._clock.advance(ms)
@@ -153,7 +153,7 @@ class Scheduler:
 
 
 class SimulatedClock(ManualClock):
-    """A clock on which sleeping means letting others go on."""
+    """A clock on which sleeping lets other actors run."""
 
     def __init__(self, start_ms: int) -> None:
         super().__init__(start_ms)
