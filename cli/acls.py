@@ -146,5 +146,5 @@ def remove(
             lambda acl: all(getattr(acl, name) == value for name, value in wanted.items())
         )
     if not removed:
-        raise InvalidRequestError("no row meets the filters; see `eosdb acls list`")
+        raise InvalidRequestError("no ACL matches the filters; see `eosdb acls list`")
     click.echo(f"removed {len(removed)} ACLs")

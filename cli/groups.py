@@ -1,4 +1,4 @@
-"""`eosdb groups`: what kafka-consumer-groups.sh does, with its columns; lag is told in records."""
+"""`eosdb groups`: what kafka-consumer-groups.sh does, with its columns; lag is in records."""
 
 from __future__ import annotations
 

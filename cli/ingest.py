@@ -1,4 +1,4 @@
-"""`eosdb ingest`: files into a topic, each line exactly once, however often it is killed and started.
+"""`eosdb ingest`: files into a topic, each line exactly once, however often it is killed and restarted.
 
 The position in the file is a consumer offset that commits with the records, in one transaction. The
 transactional id belongs to the file, so a second ingest of it fences the first.
@@ -97,7 +97,7 @@ def ingest(
     with session.open() as db:
         settings = settings_of(db, topic)
         for source in sources:
-            # The same name from everywhere, and text that can be stored whatever bytes are in it.
+            # The same name from any directory, and text that can be stored whatever bytes it contains.
             path = os.fsencode(source.path.resolve()).decode(errors="backslashreplace")
             ingest_of = Ingest(db, topic, settings, source, source_id or path)
             ingest_of.run(transaction_size, skip=on_error == "skip")
@@ -118,8 +118,8 @@ class Ingest:
         self._count = 0
 
     def run(self, transaction_size: int, *, skip: bool) -> None:
-        """Append what is not there yet. Raises InvalidRecordError for a bad line unless `skip`,
-        and ProducerFencedError when another ingest of the source has been started."""
+        """Append what is not stored yet. Raises InvalidRecordError for a bad line unless `skip`, and
+        ProducerFencedError if another ingest of the source has been started."""
         limit = self._settings.max_message_bytes
         try:
             with self._db.producer(
@@ -131,11 +131,11 @@ class Ingest:
                 producer.init_transactions()
                 end = self._append(producer, transaction_size, skip)
         except (ProducerFencedError, InvalidTxnStateError) as error:
-            # The successor first aborts what is open, and only then takes the id: in between, the
+            # The successor first aborts the open transaction, and only then takes the id: in between, the
             # commit finds a transaction that was ended otherwise.
             raise ProducerFencedError(
-                f"another ingest of {self._source.path} has taken over from this one, or this one stood "
-                "still for too long; no line is lost or doubled: let the other one finish, or start again"
+                f"another ingest of {self._source.path} has taken over from this one, or this one was "
+                "suspended for too long; no line is lost or duplicated: let the other finish, or restart"
             ) from error
         click.echo(
             f"{self._source.path}: {self._count} records appended to {self._topic}, "
@@ -161,7 +161,7 @@ class Ingest:
                             producer.send(self._topic, item.value, item.key)
                             self._count += 1
                         elif not skip:
-                            # What is good before a bad line is stored, in this transaction.
+                            # Good lines before a bad one are stored, in this transaction.
                             bad = f"line {item.line}: {error}"
                             break
                         last = item
@@ -172,8 +172,8 @@ class Ingest:
                 report(position.byte, total, self._count)
                 if bad is not None:
                     raise InvalidRecordError(
-                        f"{self._source.path}, {bad}; what is before it is stored; mend the line, or "
-                        "leave such lines out with --on-error skip"
+                        f"{self._source.path}, {bad}; the lines before it are stored; fix it, or "
+                        "skip such lines with --on-error skip"
                     )
         return position
 
@@ -194,7 +194,7 @@ class Ingest:
                     self._group, [self._anchor], require_stable=True
                 )
             except UnstableOffsetCommitError:
-                # Another ingest has begun since; the next request of this one is fenced.
+                # Another ingest has begun since; this one's next request is fenced.
                 self._db.clock.sleep_ms(_RETRY_MS)
             else:
                 stored = found.get(self._anchor)
@@ -207,7 +207,7 @@ def _metadata(position: Position) -> str:
 
 
 def _position(stored: OffsetAndMetadata) -> Position:
-    """A position as it was committed; one that an operator has set has no metadata."""
+    """A committed position; one set by an operator has no metadata."""
     try:
         noted = json.loads(stored.metadata or "{}")
         return Position(

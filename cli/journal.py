@@ -1,4 +1,4 @@
-"""`eosdb journal`: the stream of events, and how one event is told in a line."""
+"""`eosdb journal`: the stream of events, and how an event is shown in one line."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _show(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> 
 
 
 def _narrows(kinds: tuple[str, ...], topic: str | None, transactional_id: str | None) -> bool:
-    """Then all that meets the filters is shown, not the newest few positions only."""
+    """If so, everything that matches the filters is shown, not just the newest positions."""
     return bool(kinds) or topic is not None or transactional_id is not None
 
 

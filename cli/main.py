@@ -1,6 +1,7 @@
-"""The `eosdb` command: what all commands share, and the one place where errors become a line and a status.
+"""The `eosdb` command: what all commands share, and the one place that turns errors into a line and a
+status.
 
-Exit status: 0 done, 1 refused or failed (one line on stderr), 2 usage. Never a traceback for what a user
+Exit status: 0 success, 1 refused or failed (one line on stderr), 2 usage. Never a traceback for what a user
 can cause.
 """
 
@@ -48,7 +49,7 @@ class ErrorBoundary(click.Group):
         except EosdbError as error:
             click.echo(f"error: {_name(error)}: {error}", err=True)
         except UnicodeEncodeError as error:
-            # Bytes that are no UTF-8 come from a shell as text that cannot be stored.
+            # Bytes that are not UTF-8 come from a shell as text that cannot be stored.
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
             click.echo(f"error: {shown}: this argument is not valid UTF-8", err=True)
         except BrokenPipeError:
@@ -61,7 +62,7 @@ class ErrorBoundary(click.Group):
 
 
 def _prepare_streams() -> None:
-    """Streams that the caller closed are empty; what is no text, or cannot be shown, is escaped."""
+    """Streams that the caller closed are empty; what is not text, or cannot be shown, is escaped."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 – the process's, to its end
     if sys.stdout is None:

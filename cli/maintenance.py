@@ -30,8 +30,8 @@ def verify(session: Session) -> None:
         click.echo(problem)
     if not found.ok:
         raise CorruptDatabaseError(
-            f"{len(found.problems)} problems in {session.path}; `eosdb rebuild` folds the tables anew "
-            "from the events, lost records come back from a backup"
+            f"{len(found.problems)} problems in {session.path}; `eosdb rebuild` rebuilds the tables "
+            "from the events, restore lost records from a backup"
         )
     click.echo(f"ok: {found.events} events, {found.elapsed_s:.1f} s")
 

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "csv")
 _TABLE_SAMPLE = 1_000
-"""Rows whose widths decide the columns of a plain table; later rows may stick out."""
+"""Rows whose widths decide the columns of a plain table; later rows may be wider."""
 
 
 def format_option(function: F) -> F:
@@ -35,7 +35,7 @@ def format_option(function: F) -> F:
 
 
 def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format: str) -> None:
-    """Print rows as they come; a table waits for the rows whose widths it takes."""
+    """Print rows as they come; a table waits for the rows that decide its widths."""
     if output_format == "json":
         _json(columns, data)
     elif output_format == "csv":
@@ -50,12 +50,12 @@ def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format
 
 
 def yes(is_so: bool) -> str:
-    """A truth as Kafka's tools print it."""
+    """A boolean as Kafka's tools print it."""
     return "true" if is_so else "false"
 
 
 def shown(value: object) -> str:
-    """A value as text: bytes that are UTF-8 as such, others as SQL's X'…'."""
+    """A value as text: UTF-8 bytes as such, others as SQL's X'…'."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -65,7 +65,7 @@ def shown(value: object) -> str:
 
 
 def cell(value: object) -> str:
-    """A value in a table or picture: line ends and what would steer a terminal are shown escaped."""
+    """A value in a table or picture: line ends and terminal control characters are escaped."""
     text = shown(value)
     if text.isprintable():
         return text
@@ -83,7 +83,7 @@ def _json(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
-    """Names for the members of an object: a second `a` becomes `a_2`, so that no value is lost."""
+    """Distinct names for the members of an object: a second `a` becomes `a_2`, so that no value is lost."""
     names: list[str] = []
     for column in columns:
         name, number = column, 1
@@ -124,7 +124,7 @@ def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
 
 
 def facts(items: dict[str, object], output_format: str) -> None:
-    """Print names and values, one a line; as JSON one object in an array, like any listing."""
+    """Print names and values, one per line; as JSON one object in an array, like any listing."""
     if output_format == "table":
         rows(("FACT", "VALUE"), items.items(), output_format)
     else:

@@ -1,4 +1,4 @@
-"""Kinds of values that options of several commands take."""
+"""Parameter types shared by several commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TimeMs(_Base):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """The milliseconds; wrong text is a usage error."""
+        """The milliseconds; invalid text is a usage error."""
         if isinstance(value, int):
             return value
         try:

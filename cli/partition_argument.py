@@ -1,4 +1,4 @@
-"""How a command is told which partition: `TOPIC/PARTITION`, `TOPIC PARTITION`, or by Kafka's options."""
+"""How a command is given a partition: `TOPIC/PARTITION`, `TOPIC PARTITION`, or by Kafka's options."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def partition_argument(*, whole_topic: bool = False) -> Callable[[F], F]:
-    """Gives the command a `TopicPartition` named `where`; its partition is -1 for a topic without one,
-    which only `whole_topic` allows."""
+    """Give the command a `TopicPartition` named `where`; its partition is -1 for a topic without one, which
+    only `whole_topic` allows."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

@@ -23,7 +23,7 @@ from .topics import settings_of
 
 _REPORT_EVERY_MS = 5_000
 _SAMPLES_MAX = 500_000
-"""Latencies that are kept for the percentiles; of more records every second, third … is."""
+"""Latencies kept for the percentiles; of more records every second, third … is kept."""
 _PERCENTILES = (50, 95, 99, 99.9)
 _MB = 1024 * 1024
 _POLL_RECORDS = 500
@@ -46,18 +46,18 @@ class Latencies:
         self._start_ns = self._window_ns = monotonic_ns(clock)
         self._all = [0, 0, 0]
         self._window = [0, 0, 0]
-        """Number, sum and maximum, of all and since the last line."""
+        """Number, sum and maximum: of all records, and since the last line."""
         self._end_ns = self._start_ns
         self._error: eosdb.EosdbError | None = None
-        """The first that a delivery failed with."""
+        """The error of the first failed delivery."""
 
     def check(self) -> None:
-        """Raises what a delivery has failed with."""
+        """Raises the error of a failed delivery."""
         if self._error is not None:
             raise self._error
 
     def end(self) -> None:
-        """Everything has been delivered; what comes now does not count."""
+        """Everything has been delivered; later deliveries do not count."""
         self.check()
         self._end_ns = monotonic_ns(self._clock)
 
@@ -67,7 +67,7 @@ class Latencies:
         error: eosdb.EosdbError | None,
         _: eosdb.RecordMetadata | None,
     ) -> None:
-        """What a producer calls for each record."""
+        """The delivery callback of each record."""
         took = monotonic_ns(self._clock) - sent_ns
         with self._lock:
             if error is not None:
@@ -81,7 +81,7 @@ class Latencies:
                 numbers[2] = max(numbers[2], took)
 
     def report_when_due(self) -> None:
-        """Every five seconds a line about what has been delivered since the last."""
+        """Print a line every five seconds about the deliveries since the last one."""
         now_ns = monotonic_ns(self._clock)
         if now_ns - self._window_ns < _REPORT_EVERY_MS * 1_000_000:
             return
@@ -92,7 +92,7 @@ class Latencies:
         click.echo(f"{text}.", err=True)
 
     def figures(self) -> dict[str, object]:
-        """Everything about all records, by name."""
+        """The figures of all records, by name."""
         count, total_ns, longest_ns = self._all
         elapsed_s = _seconds(self._end_ns - self._start_ns)
         ordered = sorted(self._samples)
@@ -128,7 +128,7 @@ def _size(record: eosdb.ConsumerRecord) -> int:
 
 
 def _seconds(ns: int) -> float:
-    """Never 0, so that it can be divided by."""
+    """Never 0, so that it can be a divisor."""
     return max(ns, 1_000) / 1e9
 
 
@@ -244,7 +244,7 @@ def produce(
 
 
 def _letters(size: int) -> bytes:
-    """Random ones, the same in every run."""
+    """Random letters, the same in every run."""
     some = "".join(random.Random(0).choices(string.ascii_uppercase, k=1_000)).encode()
     return (some * -(-size // len(some)))[:size]
 

@@ -1,4 +1,5 @@
-"""How far long work has come: a bar on a terminal, a line every few seconds elsewhere, both on stderr."""
+"""Progress of long-running work: a bar on a terminal, a line every few seconds elsewhere, both on
+stderr."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ Show = Callable[["Reporter"], object]
 
 
 class Reporter:
-    """Takes what is done and what there is to do, and has it shown now and then.
+    """Takes the amount done and the total, and shows them now and then.
 
-    The rate is the mean since work began to move, so what goes before (checking the file's structure,
-    say) does not count.
+    The rate is the mean since work began to move, so what precedes it (checking the file's structure, say)
+    does not count.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Reporter:
         self._count: int | None = None
 
     def __call__(self, done: int, total: int | None, count: int | None = None) -> None:
-        """`count`: how many units, where `done` counts something else. No total: nobody knows it."""
+        """`count`: the number of units, if `done` counts something else. `total` is None if unknown."""
         self.done, self.total, self._count = done, total, count
         self._now_ms = self._clock.monotonic_ms()
         if self._began is None or (done, self._units) == self._began:
@@ -62,10 +63,10 @@ class Reporter:
         return f"{self._units:,}{f' of {self.total:,}' if known else ''} {self._unit}"
 
     def share(self) -> str:
-        """Such as ` (30 %)`; nothing where there is no total."""
+        """Such as ` (30 %)`; empty without a total."""
         if not self.total:
             return ""
-        # A file that grows while it is read has more than it had.
+        # A file that grows while it is read can exceed its first size.
         return f" ({100 * min(self.done, self.total) // self.total} %)"
 
     def pace(self) -> str:
@@ -84,7 +85,7 @@ class Reporter:
 def progress(
     clock: eosdb.Clock, description: str, unit: str, *, on_terminal: str | None = None
 ) -> Iterator[Reporter]:
-    """A reporter of work that is done inside the block; `on_terminal` is a shorter description."""
+    """A reporter of the work done inside the block; `on_terminal` is a shorter description."""
     console = _console()
     if console is None:
         yield Reporter(clock, unit, _LINE_EVERY_MS, _lines(description), also_at_the_end=False)

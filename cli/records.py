@@ -71,7 +71,7 @@ def produce(
 
 
 def _producer(db: eosdb.Database, topic: str, transactional_id: str | None) -> eosdb.Producer:
-    """A producer of batches as large as the topic takes them, within a reasonable memory."""
+    """A producer with batches as large as the topic accepts, within a reasonable memory."""
     limit = settings_of(db, topic).max_message_bytes
     return db.producer(
         transactional_id=transactional_id,
@@ -145,7 +145,7 @@ def consume(
         ) as consumer,
     ):
         consumer.subscribe(topics)
-        # A table is printed at its end, so nothing may be committed before.
+        # A table is printed at the end, so nothing may be committed before.
         committing = group is not None and output_format != "table"
         found = _records(consumer, max_records, follow, timeout_ms, committing)
         if output_format == "value":
@@ -164,9 +164,9 @@ def _records(
     timeout_ms: int,
     committing: bool,
 ) -> Iterator[eosdb.ConsumerRecord]:
-    """The records as they come. `committing`: each batch's offsets, when all of it was taken.
+    """The records as they come. `committing`: called with each batch's offsets once all of it was taken.
 
-    Ctrl-C while waiting is how one that follows ends; while a record is being printed it is an abort.
+    Ctrl-C while waiting ends a following command normally; while a record is being printed it aborts.
     """
     left = max_records
     try:

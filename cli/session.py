@@ -1,4 +1,4 @@
-"""What a command is run with: the file that was named, opened when the command asks for it."""
+"""What a command is run with: the named file, opened on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Session:
     principal: str = "User:ANONYMOUS"
 
     def open(self, *, create: bool = False, read_only: bool = False) -> eosdb.Database:
-        """The database; commands other than `init` never make one."""
+        """The database; only `init` creates one."""
         if self.path is None:
             raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
         if self.read_only and not read_only:

@@ -132,7 +132,7 @@ def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
     if jobs == 1:
         yield from map(run, wanted)
         return
-    # Here, because no other command should wait for its import.
+    # Imported here, because no other command should wait for it.
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(jobs) as pool:

@@ -1,4 +1,4 @@
-"""Input files, record by record, with the place to go on from after each: NDJSON, CSV, plain lines."""
+"""Input files, record by record, with the position to resume from after each: NDJSON, CSV, plain lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CSV_FIELD_MAX = 2**31 - 1
 
 
 class Position(NamedTuple):
-    """Where reading goes on: bytes (unpacked, for .gz) and lines that are done, and the last of them."""
+    """Where reading resumes: bytes (unpacked, for .gz) and lines that are done, and the last of them."""
 
     byte: int = 0
     line: int = 0
@@ -31,7 +31,7 @@ class Position(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One record of the input. `error` says why it is none."""
+    """One record of the input. `error` says why it is not one."""
 
     key: bytes | None
     value: bytes
@@ -42,12 +42,12 @@ class Item(NamedTuple):
 
     @property
     def after(self) -> Position:
-        """The position behind this record."""
+        """The position after this record."""
         return Position(self.byte, self.line, len(self.last), zlib.crc32(self.last))
 
 
 def format_of(path: Path) -> str:
-    """The format a file's name tells, plain lines when it tells none."""
+    """The format by a file's name; plain lines if the name does not tell."""
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     return _BY_SUFFIX.get(suffixes[-1].lower(), "lines") if suffixes else "lines"
 
@@ -68,10 +68,10 @@ class Source:
         return self.path.suffix == ".gz"
 
     def read(self, start: Position) -> Iterator[Item]:
-        """Records from `start` on. A line that is no record is an item with an error.
+        """Records from `start` on. A line that is not a record is an item with an error.
 
-        Raises InvalidRecordError when the file is not the one that was read up to `start`, when a
-        packed file is damaged, and for a CSV header that cannot be used.
+        Raises InvalidRecordError if the file is not the one that was read up to `start`, if a compressed
+        file is damaged, and for a CSV header that cannot be used.
         """
         try:
             with self._open() as file:
@@ -99,7 +99,7 @@ class Source:
         return self.path.open("rb")
 
     def _go_to(self, file: IO[bytes], start: Position) -> None:
-        """Leave `file` at `start`, having seen that the last ingested line still ends there."""
+        """Leave `file` at `start`, after checking that the last ingested line still ends there."""
         file.seek(start.byte - start.last_size)
         last = file.read(start.last_size)
         if file.tell() == start.byte and file.seek(start.byte) == start.byte:
@@ -146,7 +146,7 @@ class Source:
             yield Item(None, value, byte, line, raw, error)
 
     def _csv(self, file: IO[bytes], start: Position) -> Iterator[Item]:
-        """Rows as JSON objects of text; the header is read again when reading goes on."""
+        """Rows as JSON objects of text; the header is read again when reading resumes."""
         csv.field_size_limit(_CSV_FIELD_MAX)
         header: list[str] | None = None
         if start.byte > 0:
@@ -190,11 +190,11 @@ class Source:
         return Item(key, value, byte, line, last)
 
     def _header(self, row: list[str]) -> list[str]:
-        """The names of the fields. Raises InvalidRecordError when they cannot be an object's."""
+        """The names of the fields. Raises InvalidRecordError if an object cannot have them."""
         names = [row[0].removeprefix("\ufeff"), *row[1:]] if row else []
         twice = {name for name in names if names.count(name) > 1}
         if twice:
-            raise self._bad_header(f"{min(twice)!r} stands there twice")
+            raise self._bad_header(f"{min(twice)!r} occurs twice")
         if self.key_field is not None and self.key_field not in names:
             raise self._bad_header(f"no field {self.key_field!r}, it has {', '.join(names)}")
         try:
@@ -205,18 +205,18 @@ class Source:
 
     def _bad_header(self, why: str) -> InvalidRecordError:
         return InvalidRecordError(
-            f"{self.path}, header: {why}; mend the header, --key, or give --input-format"
+            f"{self.path}, header: {why}; fix the header or --key, or give --input-format"
         )
 
 
 def _rest_of_torn_line(file: IO[bytes], start: Position) -> bytes:
-    """What has been written of the last line since it was read without its end; b"" as a rule."""
+    """What has been appended to the last line since it was read without its end; usually b""."""
     file.seek(start.byte - 1)
     return b"" if file.read(1) == b"\n" else file.readline()
 
 
 def _text(raw: bytes) -> str:
-    """The line as text; bytes that are no UTF-8 become surrogates, which no record may hold."""
+    """The line as text; bytes that are not UTF-8 become surrogates, which no record may hold."""
     return raw.decode(errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""`eosdb spark`: the common jobs without a program: look, export to Parquet, copy and transform streams.
+"""`eosdb spark`: common jobs without a program: look, export to Parquet, copy and transform streams.
 
 Spark starts when a command runs, not when its help is shown.
 """
@@ -30,7 +30,7 @@ def spark() -> None:
 
 
 def _options(function: F) -> F:
-    """What every job may be told about reading and about Spark."""
+    """The options of every job, for reading and for Spark."""
     for add in (
         click.option("--master", default="local[*]", show_default=True, help="Spark master URL."),
         click.option(
@@ -215,7 +215,7 @@ def stream(
 
 @contextlib.contextmanager
 def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
-    """A session for one job; what Spark finds wrong becomes one line."""
+    """A session for one job; Spark's errors become one line."""
     _check_text("argument", tuple(click.get_current_context().params.values()))
     try:
         from pyspark.errors import PySparkException
@@ -237,7 +237,7 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
 
 
 def _check_text(name: str, given: object) -> None:
-    """Spark hears arguments over a connection that breaks on what is no UTF-8. Raises ConfigError."""
+    """Spark receives arguments over a connection that breaks on invalid UTF-8. Raises ConfigError."""
     if isinstance(given, str):
         check_text(name, given, ConfigError)
     elif isinstance(given, dict | tuple):

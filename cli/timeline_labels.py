@@ -1,6 +1,6 @@
-"""Where the words of a picture go: how wide a text is, how it is shortened, which level keeps it clear.
+"""Where the labels of a picture go: how wide a text is, how it is shortened, which level keeps it clear.
 
-Sizes are inches. Widths are estimates, since whoever opens an SVG sees it in a font of their own.
+Sizes are inches. Widths are estimates, since a viewer shows an SVG in a font of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Position = tuple[str, int]
-"""A group's name as it is shown, and its offset."""
+"""A group's name as shown, and its offset."""
 
 _NAMES_MAX = 3
 _NAME_LENGTH = 28
@@ -28,7 +28,7 @@ def _em(character: str) -> float:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters: the beginning, and the end that tells names of a series apart."""
+    """At most `most` characters: the beginning, and the end, which tells apart the names of a series."""
     if len(text) <= most:
         return text
     tail = (most - 1) // 3
@@ -36,7 +36,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def fitted(text: str, room: float, points: float) -> str:
-    """As much of the text as the room takes; nothing when that says nothing."""
+    """As much of the text as fits into the room; empty if that is too little to be useful."""
     if width_of(text, points) <= room:
         return text
     per_character = width_of(text, points) / len(text)
@@ -72,7 +72,7 @@ def placed(texts: Iterable[tuple[float, str]], length: float, points: float) -> 
 def clustered(
     positions: Sequence[tuple[float, Position]], length: float, points: float, levels: int
 ) -> list[Label]:
-    """One label for all groups that stand close together: as close as it takes to need few levels."""
+    """One label for all groups that are close together: as close as needed to get few levels."""
     reach = 0.08
     while True:
         clusters: list[list[tuple[float, Position]]] = []

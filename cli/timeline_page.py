@@ -1,4 +1,4 @@
-"""The picture as a document: SVG whose bars say what they are, and a page with it and its figures."""
+"""The picture as a document: SVG with labelled bars, and a page with the picture and its figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ td.number, th.number { text-align: right; }
 
 
 def svg(lanes: Sequence[PartitionTimeline]) -> bytes:
-    """The picture; a viewer that can shows what a bar is when it is pointed at."""
+    """The picture; viewers that support it show a bar's description on hover."""
     drawn = timeline_picture.svg(lanes)
     for lane in lanes:
         for number, span in enumerate(lane.transactions):
@@ -47,7 +47,7 @@ def _name(span: TransactionSpan) -> str:
 
 
 def html(lanes: Sequence[PartitionTimeline]) -> bytes:
-    """One page that needs nothing beside it: the picture, its transactions, its groups."""
+    """One self-contained page: the picture, its transactions, its groups."""
     picture = svg(lanes).decode()
     title = escape(f"Timeline of {cell(lanes[0].topic)}")
     colours = "".join(
@@ -112,7 +112,7 @@ def _groups(lanes: Sequence[PartitionTimeline]) -> Iterator[str]:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows of cells; a column with # is of numbers."""
+    """Rows of cells; a column with # holds numbers."""
     yield (
         "<table>\n<tr>"
         + "".join(

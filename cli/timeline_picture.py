@@ -1,7 +1,7 @@
 """Draws timelines: a lane per partition, offsets from left to right, with Matplotlib and no display.
 
-Inside a lane one unit up is one inch, so that bars and words keep their size whatever is drawn. This
-module is imported only when a picture is asked for: Matplotlib is an extra.
+Inside a lane one unit up is one inch, so that bars and labels keep their size whatever is drawn. This
+module is imported only when a picture is requested: Matplotlib is an extra.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from eosdb.admin.timeline import PartitionTimeline, TimelineBin, TransactionSpan
 
 LANES_MAX = 48
-"""A higher picture is none that anybody could look at, and more pixels than a PNG is drawn in."""
+"""Anything higher is too large to look at, and has more pixels than a PNG can be drawn in."""
 PNG_DPI = 150
 
-# Okabe and Ito's colours: told apart by colour-blind people, and by lightness in print.
+# Okabe and Ito's colours: distinct for colour-blind readers, and by lightness in print.
 COLOURS = {"committed": "#56B4E9", "aborted": "#D55E00", "open": "#F0E442"}
 _EDGES = {"committed": "#0072B2", "aborted": "#7A3500", "open": "#222222"}
 _TEXT = {"committed": "#0B2239", "aborted": "#FFFFFF", "open": "#222222"}
@@ -68,7 +68,7 @@ class Window:
 
     @classmethod
     def around(cls, lanes: Sequence[PartitionTimeline]) -> Window:
-        """All windows, with a margin in which lines at their edges can be seen."""
+        """Encloses all windows, with a margin in which lines at their edges are visible."""
         low = min(lane.start for lane in lanes)
         high = max(max(lane.end for lane in lanes), low + 1)
         margin = (high - low) * 0.012
@@ -86,7 +86,7 @@ class Window:
 
 
 def svg(lanes: Sequence[PartitionTimeline]) -> str:
-    """The picture as SVG whose words are text; the same lanes give the same bytes."""
+    """The picture as SVG with text as text; the same lanes give the same bytes."""
     made = io.BytesIO()
     _render(lanes, lambda f: f.savefig(made, format="svg", metadata={"Date": None}))
     return made.getvalue().decode()
@@ -104,7 +104,7 @@ def bar_id(lane: PartitionTimeline, number: int) -> str:
 
 
 def summary(lane: PartitionTimeline) -> str:
-    """The lane in one line of words."""
+    """The lane in one line of text."""
     spans = f"{lane.total:,} transaction{'' if lane.total == 1 else 's'}"
     if lane.total:
         parts = [(lane.committed, "committed"), (lane.aborted, "aborted"), (lane.open, "open")]
@@ -114,7 +114,7 @@ def summary(lane: PartitionTimeline) -> str:
 
 
 def _render(lanes: Sequence[PartitionTimeline], save: Callable[[Figure], object]) -> None:
-    # Names may hold characters that the font has not: PNG shows a box for them, SVG the reader's font.
+    # Names may hold characters missing in the font: PNG shows a box for them, SVG the reader's font.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
@@ -177,7 +177,7 @@ def _legend(figure: Figure, height: float) -> None:
 
 
 def _caption(drawn: Sequence[_Lane]) -> list[str]:
-    """What the reader must know to read the lanes."""
+    """What a reader must know to understand the lanes."""
     texts = []
     if any(not lane.aggregated for lane in drawn):
         texts.append(
@@ -201,7 +201,7 @@ def _caption(drawn: Sequence[_Lane]) -> list[str]:
 
 
 class _Lane:
-    """One partition: how high it is drawn, and what is drawn in it from the bottom up."""
+    """One partition: its height, and what is drawn in it from the bottom up."""
 
     def __init__(self, timeline: PartitionTimeline, window: Window) -> None:
         self.timeline = timeline
@@ -225,7 +225,7 @@ class _Lane:
         )
         levels = 1 + max((label.level for label in self.groups), default=-1)
         self.ground = 0.06 + (0.15 + levels * _LINE if levels else 0)
-        """Where offsets are drawn from; below it stand the groups."""
+        """Where offsets are drawn from; the groups are below it."""
         self.roof = self.ground + self._body(used)
         levels = 1 + max((label.level for label in self.marks), default=0)
         self.height = self.roof + 0.05 + levels * _LINE + 0.24
@@ -327,7 +327,7 @@ class _Lane:
             self._tick(axes, span, bottom, height)
 
     def _tick(self, axes: Axes, span: TransactionSpan, bottom: float, height: float) -> None:
-        """A marker: a stroke higher than the bar, for ABORT crossed."""
+        """A marker: a stroke higher than the bar, crossed for ABORT."""
         x = span.marker_offset + 0.5
         colour = _MARKER if span.outcome == "committed" else _EDGES["aborted"]
         axes.plot(
@@ -412,6 +412,6 @@ class _Lane:
             written.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85})
 
     def _write(self, axes: Axes, x: float, y: float, text: str, **style: Any) -> Text:
-        """Words at inches from the lane's left edge and bottom."""
+        """Text at inches from the lane's left edge and bottom."""
         style = {"fontsize": _SMALL, "va": "center", **style}
         return axes.text(self.window.offset(x), y, text, **style)

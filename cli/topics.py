@@ -171,9 +171,9 @@ def delete(session: Session, topic: str, yes: bool) -> None:
 
 
 def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
-    """The settings in force for the topic, for commands that write to it.
+    """The effective settings of the topic, for commands that write to it.
 
-    Raises UnknownTopicOrPartitionError naming the command that makes the topic.
+    Raises UnknownTopicOrPartitionError naming the command that creates the topic.
     """
     try:
         return db.admin.topic_config(topic)

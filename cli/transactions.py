@@ -155,7 +155,7 @@ def describe_producers(session: Session, where: TopicPartition, output_format: s
 
 @transactions.command("find-hanging")
 @click.option("--topic", help="Only in this topic.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only in this partition of it.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
 @click.option(
     "--max-transaction-timeout",
     type=click.IntRange(min=0),

@@ -1,4 +1,4 @@
-"""`eosdb why`: why a reader does not get further, in one screen, and what to do."""
+"""`eosdb why`: why a reader is stuck, in one screen, and what to do."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def why(session: Session, where: TopicPartition, group: str | None, output_forma
 
 
 def _screen(found: list[Diagnosis], group: str | None, *, one: bool) -> Iterator[str]:
-    """Every partition that something is to be said about, apart."""
+    """Every partition with something to report, separately."""
     quiet = [] if one else [why for why in found if _is_quiet(why)]
     listed = [why for why in found if why not in quiet]
     for number, why in enumerate(listed):
@@ -65,7 +65,7 @@ def _screen(found: list[Diagnosis], group: str | None, *, one: bool) -> Iterator
         numbers = ", ".join(str(why.partition) for why in quiet)
         yield (
             f"{quiet[0].topic}: nothing holds back partition{'s' * (len(quiet) > 1)} {numbers}, and "
-            "whoever reads there has read everything"
+            "its readers have read everything"
         )
 
 
@@ -101,12 +101,12 @@ def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
         f"({format_time_ms(holder.start_time_ms)})"
     )
     yield (
-        f"  Behind it wait {_records(why.waiting_committed, 'committed')} and "
+        f"  Waiting behind it: {_records(why.waiting_committed, 'committed')} and "
         f"{_records(why.waiting_open, '')} of open transactions"
     )
     if why.others_open:
         more = "1 more transaction is" if why.others_open == 1 else f"{why.others_open} more are"
-        yield f"  Behind it {more} open"
+        yield f"  {more} open behind it"
     if holder.deadline_ms < 0:
         reason = (
             holder.hanging.value if holder.hanging else "it is decided and about to be completed"
@@ -136,7 +136,7 @@ def _group_lines(why: Diagnosis, group: str) -> Iterator[str]:
         yield from _standing_lines(why, standing)
     if standing is not None and standing.pending:
         yield (
-            f"  Offsets of it are held by open transactions ({', '.join(standing.pending)}): its "
+            f"  Some of its offsets are held by open transactions ({', '.join(standing.pending)}): its "
             "readers wait for them"
         )
     if why.group_state not in (None, GroupState.DEAD.value):

@@ -1,4 +1,4 @@
-"""What users call: reading, writing, and what a session needs for it."""
+"""The public functions: reading, writing, and what a session needs for them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .source import FilteringDataSource
 from .writes import Calls, bring_in, plan_of, rows_of, sink_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""A file, a folder, a glob, or a list of them."""
+"""A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("eosdb")` known in the session, and have filters handed down to it."""
+    """Register `format("eosdb")` in the session, and enable filter pushdown."""
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(FilteringDataSource)
 
@@ -33,7 +33,7 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
     """Committed records as a DataFrame; options are those of Spark's Kafka connector, such as
     `subscribe="orders"`, `startingOffsets="earliest"`, `includeHeaders=True`.
 
-    Offsets are pinned when Spark plans the query: one instant of each file.
+    Offsets are pinned when Spark plans the query, at one instant in each file.
     """
     register(spark)
     reader: DataFrameReader = spark.read.format("eosdb").options(**_option_texts(options))
@@ -63,12 +63,12 @@ def write(
     txn_version: int | None = None,
     **options: object,
 ) -> None:
-    """Append the rows to the file: all of them become readable together.
+    """Append the rows to the file; all of them become readable together.
 
     Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`. A job that may be run
-    again names itself by `txn_app_id` and its run by `txn_version`, which grows: what has been written
-    under such a pair is not written again. Several writes under one pair go to different topics, or each
-    names itself by option `writeName`.
+    again identifies itself by `txn_app_id` and its run by `txn_version`, which must increase: rows already
+    written under the same pair are not written again. Several writes under one pair must go to different
+    topics, or each must have its own option `writeName`.
     """
     register(frame.sparkSession)
     named = {"topic": topic, "txnAppId": txn_app_id, "txnVersion": txn_version}
@@ -86,18 +86,18 @@ def foreach_batch(
     **options: object,
 ) -> Callable[[DataFrame, int], None]:
     """A function for `writeStream.foreachBatch` that appends each micro-batch once. The driver holds the
-    batch in memory; the least latency of all sinks.
+    batch in memory; it has the lowest latency of all sinks.
 
-    Several of them in one micro-batch are different writes; the same rows to the same topic again are a
-    repeat, unless option `writeName` says that they are not. `sink_id` names the query and its checkpoint;
-    by default it is Spark's id of the query, which a Spark Connect session does not tell.
+    Several calls in one micro-batch are different writes; the same rows to the same topic are a repeat,
+    unless option `writeName` distinguishes them. `sink_id` names the query and its checkpoint; by default
+    it is Spark's query id, which a Spark Connect session does not provide.
     """
     given = {"path": os.fspath(path), **_option_texts(options)}
     if topic is not None:
         given["topic"] = topic
 
     def append(frame: DataFrame, batch_id: int) -> None:
-        # By its name, for Spark Connect sends this function away, and what counts the calls must stay.
+        # Pickled by name: Spark Connect sends this function away, but the counter of calls must stay.
         _append(frame, batch_id, given, sink_id)
 
     return append
@@ -124,9 +124,9 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
 
 
 def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Publish a copy of a live file for readers on other hosts, in place of the one before.
+    """Publish a copy of a live file for readers on other hosts, replacing the previous one.
 
-    SQLite's WAL works on one host only: never open a live file over a network, open such a copy.
+    SQLite's WAL works on one host only: never open a live file over a network; open such a copy.
     """
     with eosdb.connect(path, read_only=True) as db:
         db.publish(target)

@@ -1,4 +1,4 @@
-"""The columns of records in Spark: those of Spark's Kafka connector, and what eosdb can tell beyond.
+"""The columns of records in Spark: those of Spark's Kafka connector, and those that only eosdb has.
 
 Rows of a scan become Arrow batches whose types are exactly Spark's.
 """
@@ -34,7 +34,7 @@ TYPES: Final[dict[str, tuple[str, pa.DataType]]] = {
     "sequence": ("int", pa.int32()),
     "source_file": ("string", pa.string()),
 }
-"""SQL and Arrow type of every column there can be."""
+"""SQL and Arrow type of every possible column."""
 _STORED: Final = {
     "key": "key",
     "value": "value",
@@ -46,11 +46,11 @@ _STORED: Final = {
     "producerEpoch": "producer_epoch",
     "sequence": "sequence",
 }
-"""What the columns are called in a scan; the others are the same for a whole range."""
+"""The names of the columns in a scan; the others are constant within a range."""
 
 
 def chosen(options: Mapping[str, str], *, is_fleet: bool) -> tuple[str, ...]:
-    """The columns that were asked for, by option `columns` or by the connector's rules.
+    """The requested columns, from option `columns` or by the connector's rules.
 
     Raises SparkOptionError.
     """
@@ -65,7 +65,7 @@ def chosen(options: Mapping[str, str], *, is_fleet: bool) -> tuple[str, ...]:
 
 
 def check(names: Sequence[str]) -> None:
-    """Raises SparkOptionError for names that are no columns."""
+    """Raises SparkOptionError for names that are not columns."""
     unknown = [name for name in names if name not in TYPES]
     if unknown or not names or len(set(names)) < len(names):
         raise SparkOptionError(
@@ -79,14 +79,14 @@ def sql_schema(names: Sequence[str]) -> str:
 
 
 def stored(names: Sequence[str]) -> tuple[str, ...]:
-    """What a scan is to be asked for; something, even when only constants are wanted."""
+    """The columns to request from a scan; at least one, even if only constants are wanted."""
     return tuple(_STORED[name] for name in names if name in _STORED) or ("offset",)
 
 
 def to_arrow(
     rows: Sequence[tuple[Any, ...]], names: Sequence[str], source: Range
 ) -> pa.RecordBatch:
-    """One batch of a scan as Arrow."""
+    """Convert one batch of a scan to Arrow."""
     columns = dict(zip(stored(names), zip(*rows, strict=True), strict=True))
     arrays = []
     for name in names:

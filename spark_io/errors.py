@@ -1,4 +1,4 @@
-"""What is wrong with how Spark was asked: one error, that says what was found and what to do."""
+"""Errors in the use of Spark: one class, whose message says what was found and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which eosdb files a reader is to read: one path, a list, globs, directories."""
+"""Which eosdb files a reader reads: one path, a list, globs, directories."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ SUFFIX = ".db"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files, in order. A fleet is what was named as more than one file, also when it is one today."""
+    """The files, in order. A fleet is a request that may match several files, even if it matches one
+    today."""
 
     paths: tuple[str, ...]
     is_fleet: bool
 
 
 def of_options(options: Mapping[str, str]) -> Files:
-    """Spark hands over `load("x")` as `path`, `load(["x", "y"])` as `paths`, a JSON array."""
+    """Spark passes `load("x")` as `path`, and `load(["x", "y"])` as `paths`, a JSON array."""
     many, one = options.get("paths"), options.get("path")
     if many is not None:
         return resolve([str(path) for path in json.loads(many)])
@@ -32,12 +33,12 @@ def of_options(options: Mapping[str, str]) -> Files:
 
 
 def local(path: str) -> str:
-    """A path without the scheme that Spark puts in front."""
+    """A path without the scheme that Spark prepends."""
     return path.removeprefix("file://").removeprefix("file:")
 
 
 def resolve(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Files:
-    """Raises SparkOptionError for a path at which there is nothing."""
+    """Raises SparkOptionError for a path that matches nothing."""
     is_fleet = not isinstance(given, str | os.PathLike)
     items = [given] if isinstance(given, str | os.PathLike) else given
     found: dict[str, None] = {}

@@ -1,6 +1,6 @@
-"""Filters that Spark hands down, as narrower ranges: a topic, partitions, files, and offsets.
+"""Filters that Spark pushes down, as narrower ranges: a topic, partitions, files, and offsets.
 
-A filter that is taken here is exact, so Spark need not look again; every other goes back.
+A filter accepted here is exact, so Spark need not check it again; all others are returned to Spark.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyspark.sql.datasource import (
 from .plan import Range
 
 _BY_RANGE = {"topic": "topic", "partition": "partition", "source_file": "path"}
-"""Columns that are the same for a whole range, and what a range calls them."""
+"""Columns that are constant within a range, and their names there."""
 
 
 def narrow(ranges: list[Range], filters: Iterable[Filter]) -> tuple[list[Range], list[Filter]]:
-    """The ranges that are left, and the filters that Spark has to look at itself."""
+    """The ranges that remain, and the filters that Spark has to apply itself."""
     left: list[Filter] = []
     for one in filters:
         narrowed = _by_range(ranges, one)

@@ -1,4 +1,4 @@
-"""Where the SQLite JDBC driver is: given, named by the environment, Debian's, or to be had from Maven."""
+"""Where to find the SQLite JDBC driver: an argument, the environment, Debian's package, or Maven."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ INSTALL = "apt-get install libxerial-sqlite-jdbc-java libxerial-sqlite-jdbc-jni"
 
 
 def find(jar: str | None = None) -> str | None:
-    """The path of the driver's jar, None when there is none on this machine.
+    """The path of the driver's jar; None if there is none on this machine.
 
-    Raises SparkOptionError when one is named, by the argument or by EOSDB_SQLITE_JDBC_JAR, that is not
-    there.
+    Raises SparkOptionError if the jar named by the argument or by EOSDB_SQLITE_JDBC_JAR does not exist.
     """
     for named, where in ((jar, "jar"), (os.environ.get(ENVIRONMENT), ENVIRONMENT)):
         if named:
@@ -33,10 +32,10 @@ def find(jar: str | None = None) -> str | None:
 
 
 def spark_conf(jar: str | None = None) -> dict[str, str]:
-    """What a Spark session needs so that JDBC works, for `SparkSession.builder.config(map=…)`: the jar that
-    `find` finds, with Debian's native library; without one, Maven coordinates, which Spark fetches.
+    """The settings with which JDBC works in a Spark session, for `SparkSession.builder.config(map=…)`: the
+    jar that `find` finds, with Debian's native library; otherwise Maven coordinates, which Spark downloads.
 
-    To be set before the session's JVM is started. Raises SparkOptionError for a jar that is not there.
+    Set them before the session's JVM starts. Raises SparkOptionError for a jar that does not exist.
     """
     found = find(jar)
     if found is None:

@@ -1,7 +1,7 @@
-"""Views through JDBC: pinned, typed, split into tasks whose ranges reach SQLite's index.
+"""Views through JDBC: pinned, typed, and split into tasks whose ranges use SQLite's index.
 
-For programs that must go through JDBC, and for views other than records. The data source needs no jar, has
-the connector's columns, and reads records faster.
+For programs that must use JDBC, and for views other than records. The data source needs no jar, has the
+connector's columns, and reads records faster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROWS_PER_TASK = 250_000
 
 @dataclass(frozen=True, slots=True)
 class JdbcOptions:
-    """What `spark.read.jdbc` takes: `options` for a reader, and one predicate for each task."""
+    """Arguments of `spark.read.jdbc`: `options` for a reader, and one predicate for each task."""
 
     url: str
     table: str
@@ -45,10 +45,10 @@ def jdbc_options(
 ) -> JdbcOptions:
     """URL, types and predicates for a view of the file at `path`.
 
-    A view of records (also a typed one) is pinned: the predicates name offsets of every partition as of one
-    snapshot, taken now and so that no transaction is seen in part. All tasks read that set, whenever they
-    run. They are ranges of an index, whatever else is filtered. Other views are read by one task, as they
-    are then. Raises SparkOptionError for a view that there is not, and for topics where there are none.
+    A view of records (also a typed one) is pinned: the predicates name offsets of every partition in one
+    snapshot, taken now, such that no transaction is seen in part. All tasks read that set, whenever they
+    run. The predicates are ranges of an index, regardless of other filters. Other views are read by one
+    task, as of its run. Raises SparkOptionError for an unknown view, and for topics of a view without any.
     """
     name = os.path.abspath(os.fspath(path))
     with eosdb.connect(name, read_only=True) as db:
@@ -63,7 +63,7 @@ def jdbc_options(
             predicates = _predicates(db, topics, "partition", "offset", rows_per_task)
         elif view in typed:
             if topics is not None:
-                raise SparkOptionError(f"view {view} is of the one topic {typed[view]}")
+                raise SparkOptionError(f"view {view} has only topic {typed[view]}")
             predicates = _predicates(db, [typed[view]], "_partition", "_offset", rows_per_task)
         elif topics is not None:
             raise SparkOptionError(f"view {view} has no topics to choose from")
@@ -88,12 +88,12 @@ def read_jdbc(
     view: str = "committed_records",
     topics: Iterable[str] | None = None,
 ) -> DataFrame:
-    """The view as a DataFrame, as `jdbc_options` says.
+    """The view as a DataFrame; see `jdbc_options`.
 
-    Times are BIGINT ms and keys BINARY, because Spark would hand other types to SQLite as text, which
-    compares with nothing: `timestamp_millis(timestamp)` and `CAST(key AS STRING)` in Spark are right.
+    Times are BIGINT ms and keys BINARY, because Spark would pass other types to SQLite as text, which never
+    compares equal: use `timestamp_millis(timestamp)` and `CAST(key AS STRING)` in Spark.
 
-    Raises SparkOptionError, also when the session has no SQLite driver (see `spark_conf`).
+    Raises SparkOptionError, also if the session has no SQLite driver (see `spark_conf`).
     """
     options = jdbc_options(path, view, topics)
     properties: Mapping[str, str] = options.options
@@ -125,7 +125,7 @@ def _predicates(
     offset: str,
     rows_per_task: int,
 ) -> tuple[str, ...]:
-    """One for each task: a range of offsets of one partition, or several small partitions together."""
+    """One predicate for each task: a range of offsets of one partition, or several small partitions."""
     cut = db.admin.consistent_cut()
     wanted = None if topics is None else set(topics)
     missing = sorted((wanted or set()) - {tp.topic for tp in cut})

@@ -1,6 +1,6 @@
-"""How far a stream is in each partition, and its form in Spark's checkpoint.
+"""The position of a stream in each partition, and its form in Spark's checkpoint.
 
-The form is the Kafka connector's, `{"topic": {"0": "23@MARK"}}`, and of a fleet one such object by file.
+The form is the Kafka connector's, `{"topic": {"0": "23@MARK"}}`; for a fleet, one such object per file.
 Each offset is followed by the mark of the file's history at that time; earlier versions wrote none.
 """
 
@@ -18,7 +18,7 @@ Place = tuple[str, TopicPartition]
 
 
 class MarkedOffset(NamedTuple):
-    """An offset, and the mark of the file it is of; None when that is not known."""
+    """An offset, and the mark of the file it belongs to; None if that is not known."""
 
     offset: int
     mark: str | None
@@ -32,7 +32,7 @@ def numbers(offsets: MarkedOffsets) -> dict[Place, int]:
 
 
 def marks(*several: MarkedOffsets) -> dict[str, set[str]]:
-    """The marks there are, by file."""
+    """The known marks, by file."""
     found: dict[str, set[str]] = {}
     for offsets in several:
         for (path, _), marked in offsets.items():
@@ -44,7 +44,7 @@ def marks(*several: MarkedOffsets) -> dict[str, set[str]]:
 def moved(
     before: MarkedOffsets, offsets: Mapping[Place, int], newest: Mapping[str, str]
 ) -> MarkedOffsets:
-    """The offsets with the newest mark of their file, and unchanged where a stream stays where it is: other
+    """The offsets with the newest mark of their file, but unchanged where a stream has not moved: different
     offsets are a new micro-batch to Spark."""
     return {
         place: before[place]
@@ -55,7 +55,7 @@ def moved(
 
 
 def to_json(offsets: MarkedOffsets, *, is_fleet: bool) -> dict[str, Any]:
-    """The JSON object that Spark keeps."""
+    """The JSON object that Spark stores."""
     by_file: dict[str, dict[str, dict[str, int | str]]] = {}
     for (path, tp), (offset, mark) in sorted(offsets.items()):
         value = offset if mark is None else f"{offset}{_AT}{mark}"
@@ -64,7 +64,7 @@ def to_json(offsets: MarkedOffsets, *, is_fleet: bool) -> dict[str, Any]:
 
 
 def parse(given: Mapping[str, Any], only_path: str | None) -> dict[Place, MarkedOffset]:
-    """From the JSON object that Spark kept; `only_path` is the path where there is just one file."""
+    """Parse the JSON object that Spark stored; `only_path` is the path if there is just one file."""
     by_file = given if only_path is None else {only_path: given}
     return {
         (path, TopicPartition(topic, int(partition))): parse_offset(value)
@@ -75,6 +75,6 @@ def parse(given: Mapping[str, Any], only_path: str | None) -> dict[Place, Marked
 
 
 def parse_offset(value: int | str) -> MarkedOffset:
-    """Raises ValueError for what is no offset."""
+    """Raises ValueError unless it is an offset."""
     offset, _, mark = str(value).partition(_AT)
     return MarkedOffset(int(offset), mark or None)

@@ -1,7 +1,7 @@
 """The options of Spark's Kafka connector, checked: what to read, from where to where, and how.
 
-Names and meanings are those of the connector's guide; `kafka.*` options and the connector's knobs for its
-network are accepted and mean nothing here.
+Names and meanings are those of the connector's guide; `kafka.*` options and the connector's network
+settings are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reader was asked for."""
+    """The options of a reader."""
 
     topics: frozenset[str] | None
     pattern: re.Pattern[str] | None
@@ -53,7 +53,7 @@ class ReadOptions:
     start: Limit
     end: Limit
     late_start_is_latest: bool
-    """A start time behind the newest record begins at the end, instead of being an error."""
+    """A start time after the newest record begins at the end, instead of being an error."""
     read_committed: bool
     min_partitions: int | None
     rows_per_task: int
@@ -154,7 +154,7 @@ def _subscription(
 
 
 def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool) -> Limit:
-    """Times win over times by partition, and those over offsets, as in Kafka's connector."""
+    """Times take precedence over times by partition, and those over offsets, as in Kafka's connector."""
     if (text := options.get(f"{side}timestamp")) is not None:
         return Limit(timestamp=_whole(f"{side}Timestamp", text))
     if (text := options.get(f"{side}offsetsbytimestamp")) is not None:

@@ -1,4 +1,4 @@
-"""Rows on their way from Spark into topics: which columns there may be, and records made of them."""
+"""Rows from Spark on their way into topics: the columns allowed, and the records made from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "timestamp": ("timestamp",),
 }
-"""What a DataFrame that is written may have, by the types Spark calls them."""
+"""The columns that a written DataFrame may have, with their Spark types."""
 _OPTIONS: Final = {
     "path", "topic", "txnappid", "txnversion", "checkpointlocation", "queryname", "partitioner",
     "stagingdir", "includeheaders", "outputmode", "sinkid", "writename",
@@ -36,8 +36,8 @@ Pair = tuple[TopicPartition, list[Record]]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write. `app_id` and `version` name a batch of its own accord, `sink_id` a stream; None where
-    Spark does. `name` tells several writes of one batch apart."""
+    """How to write. `app_id` and `version` identify a batch that numbers itself, `sink_id` a stream; None
+    if Spark does. `name` distinguishes several writes of one batch."""
 
     path: str
     topic: str | None
@@ -51,7 +51,7 @@ class WriteOptions:
 
     @property
     def which(self) -> str:
-        """Which of the writes of a batch this is, as far as the options tell."""
+        """Which of the writes of a batch this is, as far as the options say."""
         return f"name={self.name}" if self.name is not None else self.topic or "*"
 
 
@@ -88,7 +88,7 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Raises SparkOptionError for a DataFrame that cannot be records."""
+    """Raises SparkOptionError for a DataFrame that cannot be converted to records."""
     for name, found in types.items():
         if name not in COLUMNS:
             raise SparkOptionError(
@@ -106,7 +106,7 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
 
 
 class Outgoing:
-    """Makes records of Arrow batches for one file, and finds each its partition."""
+    """Makes records from Arrow batches for one file, and chooses their partitions."""
 
     def __init__(self, db: eosdb.Database, options: WriteOptions) -> None:
         self._db = db
@@ -159,7 +159,7 @@ class Outgoing:
 
 
 def values(column: pa.Array) -> list[Any]:
-    """A column in Python's terms: text as UTF-8 bytes for keys and values, times as ms."""
+    """A column as Python values: text as UTF-8 bytes for keys and values, times as ms."""
     if pa.types.is_timestamp(column.type):
         return [
             None if us is None else us // 1_000
@@ -172,7 +172,7 @@ def values(column: pa.Array) -> list[Any]:
 
 
 def as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Keys and values of type string as binary, which is the same bytes."""
+    """Keys and values of type string as binary, with the same bytes."""
     arrays = [
         column.cast(pa.binary())
         if name in ("key", "value") and not pa.types.is_binary(column.type)

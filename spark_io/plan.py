@@ -1,7 +1,7 @@
-"""From what was asked for to what the tasks read: ranges of offsets, pinned in one snapshot of each file.
+"""From the options to what the tasks read: ranges of offsets, pinned in one snapshot of each file.
 
-Below the last stable offset a range never changes, so tasks that run late read the same as those that ran
-early. A task costs Spark some 50 ms whatever it does, so small ranges share one.
+Below the last stable offset a range never changes, so tasks that run late read the same as early ones. A
+task costs Spark some 50 ms whatever it does, so small ranges share one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .options import Limit, ReadOptions
 
 
 class State(NamedTuple):
-    """Where a partition begins and ends, and how far it is read when nothing else is asked for: so far that
-    no transaction is seen in part, also not across partitions."""
+    """Where a partition begins and ends, and how far it is read by default: only so far that no transaction
+    is seen in part, not even across partitions."""
 
     offsets: PartitionOffsets
     end: int
 
 
 class FileState(NamedTuple):
-    """Every wanted partition of a file as of one instant, and a mark by which its history is known again.
-    `departures` says of marks why they are none of this file's history."""
+    """Every wanted partition of a file at one instant, and a mark that identifies its history. `departures`
+    gives the reason for marks that are not part of this file's history."""
 
     states: dict[TopicPartition, State]
     mark: str
@@ -62,9 +62,9 @@ def cut(
     options: ReadOptions,
     marks: Mapping[str, Iterable[str]] = MappingProxyType({}),
 ) -> Cut:
-    """`marks` are what is remembered of the files, by path.
+    """`marks` are the remembered marks of the files, by path.
 
-    Raises SparkOptionError when a topic or partition that was named is in none of the files."""
+    Raises SparkOptionError if a named topic or partition is in none of the files."""
     found: Cut = {}
     for path in paths:
         with eosdb.connect(path, read_only=True) as db:
@@ -86,7 +86,7 @@ def cut(
 
 
 def batch(paths: Iterable[str], options: ReadOptions) -> list[Range]:
-    """What a batch reads. Raises SparkOptionError for offsets outside of a log."""
+    """The ranges a batch reads. Raises SparkOptionError for offsets outside a log."""
     ranges = []
     for path, (states, *_) in cut(paths, options).items():
         starts = positions(path, states, options.start, options, at_end=False)
@@ -122,7 +122,7 @@ def positions(
 
 
 def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
-    """What each task reads: large ranges cut, small ones put together, about as much for each."""
+    """What each task reads: large ranges are cut and small ones combined, about equal amounts for each."""
     wanted = [range_ for range_ in ranges if range_.size]
     total = sum(range_.size for range_ in wanted)
     tasks = -(-total // options.rows_per_task)
@@ -168,7 +168,7 @@ def _offset(
 ) -> int:
     start = state.offsets.log_start_offset
     if asked is None:
-        # Kafka's connector wants every partition named; here those that are not begin and end as usual.
+        # Kafka's connector requires every partition; here those not named begin and end as usual.
         return state.end if at_end else start
     if asked in (EARLIEST, LATEST):
         return start if asked == EARLIEST else state.end
@@ -179,7 +179,7 @@ def _offset(
         return asked
     if options.fail_on_data_loss:
         raise SparkOptionError(
-            f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}; say "
+            f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}; set "
             "failOnDataLoss=false to read what there is"
         )
     return min(max(asked, low), high)
@@ -200,8 +200,8 @@ def _at_time(
     if at_end or options.late_start_is_latest:
         return state.end
     raise SparkOptionError(
-        f"{db.path}, {tp}: no record is as late as {time_ms}; say "
-        "startingOffsetsByTimestampStrategy=latest to begin at the end then"
+        f"{db.path}, {tp}: there is no record at or after {time_ms}; set "
+        "startingOffsetsByTimestampStrategy=latest to begin at the end"
     )
 
 

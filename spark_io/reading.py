@@ -1,4 +1,4 @@
-"""What a task does: open the files of its ranges, scan them, and hand out Arrow batches."""
+"""What a task does: open the files of its ranges, scan them, and yield Arrow batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import columns
 from .plan import Range
 
 _ROWS = 2_000
-"""Rows in an Arrow batch: what fits into the processor's cache is handed on fastest."""
+"""Rows in an Arrow batch: what fits into the processor's cache is passed on fastest."""
 
 
 def batches(
@@ -27,12 +27,12 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, in order.
 
-    Raises OffsetOutOfRangeError when retention has taken some of them since they were planned, unless
-    `fail_on_data_loss` is False: then what is left is read. Raises CorruptRecordError for a damaged record.
+    Raises OffsetOutOfRangeError if retention has removed some of them since they were planned, unless
+    `fail_on_data_loss` is False: then the rest is read. Raises CorruptRecordError for a damaged record.
     """
     wanted = columns.stored(names)
     with contextlib.ExitStack() as cleanup:
-        # Millions of tuples that refer to nothing: looking for cycles among them costs a sixth.
+        # Millions of tuples without references: looking for cycles among them takes a sixth of the time.
         if gc.isenabled():
             gc.disable()
             cleanup.callback(gc.enable)

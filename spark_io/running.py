@@ -1,4 +1,5 @@
-"""What a session tells of the streaming query in whose foreachBatch we are; Spark Connect tells nothing."""
+"""What a session says about the streaming query whose foreachBatch is running; Spark Connect says
+nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 class Query(NamedTuple):
-    """`id` is the checkpoint's for ever; `run` is what only this run of this micro-batch has."""
+    """`id` belongs to the checkpoint for good; `run` only to this run of this micro-batch."""
 
     id: str | None
     run: str | None
@@ -16,7 +17,7 @@ class Query(NamedTuple):
 
 
 def query_of(spark: SparkSession) -> Query:
-    """What is not told is None."""
+    """The query; None for what the session does not say."""
     try:
         context = spark.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
@@ -27,7 +28,7 @@ def query_of(spark: SparkSession) -> Query:
 
 
 def _checkpoint(spark: Any, query_id: str) -> str | None:
-    """From Spark's inside: it is in no option that foreachBatch sees. Who does without loses little."""
+    """From Spark's internals: foreachBatch sees no option with it. Without it little is lost."""
     try:
         key = spark.sparkContext._jvm.java.util.UUID.fromString(query_id)
         running = spark._jsparkSession.sharedState().activeStreamingQueries().get(key)

@@ -1,9 +1,9 @@
-"""The exactly-once sink: tasks stage their rows in files of their own, the driver's commit brings them in.
+"""The exactly-once sink: tasks stage their rows in separate files, and the driver's commit appends them.
 
-What Spark repeats, retries or speculates leaves files that nobody names. The commit goes through
-`Database.append_once`: all rows of a batch become readable together, with the proof that they are there,
-and a batch that Spark replays after a crash is skipped, if it holds the same. (Its sink for Kafka is
-at-least-once.)
+Whatever Spark repeats, retries or speculates leaves files that no commit names. The commit goes through
+`Database.append_once`: all rows of a batch become readable together, with the record that they were
+written, and a batch that Spark replays after a crash is skipped if its content is the same. (Spark's own
+Kafka sink is at-least-once.)
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .writes import Rows, bring_in, plan_of, rows_of, sink_of, total
 
 _SUFFIX = ".arrow"
 _ORPHAN_MS = 24 * 3600 * 1000
-"""After a day nobody is going to name a staged file any more."""
+"""After a day no commit will name a staged file any more."""
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task says when it has staged its rows. `path` is None when it had none."""
+    """A task's message that it has staged its rows. `path` is None if it had none."""
 
     path: str | None
     task: int
@@ -48,7 +48,7 @@ class Staged(WriterCommitMessage):
 
 
 def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
-    """Write the rows to a file that only this attempt knows, durably, and say where."""
+    """Write the rows durably to a file that only this attempt knows, and return its path."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     query_id, batch_id = (
@@ -75,8 +75,8 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
 def bring(
     options: WriteOptions, staged: Sequence[Staged], batch_id: int, sink_id: str, *held: str | None
 ) -> eosdb.AppendOnceResult:
-    """Append what the files hold, in the order of Spark's partitions, unless it is there already. Raises
-    BatchDiffersError when something else is there in its place."""
+    """Append the contents of the files, in the order of Spark's partitions, unless they are stored already.
+    Raises BatchDiffersError if a different batch is stored in their place."""
     files = [str(m.path) for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
     with eosdb.connect(options.path, create=False) as db:
         outgoing = Outgoing(db, options)
@@ -93,7 +93,7 @@ def bring(
 
 
 def discard(messages: Sequence[object]) -> None:
-    """Remove staged files that nobody will ask for again. What has been brought in stays."""
+    """Remove staged files that are no longer needed. Rows already appended stay."""
     for message in _staged(messages):
         if message.path is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -107,8 +107,8 @@ def _staged(messages: Sequence[object]) -> list[Staged]:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("eosdb")`. With txnAppId and txnVersion a job that is run again appends nothing, and
-    within foreachBatch a micro-batch that is replayed does not."""
+    """`df.write.format("eosdb")`. With txnAppId and txnVersion a job that is run again appends nothing, nor
+    does a replayed micro-batch within foreachBatch."""
 
     def __init__(
         self, given: MutableMapping[str, str], schema: StructType, overwrite: bool
@@ -116,7 +116,7 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite:
             raise SparkOptionError('a log is only appended to; write with mode("append")')
         self._options = parse(given, _types(schema))
-        # Made in the driver and carried to the tasks and back, so it is the same for all attempts.
+        # Made in the driver and sent to the tasks and back, so it is the same for all attempts.
         self._own_id = f"spark-batch:{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -132,7 +132,7 @@ class BatchWriter(DataSourceArrowWriter):
                 sink_id = sink_of(options.app_id, options.which)
                 bring(options, staged, options.version, sink_id, rows)
             except BatchDiffersError as error:
-                # Versions of a job that is not a query grow: an older one is over, whatever it was.
+                # Versions of a job that is not a query increase: an older one is over, whatever it was.
                 if query_id is not None or error.newest == options.version:
                     raise
                 discard(staged)
@@ -144,7 +144,7 @@ class BatchWriter(DataSourceArrowWriter):
     def _within_a_micro_batch(
         self, staged: Sequence[Staged], query_id: str, batch_id: int, rows: str
     ) -> None:
-        """Which call it is cannot be told here: what other calls of the batch have brought is passed by."""
+        """Which call this is cannot be known here: batches that other calls have appended are skipped."""
         for order in itertools.count():
             try:
                 sink_id = sink_of(query_id, f"df.write {self._options.which}", order)
@@ -159,7 +159,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("eosdb")`: the sink is the query, so each of its batches is in once."""
+    """`df.writeStream.format("eosdb")`: the sink is the query, so each of its batches is appended once."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = parse(given, _types(schema))
@@ -181,7 +181,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     "Spark does not provide the query id here; set option sinkId, one for each "
                     "query and checkpoint"
                 )
-            return  # No task has said anything: there is nothing to bring in.
+            return  # No task has staged anything: there is nothing to append.
         rows = total(m.rows for m in staged)
         plan = plan_of(options.checkpoint, query_id, batchId)
         bring(options, staged, batchId, sink_of(owner), str(rows), plan)
@@ -209,7 +209,7 @@ def _sync(path: str) -> None:
 
 
 def _sweep(folder: str, now_ms: int) -> None:
-    """Files of attempts that failed, or of drivers that died, a day ago."""
+    """Remove files of attempts that failed, or of drivers that died, a day ago."""
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(folder):
             old = entry.stat().st_mtime * 1000 < now_ms - _ORPHAN_MS

@@ -51,7 +51,7 @@ class EosdbDataSource(DataSource):
 
 
 class FilteringDataSource(EosdbDataSource):
-    """The same in a session that hands filters down; in others Spark refuses a reader that takes them."""
+    """The same for a session with filter pushdown; in others Spark rejects a reader that supports it."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return FilteringReader(self.options, schema)
@@ -66,7 +66,7 @@ class Task(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Pins its ranges when it is made, so that everything it is asked for later is one consistent set."""
+    """Pins its ranges when it is created, so that everything it returns later is one consistent set."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         self._names = tuple(schema.fieldNames())
@@ -76,7 +76,7 @@ class BatchReader(DataSourceReader):
         self._options = parsed
 
     def partitions(self) -> list[Task]:
-        # Spark wants at least one task, and what it makes up itself for none is no `Task`.
+        # Spark needs at least one task, and the one that it makes up for none is not a `Task`.
         return [Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

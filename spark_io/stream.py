@@ -1,7 +1,7 @@
-"""The stream reader: micro-batches of committed records, from offsets that Spark keeps in its checkpoint.
+"""The stream reader: micro-batches of committed records, from offsets that Spark stores in its checkpoint.
 
-The checkpoint outlives the file: before an offset is gone by, the file is asked whether it is still the one
-that the offset is of, and whether its history has only grown.
+The checkpoint outlives the file: before an offset is used, the file is checked to be the one that the
+offset belongs to, with a history that has only grown.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class StreamTask(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One for each query, in the driver. A micro-batch shows each transaction whole or not at all, unless
-    maxOffsetsPerTrigger cuts it shorter."""
+    """One for each query, in the driver. A micro-batch contains each transaction whole or not at all,
+    unless maxOffsetsPerTrigger cuts it shorter."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         self._names = tuple(schema.fieldNames())
@@ -103,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if state is None:
                 self._lost(f"{path}, {tp}: the partition is gone")
                 continue
-            # A partition that has come since the query began is read from its beginning.
+            # A partition created since the query began is read from its beginning.
             first = state.offsets.log_start_offset
             begin = before[path, tp].offset if (path, tp) in before else first
             if begin < first and begin < stop:
@@ -124,10 +124,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- inside ---------------------------------------------------------------------------------
 
     def _report_to_group(self, places: Mapping[Place, int]) -> None:
-        """With option groupId, keep the progress where lag monitors look; Spark goes by its checkpoint.
+        """With option groupId, commit the progress where lag monitors look; Spark uses its checkpoint.
 
-        Where the next micro-batch is to begin, everything before has been written. (Spark's own `commit`
-        comes a batch late, and after the last one not at all.)
+        Everything before the start of the next micro-batch has been written. (Spark's own `commit` comes
+        one batch late, and after the last one not at all.)
         """
         group_id = self._options.group_id
         if group_id is None or places == self._told_group:
@@ -144,13 +144,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told_group = dict(places)
 
     def _cut(self, *known: MarkedOffsets) -> plan.Cut:
-        """Of a glob or a folder, files that have come since are in it, too."""
+        """A glob or directory also includes files created since."""
         paths = files.of_options(self._given).paths
         return plan.cut(paths, self._options, offsets.marks(*known))
 
     def _still_so(self, known: MarkedOffsets, cut: plan.Cut) -> MarkedOffsets:
-        """Without what is known of files whose history it is no part of: they are read from their
-        beginning, if data may be lost at all."""
+        """Leave out offsets of files with a different history: those files are read from their beginning,
+        if data loss is allowed at all."""
         gone = {}
         for (path, tp), marked in known.items():
             file = cut.get(path)
@@ -172,12 +172,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
-            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to go on with what there is")
-        _log.warning("%s. Going on with what there is: failOnDataLoss=false", what)
+            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
+        _log.warning("%s. Continuing with what there is: failOnDataLoss=false", what)
 
 
 def _departure(tp: TopicPartition, marked: MarkedOffset, file: plan.FileState) -> str | None:
-    """Why what the file has is not what the offset is of; None when nothing says so."""
+    """Why the offset does not belong to this file's history; None if nothing indicates that."""
     if marked.mark is not None and marked.mark in file.departures:
         return file.departures[marked.mark]
     state = file.states.get(tp)
@@ -203,7 +203,7 @@ def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[
 def _limited(
     before: Mapping[Place, int], first: Mapping[Place, int], newest: Mapping[Place, int], most: int
 ) -> dict[Place, int]:
-    """At most so many offsets further, shared out in proportion to what waits in each partition."""
+    """Move at most `most` offsets further, shared out in proportion to what waits in each partition."""
     starts = {place: before.get(place, first.get(place, 0)) for place in newest}
     waiting = {place: max(newest[place] - starts[place], 0) for place in newest}
     total = sum(waiting.values())

@@ -1,8 +1,8 @@
-"""Which write a write is, and what it holds. By the first it is known again when Spark repeats it; only
-when it holds the same it counts as a repeat, and anything else under its key is an error.
+"""The identity of a write, and of its content. The identity recognizes it when Spark repeats it; it counts
+as a repeat only if the content is the same, and different content under its key is an error.
 
-What it holds is said twice: by its rows, and by what Spark planned for the micro-batch. Either is enough:
-rows may come out differently when a batch is replayed, and a new checkpoint may bring the same rows again.
+The content is identified twice: by its rows, and by Spark's plan of the micro-batch. Either is enough: rows
+may come out differently when a batch is replayed, and a new checkpoint may bring the same rows again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIGEST_SIZE: Final = 2**128
 
 
 class Rows(NamedTuple):
-    """How many rows, and the sum of their hashes: the same in whatever order and parts they come."""
+    """The number of rows, and the sum of their hashes: independent of their order and batches."""
 
     size: int = 0
     digest: int = 0
@@ -36,7 +36,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
-    """Of Arrow batches whose keys and values are binary."""
+    """For Arrow batches whose keys and values are binary."""
     return total(
         Rows(
             batch.num_rows,
@@ -59,8 +59,8 @@ def total(parts: Iterable[Rows]) -> Rows:
 
 
 def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str | None:
-    """What Spark keeps in the checkpoint about the micro-batch before it runs, in short: the sources'
-    offsets and the time. None where that cannot be read here; the rows must do then."""
+    """A digest of what Spark stores in the checkpoint about the micro-batch before it runs: the sources'
+    offsets and the time. None if that cannot be read here; then the rows must do."""
     if checkpoint is None:
         return None
     try:
@@ -71,8 +71,8 @@ def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str 
 
 
 def sink_of(owner: str, which: str | None = None, order: int = 0) -> str:
-    """The name of a sink in eosdb. `owner` is a query or a job, `which` says which of its writes it is, a
-    topic or a name, and `order` is for several of those in one batch."""
+    """The name of a sink in eosdb. `owner` is a query or a job, `which` distinguishes its writes by topic
+    or name, and `order` counts several of those in one batch."""
     return f"spark:{owner}" + (f"/{which}" if which else "") + (f"#{order}" if order else "")
 
 
@@ -96,7 +96,7 @@ def bring_in(
 class Calls:
     """Numbers the writes to one place within one run of a micro-batch, so that each has a key of its own.
 
-    The same rows again are the same write, so that one that failed may be tried again.
+    The same rows are the same write, so that a failed one may be tried again.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Calls:
         self._runs: dict[str, tuple[object, dict[Rows, int]]] = {}
 
     def number(self, place: str, run: object, rows: Rows) -> int:
-        """`run` is what no other run, also not of the same micro-batch, has."""
+        """`run` identifies one run, even of the same micro-batch."""
         with self._lock:
             known, numbers = self._runs.get(place, (run, {}))
             if known != run:

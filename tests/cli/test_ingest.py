@@ -193,7 +193,7 @@ def test_whatever_is_wrong_with_a_line_is_said_and_can_be_skipped(
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"id,id\n1,2\n", "'id' stands there twice"),
+        (b"id,id\n1,2\n", "'id' occurs twice"),
         (b"name,x\n1,2\n", "no field 'id'"),
         (b"id,\xff\n1,2\n", "not UTF-8"),
     ],

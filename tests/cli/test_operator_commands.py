@@ -61,7 +61,7 @@ def test_why_tells_who_holds_the_partition_what_waits_and_how_to_end_it(
         in told
     )
     assert "It began at offset 10, " in told
-    assert "Behind it wait 3 committed records and 1 record of open transactions" in told
+    assert "Waiting behind it: 3 committed records and 1 record of open transactions" in told
     assert "It will be aborted by itself in 9 min 5" in told
     assert "Group billing stands at offset 4: 6 records to read now, 4 held back" in told
     command = next(line for line in told.splitlines() if "To end it now:" in line)

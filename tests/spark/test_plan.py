@@ -58,7 +58,7 @@ def test_times_become_offsets(log: eosdb.Database, clock: eosdb.ManualClock) -> 
     assert planned(log, **options) == {0: (4, 10)}
     assert planned(log, **options, endingTimestamp=str(begin + 7_000)) == {0: (4, 7)}
     late = {"assign": '{"t":[0]}', "startingTimestamp": str(begin + 99_000)}
-    with pytest.raises(SparkOptionError, match="as late as"):
+    with pytest.raises(SparkOptionError, match="no record at or after"):
         planned(log, **late)
     assert planned(log, **late, startingOffsetsByTimestampStrategy="latest") == {0: (10, 10)}
 
