@@ -47,7 +47,7 @@ _FULL_EXTENDED: Final = {
 
 
 def is_failed_sync(error: BaseException | None) -> bool:
-    """Whether the disk has failed to make durable what was written."""
+    """Whether the disk failed to make a write durable."""
     return getattr(error, "sqlite_errorcode", None) in _SYNC
 
 
@@ -67,7 +67,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise eosdb's error for whatever sqlite3 raises inside the block."""
+    """Raise eosdb's error for any that sqlite3 raises inside the block."""
     try:
         yield
     except sqlite3.Error as error:
