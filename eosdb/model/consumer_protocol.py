@@ -14,7 +14,7 @@ from typing import Final
 from eosdb.model.values import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
-"""What groups of consumers call themselves; other users of the protocol take another word."""
+"""The protocol type of consumer groups; other users of the protocol have another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Subscription:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises ValueError for bytes that are no subscription."""
+    """Raises ValueError for bytes that are not a subscription."""
     try:
         fields = json.loads(data)
         topics = tuple(str(topic) for topic in fields["topics"])
@@ -49,7 +49,8 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions, sorted; none for no bytes. Raises ValueError for bytes that are no assignment."""
+    """The partitions, sorted; none for no bytes. Raises ValueError for bytes that are not an
+    assignment."""
     if not data:
         return ()
     try:
