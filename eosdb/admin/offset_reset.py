@@ -76,7 +76,7 @@ def shift(by: int | None) -> Target:
     def shift(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
         if before < 0:
             raise InvalidRequestError(
-                f"{tp}: the group has no offset there that could be shifted; name a target, such as "
+                f"{tp}: the group has no committed offset to shift; name a target, such as "
                 "to_earliest"
             )
         return before + (by or 0)

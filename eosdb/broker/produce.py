@@ -128,7 +128,7 @@ class ProduceRequests(RequestHandler):
         if len(transactional) > 1:
             raise InvalidProducerIdMappingError(
                 f"the request carries transactional batches of {len(transactional)} producers, "
-                "expected one; send them apart"
+                "expected one; send them separately"
             )
 
     def _append_all(

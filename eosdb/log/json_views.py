@@ -55,13 +55,15 @@ def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], n
             "begin with a digit"
         )
     if guard.is_own(name) or name.lower().startswith("sqlite_"):
-        raise InvalidRequestError(f"view {name!r}: this name is eosdb's or SQLite's, take another")
+        raise InvalidRequestError(
+            f"view {name!r}: this name is reserved for eosdb or SQLite, choose another"
+        )
     taken = unit.execute(
         "SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", (name,)
     ).fetchone()
     if taken is not None:
         raise InvalidRequestError(
-            f"there is a {taken[0]} {name!r} already; drop it first, or take another name"
+            f"there is a {taken[0]} {name!r} already; drop it first, or choose another name"
         )
     names = [column.name.lower() for column in columns]
     if not columns or len(set(names)) < len(names) or set(names) & set(COORDINATES):

@@ -100,7 +100,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     )
     raise BatchDiffersError(
         f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, and {found}; "
-        "nothing was appended. A sink that counts anew needs an id of its own, and two that write at the "
+        "nothing was appended. A sink that counts from 0 again needs a new id, and two that write at the "
         "same time need different ones",
         newest,
     )

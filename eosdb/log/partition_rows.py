@@ -194,7 +194,7 @@ def _partition(row: tuple[Any, ...]) -> Partition:
     if row_checksum(*columns) != checksum:
         raise CorruptDatabaseError(
             f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
-            "`eosdb rebuild` makes it anew from the events, `eosdb verify` tells what else is damaged"
+            "`eosdb rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
         )
     return partition
 

@@ -47,7 +47,7 @@ def delete_records(
     target = partition.log_end_offset if before_offset == -1 else before_offset
     if target > partition.log_end_offset or target < 0:
         raise OffsetOutOfRangeError(
-            f"{partition.topic_partition}: got offset {before_offset}, expected -1 or one up to the "
+            f"{partition.topic_partition}: got offset {before_offset}, expected -1 or an offset up to the "
             f"high watermark {partition.log_end_offset}"
         )
     if target <= partition.log_start_offset:

@@ -98,7 +98,7 @@ def damaged(
 ) -> CorruptRecordError:
     return CorruptRecordError(
         f"{partition.topic_partition}: the record at offset {offset} {how}, so the file is damaged; to go "
-        f"on without it, seek to {offset + 1}; `eosdb verify` tells what else is damaged, and a backup "
+        f"on without it, seek to {offset + 1}; `eosdb verify` shows what else is damaged, and a backup "
         "brings it back"
     )
 
@@ -108,4 +108,4 @@ def headers(partition: Partition, offset: int, text: str | None) -> tuple[Header
     try:
         return () if text is None else headers_from_text(text)
     except (TypeError, ValueError) as error:
-        raise damaged(partition, offset, f"has headers that are none ({error})") from error
+        raise damaged(partition, offset, f"has invalid headers ({error})") from error

@@ -111,7 +111,7 @@ def copy(
         os.link(unfinished, target)
         sync_folder(target)
     except FileExistsError:
-        raise IllegalStateError(f"{target} has just been made by somebody else") from None
+        raise IllegalStateError(f"{target} has just been created by another program") from None
     except OSError as error:
         raise StorageError(f"{target} cannot be written: {error.strerror}") from error
     finally:

@@ -41,7 +41,7 @@ def decode_subscription(data: bytes) -> Subscription:
         topics = tuple(str(topic) for topic in fields["topics"])
         return Subscription(topics, _partitions(fields["owned"]), int(fields["generation"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"no subscription: {data[:80]!r}") from error
+        raise ValueError(f"not a subscription: {data[:80]!r}") from error
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
@@ -56,7 +56,7 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         return _partitions(json.loads(data))
     except (TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"no assignment: {data[:80]!r}") from error
+        raise ValueError(f"not an assignment: {data[:80]!r}") from error
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

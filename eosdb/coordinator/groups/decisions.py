@@ -162,7 +162,7 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
     member = None if group is None else group.member(member_id)
     if member is None or member.group_instance_id != group_instance_id:
         raise UnknownMemberIdError(
-            f"group {name!r}: {member_id!r} is no member, because it left or its session timed out; "
+            f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
             "join again"
         )
     return member
@@ -172,7 +172,7 @@ def check_generation(group: Group, generation_id: int) -> None:
     """Raises IllegalGenerationError."""
     if generation_id != group.generation_id:
         raise IllegalGenerationError(
-            f"group {group.group_id!r}: got generation {generation_id}, it is at "
+            f"group {group.group_id!r}: got generation {generation_id}, the group is at "
             f"{group.generation_id}; join again"
         )
 

@@ -134,7 +134,7 @@ def _decided(
 def _decided_otherwise(current: TransactionMetadata, committed: bool) -> ApiError:
     return InvalidTxnStateError(
         f"{named(current)}: got {'commit' if committed else 'abort'}, but the transaction is in state "
-        f"{current.state.label}: its producer ended it otherwise, it timed out, or another producer "
+        f"{current.state.label}: its producer ended it the other way, it timed out, or another producer "
         "asked for the id; that outcome stands"
     )
 

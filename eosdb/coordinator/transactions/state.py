@@ -91,7 +91,7 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
     not fit the new state.
     """
     new = current._replace(**changes)
-    broken: str | None = "that is no legal transition"
+    broken: str | None = "that is not a legal transition"
     if current.state in LEGAL_PREVIOUS[new.state]:
         broken = _broken_rule(current, new)
     if broken is not None:

@@ -88,7 +88,7 @@ def check_not_inherited(path: str) -> None:
     if _process.inherited and identity_of(path) in _process.inherited:
         raise IllegalStateError(
             f"{path} was in use when this process was forked: by a block of db.begin(), a query that was "
-            "being read, a connection of your own, or a fork that Python was not told of. SQLite cannot "
+            "being read, a connection of your own, or a fork made outside Python. SQLite cannot "
             "lock it here. Start the process by `spawn` or `forkserver`, or end that use before the fork"
         )
 

@@ -79,7 +79,7 @@ def refused(error: BaseException | None) -> InvalidRequestError | None:
     ):
         return None
     return InvalidRequestError(
-        "the statement would write a table of eosdb's, take a name that is eosdb's (its tables and "
+        "the statement would write one of eosdb's tables, use a name reserved for eosdb (its tables and "
         f"views, and all that begin with {PREFIX}), end the transaction, or change how the file is "
         "written; write records and offsets with publish and commit_offsets, and your own tables "
         "under names of your own"

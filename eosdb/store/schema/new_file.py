@@ -42,7 +42,9 @@ def make(path: str, *, sync: bool) -> bool:
         # Not renamed: that would replace what another program makes at this moment.
         os.link(unfinished, path)
     except FileExistsError:
-        raise StorageError(f"{path} has just been made by somebody else; open it again") from None
+        raise StorageError(
+            f"{path} has just been created by another program; open it again"
+        ) from None
     except OSError:
         return False
     finally:

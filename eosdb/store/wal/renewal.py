@@ -44,7 +44,7 @@ def renew(path: str) -> None:
     except OSError as error:
         raise StorageError(
             f"{path}: the disk has failed to sync what was stored ({error.strerror}), so nothing more is "
-            "written. All of it can be read, but might not survive a power cut. Look after the disk (the "
+            "written. All of it can be read, but might not survive a power cut. Check the disk (the "
             "system's log says more, such as `dmesg`) and try again, or make a copy on another one "
             "(`eosdb backup`)"
         ) from error

@@ -147,7 +147,7 @@ class HeldUnit:
         if not self._raw.in_transaction:
             raise IllegalStateError(
                 "SQLite has undone the transaction of this block (the disk is full, or a statement "
-                "said OR ROLLBACK); nothing of it is stored, begin again"
+                "said OR ROLLBACK); nothing was stored, begin again"
             )
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: object) -> int:
