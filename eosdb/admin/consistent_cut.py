@@ -1,11 +1,11 @@
 """How far all partitions can be read so that no transaction is seen in part.
 
-Last stable offsets alone do not give that. A committed transaction may lie below one in one partition and,
-behind somebody else's open transaction, above one in another; whoever reads both up to there sees half of
-it. Here the ends go back until each committed transaction lies wholly before them, or wholly behind.
+Last stable offsets alone do not give that. A committed transaction may lie below one in one partition
+and, after another producer's open transaction, above one in another; reading both up to there shows half
+of it. Here the ends move back until each committed transaction lies wholly before them, or wholly after.
 
-Nothing that is below such ends later falls behind them: a transaction that is open now has all its data
-behind the ends, in every partition. So cuts that are taken one after the other never go back.
+What is below such ends stays below later ones: a transaction that is open now has all its data after the
+ends, in every partition. So successive cuts never go back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Spans = dict[int, tuple[int, int]]
 
 
 def consistent_ends(connection: sqlite3.Connection) -> dict[int, int]:
-    """For each partition, by id, the furthest offset that all can be read up to together."""
+    """For each partition, by id, the furthest offset up to which all can be read together."""
     found = {p.partition_id: p for p in partition_rows.read_all(connection)}
     ends = {id_: p.last_stable_offset for id_, p in found.items()}
     known: dict[tuple[str, int], Spans] = {}
@@ -67,7 +67,7 @@ def consistent_ends(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def _stored(spans: Spans, found: dict[int, Partition]) -> Spans:
-    """Without what retention has taken, and without partitions that are gone."""
+    """Without what retention has removed, and without deleted partitions."""
     return {
         id_: (max(first, found[id_].log_start_offset), last)
         for id_, (first, last) in spans.items()
@@ -92,7 +92,7 @@ def _committed_in(
         transactional_id = row[0]
         ended = connection.execute(_END_BEHIND, (transactional_id, position)).fetchone()
         if ended is None or ended[1] != TransactionState.COMPLETE_COMMIT.label:
-            continue  # Open or aborted: seen nowhere.
+            continue  # Open or aborted: visible nowhere.
         key = (transactional_id, ended[0])
         if key in yielded:
             continue

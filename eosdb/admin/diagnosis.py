@@ -1,4 +1,4 @@
-"""Reads that answer operators' questions: what is open, who holds a partition, where groups stand.
+"""Reads that answer operators' questions: what is open, what holds a partition, where groups are.
 
 Everything is read in the caller's one snapshot, so the parts of an answer belong together.
 """
@@ -49,7 +49,7 @@ _PENDING: Final = """
 def open_transactions(
     connection: sqlite3.Connection, now_ms: int, partition: Partition | None = None
 ) -> Iterator[OpenTransaction]:
-    """Every transaction that is open in the partition, or in any, by where it begins."""
+    """Every transaction that is open in the partition, or in all, ordered by where it begins."""
     epoch = transaction_rows.read_epoch(connection)
     narrowed = "" if partition is None else " AND s.partition_id = ?"
     rows = connection.execute(
@@ -93,7 +93,7 @@ def diagnose(
 
 
 def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
-    """A group that nobody knows is reported as `Dead`, without partitions (as Kafka describes it)."""
+    """An unknown group is reported as `Dead`, without partitions (as Kafka describes it)."""
     group = group_rows.load(connection, group_id)
     committed = {
         TopicPartition(topic, number): (offset, metadata)
@@ -145,7 +145,7 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
 
 
 def _readers(group: Group | None) -> dict[TopicPartition, tuple[str, str]]:
-    """Which member has each partition, as far as the members say so in eosdb's own words."""
+    """Which member has each partition, as far as assignments are in eosdb's own format."""
     readers: dict[TopicPartition, tuple[str, str]] = {}
     if group is None or group.protocol_type != PROTOCOL_TYPE:
         return readers

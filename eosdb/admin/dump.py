@@ -26,9 +26,9 @@ _NEXT: Final = """
 def next_batch(
     connection: sqlite3.Connection, partition: Partition, offset: int
 ) -> LoggedBatch | None:
-    """The stored batch that holds `offset`, or the first behind it; None at the end.
+    """The stored batch that holds `offset`, or the first after it; None at the end.
 
-    What retention or compaction has removed of a batch is missing from its records, not from its
+    Records that retention or compaction has removed are missing from the batch's records, not from its
     offsets.
     """
     row = connection.execute(_NEXT, (partition.partition_id, offset)).fetchone()

@@ -1,5 +1,4 @@
-"""What operators ask and do about consumer groups (kafka-consumer-groups.sh): where they stand, and
-moving them."""
+"""Consumer groups for operators (kafka-consumer-groups.sh): describe them and reset their offsets."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ from eosdb.validation import check_group_id, check_topic_partitions
 
 
 class GroupAdmin(RequestHandler):
-    """The part of `Database.admin` that is about groups."""
+    """The part of `Database.admin` for groups."""
 
     def describe_group_offsets(self, group_id: str) -> GroupReport:
-        """Where the group stands in each partition, its true lag, and who reads it.
+        """The group's offset and true lag in each partition, and the member that reads it.
 
         Raises GroupIdNotFoundError and GroupAuthorizationFailedError.
         """
@@ -46,11 +45,11 @@ class GroupAdmin(RequestHandler):
         execute: bool = False,
     ) -> list[OffsetReset]:
         """Set the group's offsets: to the log's beginning or end, to where they are (the end where there
-        is none), to an offset, to the first record at or after a time (ms; the end when there is none),
-        or so many offsets further (less than 0: back).
+        is none), to an offset, to the first record at or after a time (ms; the end if there is none), or
+        forward by a number of offsets (back if negative).
 
-        Exactly one target. Offsets outside of the log become its beginning or end. Without `execute`
-        nothing is changed, only told. Raises NonEmptyGroupError while the group has members,
+        Give exactly one target. Offsets outside the log become its beginning or end. Without `execute`
+        nothing is changed, only reported. Raises NonEmptyGroupError while the group has members,
         InvalidRequestError, UnknownTopicOrPartitionError and the authorization errors.
         """
         check_group_id(group_id)

@@ -1,7 +1,7 @@
-"""Which open transactions hang: pure, from what a partition and the coordinator say of one producer.
+"""Which open transactions hang: pure, from what a partition and the coordinator say about one producer.
 
-Kafka's tool asks brokers and coordinator one after the other and therefore believes only in what is old;
-here both stand in one snapshot of one file, so what does not fit together hangs, however young.
+Kafka's tool asks brokers and coordinator one after the other and therefore trusts only what is old; here
+both are in one snapshot of one file, so a mismatch means that it hangs, however young.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eosdb.model.values import TopicPartition, TransactionState
 
 
 class Open(NamedTuple):
-    """A producer's open transaction, as its partition has it."""
+    """A producer's open transaction, as its partition knows it."""
 
     tp: TopicPartition
     producer_id: int
@@ -49,7 +49,7 @@ def judge(
 def report(
     found: Open, known: TransactionMetadata | None, current_epoch: int, now_ms: int
 ) -> OpenTransaction:
-    """Both sides together."""
+    """What the partition and the coordinator know, together."""
     reason = judge(found, known, current_epoch, now_ms)
     ends_itself = known is not None and reason in (None, HangingReason.OVERDUE)
     ongoing = known is not None and known.state is TransactionState.ONGOING

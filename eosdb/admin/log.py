@@ -1,4 +1,4 @@
-"""What operators look at in the log itself: stored batches (kafka-dump-log.sh) and snapshots."""
+"""The log itself for operators: stored batches (kafka-dump-log.sh) and snapshots."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from eosdb.validation import check_int, check_text, check_topic_partition
 
 
 class LogAdmin(RequestHandler):
-    """The part of `Database.admin` that is about stored batches and snapshots."""
+    """The part of `Database.admin` for stored batches and snapshots."""
 
     def partition_offsets(self) -> dict[TopicPartition, PartitionOffsets]:
-        """Where every partition that the principal may describe begins, ends and becomes readable, all as
-        of one instant."""
+        """The log start, end and last stable offset of every partition that the principal may describe,
+        all as of one instant."""
         with self._store.read() as connection:
             return {
                 partition.topic_partition: partition.offsets()
@@ -30,9 +30,9 @@ class LogAdmin(RequestHandler):
             }
 
     def consistent_cut(self) -> dict[TopicPartition, tuple[PartitionOffsets, int]]:
-        """The same, and for each partition how far all can be read so that no transaction is seen in part:
-        its last stable offset, or less when a transaction that another partition shows is not whole there
-        yet. What is below never changes, and later cuts are never lower."""
+        """The same, with how far each partition can be read so that no transaction is seen in part: its
+        last stable offset, or less where a transaction is not yet wholly readable in every partition.
+        What is below never changes, and later cuts are never lower."""
         with self._store.read() as connection:
             ends = consistent_cut.consistent_ends(connection)
             return {
@@ -42,14 +42,14 @@ class LogAdmin(RequestHandler):
             }
 
     def history_mark(self) -> str:
-        """A short text for whoever keeps offsets outside of the file: `history_departure` tells by it later
-        whether they still are offsets of this file and of what has happened in it."""
+        """A short text for programs that keep offsets outside the file: `history_departure` tells later
+        whether they are still offsets of this file and its history."""
         with self._store.read() as connection:
             return history.mark(connection)
 
     def history_departure(self, mark: str) -> str | None:
-        """None when what was so at the mark has stayed so; else why it has not: the path has another file
-        now, or an older copy. Raises InvalidRequestError for what is no mark."""
+        """None if the file still has the history of the mark; else why not: the path now holds another
+        file, or an older copy. Raises InvalidRequestError for text that is not a mark."""
         with self._store.read() as connection:
             return history.departure(connection, check_text("mark", mark))
 
@@ -65,11 +65,11 @@ class LogAdmin(RequestHandler):
         check_crcs: bool = True,
         skip_lost: bool = False,
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The data records in [start, end) as rows, in lists of at most `batch_size`, each read when it is
-        asked for: in between nothing is held.
+        """The data records in [start, end) as rows, in lists of at most `batch_size`, each read on
+        demand: nothing is held in between.
 
-        Raises InvalidRequestError for an unknown column or an end behind what the isolation level allows,
-        OffsetOutOfRangeError when the log begins behind `start`, or behind what is to come next (unless
+        Raises InvalidRequestError for an unknown column or an end beyond what the isolation level allows,
+        OffsetOutOfRangeError when the log begins after `start`, or after the next offset to read (unless
         `skip_lost` says to go on at the log start), UnknownTopicOrPartitionError,
         TopicAuthorizationFailedError and, unless `check_crcs` is False, CorruptRecordError.
         """
@@ -109,9 +109,9 @@ class LogAdmin(RequestHandler):
         max_transactions: int = MAX_TRANSACTIONS,
         max_bins: int = MAX_BINS,
     ) -> tuple[PartitionTimeline, ...]:
-        """Transactions along the offsets [start, end) of one partition, or of all by number.
+        """Transactions along the offsets [start, end) of one partition, or of all, by number.
 
-        Of more than `max_transactions` in a partition only totals come, and bins, which always do.
+        A partition with more than `max_transactions` has only totals and bins; bins are always there.
         Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
         """
         timeline.check_window(start, end, max_transactions, max_bins)
@@ -120,7 +120,7 @@ class LogAdmin(RequestHandler):
             return tuple(timeline.read(connection, self._authorizer, topic, partition, *window))
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
-        """The stored batches from the one that holds `offset` on, read one by one.
+        """The stored batches from the one that holds `offset`, read one by one.
 
         Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
         """
@@ -136,14 +136,14 @@ class LogAdmin(RequestHandler):
             offset = batch.last_offset + 1
 
     def list_snapshots(self) -> list[SnapshotInfo]:
-        """Every producer-state snapshot that is kept."""
+        """Every stored producer-state snapshot."""
         with self._store.read() as connection:
             return snapshots.kept(connection)
 
     def describe_snapshot(
         self, topic_partition: TopicPartition, offset: int | None = None
     ) -> list[SnapshotEntry]:
-        """What the snapshot at `offset` (None: the newest) tells of each producer.
+        """The state of each producer in the snapshot at `offset` (None: the newest).
 
         Raises InvalidRequestError when there is no such snapshot, and UnknownTopicOrPartitionError.
         """

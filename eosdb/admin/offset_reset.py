@@ -1,6 +1,6 @@
-"""Where a group's offsets are to be set to: targets, and the plan that follows from one.
+"""Where a reset moves a group's offsets: targets, and the plan that follows from one.
 
-Nothing here writes; the plan is made in the snapshot, or in the unit, that the caller reads or writes in.
+Nothing here writes; the plan is made in the caller's snapshot or unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eosdb.model.values import LATEST, TopicPartition
 from eosdb.validation import check_int
 
 Target = Callable[[sqlite3.Connection, TopicPartition, int], int]
-"""The offset that one partition is to be set to; the last argument is where it stands, -1 for nowhere."""
+"""The offset to set for one partition; the last argument is the committed offset, -1 for none."""
 
 
 def plan(
@@ -45,7 +45,7 @@ def plan(
 
 
 def at(timestamp: int) -> Target:
-    """Where the log begins, ends, or goes on at a time."""
+    """The offset where the log begins, ends, or continues at a time."""
 
     def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
         partition = partition_rows.read(connection, tp)
@@ -76,7 +76,7 @@ def shift(by: int | None) -> Target:
     def shift(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
         if before < 0:
             raise InvalidRequestError(
-                f"{tp}: the group has no offset there that could be shifted; name a target, such as "
+                f"{tp}: the group has no committed offset to shift; name a target, such as "
                 "to_earliest"
             )
         return before + (by or 0)

@@ -1,4 +1,4 @@
-"""What became of one transaction, read from the journal: the definite answer after a lost one."""
+"""The outcome of one transaction, read from the journal: the definite answer after a lost response."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _FROM: Final = (
 )
 _NEWEST: Final = f"SELECT position FROM journal WHERE {_OF_THE_ID} ORDER BY position DESC LIMIT 1"
 _ROWS_AT_ONCE: Final = 300
-"""As many transitions are walked before others are searched for."""
+"""How many transitions are walked before older ones are searched."""
 
 
 def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
     """`committed`, `aborted`, `open` or `never started`. Raises InvalidRequestError.
 
-    The newest transitions are walked; an older transaction is searched for by its producer id and epoch,
-    which rise as a rule. Should they not have risen (ids come in blocks, one for each process), every
-    transition is walked.
+    The newest transitions are walked; an older transaction is searched for by producer id and epoch,
+    which usually rise. Where they have not risen (ids come in blocks, one per process), every transition
+    is walked.
     """
     if not isinstance(token, TransactionToken):
         raise InvalidRequestError(
@@ -86,12 +86,12 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
 def outcome_from(
     newest_first: Iterable[str], token: TransactionToken, *, complete: bool
 ) -> str | None:
-    """The outcome according to these transitions of the transactional id. None: older ones have to be
-    read, of which there are none if these are `complete`.
+    """The outcome according to these transitions of the transactional id. None: older ones must be read;
+    there are none if these are `complete`.
 
-    Under version 2 a decision names the pair that it takes away. Else a transaction has begun when its
-    pair became Ongoing, and was decided by the first Prepare… after that; of several the token's number
-    says which. A producer id that has been replaced never returns, and its epochs only rise.
+    Under version 2 a decision names the pair it replaces. Otherwise a transaction began when its pair
+    became Ongoing, and was decided by the first Prepare… after that; of several, the token's number says
+    which. A producer id that has been replaced never returns, and its epochs only rise.
     """
     decision, outcomes, is_known = OPEN, list[str](), False
     for detail in newest_first:

@@ -1,4 +1,4 @@
-"""One partition's transactions along its offsets: the values that a picture is drawn from.
+"""One partition's transactions along its offsets: the values from which a picture is drawn.
 
 In one partition the transactions of a producer do not overlap, so one walk in order of offsets finds
 them all. It goes from batch to batch (a record names its event, and the event says how long the batch
@@ -6,8 +6,8 @@ is), so records are not read one by one; where compaction has left gaps it goes 
 It begins at the log start even when only a window is wanted: a transaction may begin anywhere before
 its marker.
 
-Memory is flat: what is kept are the transactions that are open at the moment of the walk, a bounded
-number of finished ones, and a bounded number of bins, whose counts are exact.
+Memory is flat: kept are the transactions open at the current point of the walk, a bounded number of
+finished ones, and a bounded number of bins, whose counts are exact.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ _COLUMNS: Final = ("committed", "aborted", "open", "plain", "COMMIT", "ABORT")
 class TransactionSpan:
     """One transaction in one partition: [first_offset, marker_offset].
 
-    `first_offset` is that of its first record that is still stored, or the marker's own when retention
-    or compaction has left none; `records` counts the stored ones, without the marker. An open
-    transaction has no marker: `marker_offset` -1; it begins where it holds the last stable offset.
-    `transactional_id` None: unknown, or not for the principal to see.
+    `first_offset` is that of its first record still stored, or the marker's own if retention or
+    compaction has left none; `records` counts the stored ones, without the marker. An open transaction
+    has no marker: `marker_offset` -1; it begins where it holds the last stable offset. `transactional_id`
+    is None if unknown, or hidden from the principal.
     """
 
     producer_id: int
@@ -89,7 +89,7 @@ class TransactionSpan:
 
 @dataclass(frozen=True, slots=True)
 class TimelineBin:
-    """What is stored in [start, end): data records by what became of them, and markers."""
+    """What is stored in [start, end): data records by outcome, and markers."""
 
     start: int
     end: int
@@ -111,7 +111,7 @@ class TimelineBin:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """Where a consumer group stands: the offset it committed, the next it will read."""
+    """A consumer group's position: the offset it committed, the next it will read."""
 
     group_id: str
     offset: int
@@ -122,7 +122,7 @@ class PartitionTimeline:
     """One partition's log in the window [start, end).
 
     `committed`, `aborted` and `open` count the transactions that touch the window; `transactions` are
-    these, by first offset, or nothing when they are too many (`aggregated`). The bins have one width,
+    these, by first offset, or empty if there are too many (`aggregated`). The bins have one width, though
     the last may be shorter, and cover the window whether aggregated or not.
     """
 
@@ -146,7 +146,7 @@ class PartitionTimeline:
 
     @property
     def aggregated(self) -> bool:
-        """Whether the transactions are only counted."""
+        """Whether the transactions are only counted, not listed."""
         return len(self.transactions) < self.total
 
     def rows(self, clearance: int = 1) -> tuple[int, ...]:
@@ -207,7 +207,7 @@ def _read_partition(
 
 @dataclass(slots=True)
 class _Span:
-    """A transaction as the walk has seen it so far."""
+    """A transaction as far as the walk has seen it."""
 
     producer_id: int
     first: int
@@ -258,7 +258,7 @@ class _Collector:
         self._room = max_transactions
 
     def finish(self, span: _Span) -> None:
-        """Take in a transaction whose outcome is known."""
+        """Add a transaction whose outcome is known."""
         self.bins.add(span.outcome, span.by_bin.items())
         if span.first >= self.end or 0 <= span.marker < self.start:
             return
@@ -274,7 +274,7 @@ def _walk(connection: sqlite3.Connection, partition: Partition, found: _Collecto
     unfinished: dict[int, int] = dict(connection.execute(_OPEN, (partition_id,)).fetchall())
     running: dict[int, _Span] = {}
     awaited = 0
-    """How many of the running ones have a marker further on."""
+    """How many of the running ones have a marker later in the log."""
     steps = connection.execute(
         _WALK,
         {"partition_id": partition_id, "start": low, "clean": partition.clean_offset},
@@ -316,7 +316,7 @@ def _walk(connection: sqlite3.Connection, partition: Partition, found: _Collecto
 
 
 MAX_GROUPS: Final = 200
-"""Positions that are shown of a partition; those furthest behind come first."""
+"""How many group positions a partition shows; those furthest behind come first."""
 _POSITIONS: Final = (
     "SELECT group_id, committed_offset FROM group_offsets WHERE topic = ? AND partition = ? "
     "ORDER BY committed_offset, group_id"
@@ -324,7 +324,7 @@ _POSITIONS: Final = (
 
 
 def check_window(start: int | None, end: int | None, max_transactions: int, max_bins: int) -> None:
-    """Raises InvalidRequestError for what is no range of offsets, and for no room at all."""
+    """Raises InvalidRequestError for an invalid range of offsets, and for limits below their minimum."""
     for name, offset in (("start", start), ("end", end)):
         if offset is not None:
             check_int(name, offset, 0)
@@ -370,7 +370,7 @@ def _shown(
 def _groups(
     connection: sqlite3.Connection, authorizer: Authorizer, tp: TopicPartition
 ) -> tuple[tuple[GroupPosition, ...], int]:
-    """Where the groups stand, without eosdb's own notes, and how many more there are."""
+    """The groups' positions, without eosdb's internal groups, and how many more there are."""
     positions: list[GroupPosition] = []
     left_out = 0
     for group_id, offset in connection.execute(_POSITIONS, tp):

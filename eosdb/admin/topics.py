@@ -1,5 +1,4 @@
-"""What an administrator asks for: topics, their settings, access control (Kafka: the Admin
-client)."""
+"""Topics, their settings and access control for administrators (Kafka: the Admin client)."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
     def create_topic(
         self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
     ) -> None:
-        """Make a topic with `partitions` (None: num_partitions) and its own settings.
+        """Create a topic with `partitions` (None: num_partitions) and its own settings.
 
         Raises TopicAlreadyExistsError, InvalidTopicExceptionError, InvalidPartitionsError,
         InvalidConfigError and TopicAuthorizationFailedError.
@@ -48,7 +47,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
         self._on_topic("alter", name, lambda u, now: topics.add_partitions(u, name, total, now))
 
     def alter_topic_config(self, name: str, config: Mapping[str, object | None]) -> None:
-        """Set some of the topic's own settings; None gives one back to the broker's.
+        """Set some of the topic's own settings; None reverts one to the broker's.
 
         Raises InvalidConfigError and UnknownTopicOrPartitionError.
         """
@@ -89,10 +88,10 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
         return TopicConfig.resolve(self._config, self.describe_topic(name).config)
 
     def create_view(self, name: str, topic: str, columns: Mapping[str, str]) -> None:
-        """Make a typed view `name` over the JSON values of the topic's committed records.
+        """Create a typed view `name` over the JSON values of the topic's committed records.
 
         `columns` are JSON fields, or paths of fields with dots, and their types: TEXT, INTEGER, REAL,
-        BOOLEAN or JSON. Behind them stand `_partition`, `_offset`, `_timestamp` and `_key`. Raises
+        BOOLEAN or JSON. After them come `_partition`, `_offset`, `_timestamp` and `_key`. Raises
         InvalidRequestError and UnknownTopicOrPartitionError.
         """
         parsed = tuple(
@@ -106,7 +105,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
         )
 
     def list_views(self) -> list[JsonView]:
-        """The typed views that `create_view` has made, of topics that the principal may describe."""
+        """The typed views made by `create_view`, of topics that the principal may describe."""
         with self._store.read() as connection:
             return [
                 view

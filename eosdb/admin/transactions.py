@@ -1,5 +1,5 @@
-"""What operators ask and do about transactions (kafka-transactions.sh): find what hangs, say who holds a
-partition, end a transaction, fence a producer."""
+"""Transactions for operators (kafka-transactions.sh): find what hangs, show what holds a partition, end a
+transaction, fence a producer."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _NEW_TIMEOUT_MS: Final = 60_000
 
 
 class TransactionAdmin(RequestHandler):
-    """The part of `Database.admin` that is about transactions."""
+    """The part of `Database.admin` for transactions."""
 
     def open_transactions(
         self, topic_partition: TopicPartition | None = None
     ) -> list[OpenTransaction]:
-        """What is open in the partition, or in all, and what the coordinator knows of it."""
+        """The transactions open in the partition, or in all, and what the coordinator knows of them."""
         tp = None if topic_partition is None else check_topic_partition(topic_partition)
         with self._store.read() as connection:
             partition = None if tp is None else partition_rows.read(connection, tp)
@@ -53,7 +53,7 @@ class TransactionAdmin(RequestHandler):
     def find_hanging_transactions(self, min_age_ms: int = 0) -> list[OpenTransaction]:
         """Open transactions that nothing will end soon, and why (kafka-transactions.sh find-hanging).
 
-        `min_age_ms`: only those whose last record is at least so old.
+        `min_age_ms`: only those whose last record is at least this old.
         """
         check_int("min_age_ms", min_age_ms, 0)
         before = self._clock.time_ms() - min_age_ms
@@ -64,7 +64,7 @@ class TransactionAdmin(RequestHandler):
         ]
 
     def diagnose(self, topic_partition: TopicPartition, group_id: str | None = None) -> Diagnosis:
-        """Why a reader of the partition, or this group, does not get further.
+        """Why a reader of the partition, or this group, gets no further.
 
         Raises UnknownTopicOrPartitionError and the authorization errors.
         """
@@ -77,10 +77,10 @@ class TransactionAdmin(RequestHandler):
             return diagnosis.diagnose(connection, tp, group_id, self._clock.time_ms())
 
     def fence_producer(self, transactional_id: str) -> ProducerIdAndEpoch:
-        """Have the id's producer refused from now on, and abort its open transaction (KIP-588).
+        """Fence the id's producer, and abort its open transaction (KIP-588).
 
-        Returns the producer id and epoch that stand now. An id that nobody has used yet is made, as by
-        `init_producer_id`, which this is.
+        Returns the current producer id and epoch. An unused id is created, as by `init_producer_id`,
+        which this calls.
         """
         timeout_ms = self._timeout_of(transactional_id)
         for _ in range(_FENCE_TRIES):
@@ -98,8 +98,8 @@ class TransactionAdmin(RequestHandler):
         """End the transaction that is open in the partition from this offset on, hanging or not.
 
         What the coordinator has decided to commit is committed (`COMMIT` is returned, else `ABORT`): in
-        other partitions it may be visible already. A transaction that goes on is aborted, and its
-        producer fenced. Raises InvalidRequestError when none begins there.
+        other partitions it may be visible already. A live transaction is aborted, and its producer
+        fenced. Raises InvalidRequestError when none begins there.
         """
         tp = check_topic_partition(topic_partition)
         check_int("start_offset", start_offset, 0)
@@ -134,8 +134,7 @@ class TransactionAdmin(RequestHandler):
         topic: str | None = None,
         transactional_id: str | None = None,
     ) -> Iterator[JournalEntry]:
-        """The events behind a position that meet every filter, oldest first, read as they are asked
-        for."""
+        """The events after a position that meet every filter, oldest first, read on demand."""
         check_int("after", after, 0)
         check_texts("kinds", kinds)
         for name, value in (("topic", topic), ("transactional_id", transactional_id)):
@@ -151,7 +150,7 @@ class TransactionAdmin(RequestHandler):
             after = position
 
     def journal_position(self, newest: int = 0) -> int:
-        """The position behind which the `newest` so many events stand."""
+        """The position after which the last `newest` events begin."""
         with self._store.read() as connection:
             return max(journal.last_position(connection) - newest, 0)
 
@@ -167,7 +166,7 @@ class TransactionAdmin(RequestHandler):
         )
 
     def _abort_open(self, transactional_id: str) -> None:
-        """Fence and abort; nothing when it has ended meanwhile."""
+        """Fence and abort; nothing if it has ended meanwhile."""
         timeout_ms = self._timeout_of(transactional_id)
         try:
             self._coordinator.init_producer_id(transactional_id, timeout_ms, None, self._may_end)
@@ -179,7 +178,7 @@ class TransactionAdmin(RequestHandler):
         partition = partition_rows.load(unit, found.topic_partition)
         entry = producer_rows.load(unit, partition.partition_id, found.producer_id)
         if entry is None or entry.current_txn_first_offset != found.start_offset:
-            return "ABORT"  # Somebody else has been faster.
+            return "ABORT"  # Another process was faster.
         if found.hanging is HangingReason.REFUSED:
             assert found.transactional_id is not None
             return self._end_as_decided(unit, found.transactional_id)
@@ -211,7 +210,8 @@ class TransactionAdmin(RequestHandler):
         return _outcome(decided.state)
 
     def _timeout_of(self, transactional_id: str) -> int:
-        """Its own, for whoever goes on with it; that of a new id until its first producer says."""
+        """The id's own timeout, for the producer that goes on with it; a default for a new id, until its
+        first producer sets one."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
             known = transaction_rows.read(connection, transactional_id)

@@ -25,7 +25,7 @@ class Broker(
 
     @property
     def clock(self) -> Clock:
-        """The clock that requests take their time from."""
+        """The clock for the times of requests."""
         return self._clock
 
     @property

@@ -17,7 +17,7 @@ from eosdb.validation import check_group_id, check_int, check_text, check_topic_
 
 
 class Committer(NamedTuple):
-    """Who commits offsets: nobody in particular, or a member of a generation (KIP-447)."""
+    """The committer of offsets: nobody in particular, or a member of a generation (KIP-447)."""
 
     generation_id: int = -1
     member_id: str = ""
@@ -33,7 +33,7 @@ class Committer(NamedTuple):
 
 
 class OffsetRequests(RequestHandler):
-    """The part of `Broker` that is about groups' offsets."""
+    """The part of `Broker` for groups' offsets."""
 
     def offset_commit(
         self,
@@ -76,10 +76,10 @@ class OffsetRequests(RequestHandler):
             return group_offsets.fetch(connection, group_id, asked, require_stable=require_stable)
 
     def offset_delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets of the group, pending ones too: all of them or none.
+        """Delete offsets of the group, pending ones too: all of them or none.
 
         Raises GroupIdNotFoundError, GroupSubscribedToTopicError while a member subscribes to one of the
-        topics, and NonEmptyGroupError while the group has members that are no consumers.
+        topics, and NonEmptyGroupError while the group has members that are not consumers.
         """
         self._forget_offsets(group_id, partitions)
 
@@ -88,7 +88,7 @@ class OffsetRequests(RequestHandler):
         self._forget_offsets(group_id, None)
 
     def _forget_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> None:
-        """Of these partitions; None: of all, and the group with them."""
+        """Delete the offsets of these partitions; None: of all, and the group with them."""
         check_group_id(group_id)
         tps = None if partitions is None else check_topic_partitions(partitions)
         reason = "group deleted" if tps is None else "deleted"
@@ -132,7 +132,7 @@ def check_committer(
     *,
     is_transactional: bool,
 ) -> None:
-    """Whether the committer may commit for the group; if it is a member, it is alive."""
+    """Check that the committer may commit for the group; a member's session is renewed."""
     group = group_rows.load(unit, group_id)
     if group is None and group_offsets.exists(unit, group_id):
         group = Group(group_id)

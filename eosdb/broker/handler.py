@@ -1,4 +1,4 @@
-"""What every handler of requests is made of; which requests those are, its subclasses say."""
+"""What every request handler is made of; its subclasses have the requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eosdb.validation import check_transaction_version
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What an open file consists of: made once by `Database`, and shared by everything that handles its
+    """The parts of an open file: made once by `Database`, and shared by everything that handles its
     requests."""
 
     store: Store
@@ -27,9 +27,9 @@ class Core:
     clock: Clock
     config: BrokerConfig
     authorizer: Authorizer
-    """Answers for the principal who has opened the file."""
+    """Answers for the principal that opened the file."""
     metrics: Metrics
-    """Counts requests, and what they brought."""
+    """Counts requests and their results."""
 
 
 class RequestHandler:
@@ -44,7 +44,7 @@ class RequestHandler:
         self._authorizer = core.authorizer
 
     def _ensure_topic(self, unit: Unit, topic: str) -> None:
-        """Make the topic with the broker's defaults unless it exists."""
+        """Create the topic with the broker's defaults unless it exists."""
         if not partition_rows.exists(unit, TopicPartition(topic, 0)):
             self._authorizer.check(unit, "create", "topic", topic)
             topics.create(unit, topic, None, None, self._config, self._clock.time_ms())
@@ -55,5 +55,5 @@ class RequestHandler:
         )
 
     def _version(self, asked: int | None) -> int:
-        """The transaction version of a request: the client's, or the highest that is served."""
+        """The transaction version of a request: the client's, or the highest supported."""
         return check_transaction_version(asked, self._config.transaction_version)

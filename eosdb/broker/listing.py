@@ -1,5 +1,4 @@
-"""What the coordinator tells about transactions: DescribeTransactions and ListTransactions
-(KIP-664)."""
+"""The coordinator's transactions: DescribeTransactions and ListTransactions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The requests by which members come, stay and go: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""The requests by which members join, stay and leave: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Each is one unit: validate, decide (`group`), record, renew the member's session. Nobody waits inside a
-request; a join or sync that is not complete is asked again.
+Each is one unit: validate, decide (`groups.decisions`), record, renew the member's session. Nobody waits
+inside a request; an incomplete join or sync is repeated.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class MembershipRequests(RequestHandler):
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
     ) -> JoinGroupResult:
-        """Be a member of the group's next generation.
+        """Join the group's next generation.
 
-        Without `member_id` a new one is given. Nobody waits: while the answer is not complete other
-        members have yet to join, so join again, with the member id. Raises
+        Without `member_id` the member gets a new one. The call does not wait: while the answer is not
+        complete, other members have yet to join; join again, with the member id. Raises
         InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
         InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
         """
@@ -76,7 +76,7 @@ class MembershipRequests(RequestHandler):
             if member_id:
                 decisions.known_member(before, member_id, group_instance_id)
             joining = Member(
-                # Positions are never given twice, so neither are these.
+                # Journal positions are never reused, so neither are these ids.
                 member_id or f"{client_id or 'member'}-{unit.last_position() + 1}",
                 group_instance_id,
                 client_id,
@@ -101,11 +101,11 @@ class MembershipRequests(RequestHandler):
         group_instance_id: str | None = None,
         assignments: Mapping[str, bytes] | None = None,
     ) -> SyncGroupResult:
-        """Give every member its assignment (the leader), or get one's own.
+        """Send every member's assignment (the leader), or get one's own.
 
-        While the answer is not complete the leader has yet to sync: sync again. Raises
-        IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError and
-        RebalanceInProgressError: join again.
+        While the answer is not complete, the leader has yet to sync: sync again. Raises
+        IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError and RebalanceInProgressError:
+        join again.
         """
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -1)
@@ -155,7 +155,7 @@ class MembershipRequests(RequestHandler):
             raise rebalancing
 
     def leave_group(self, group_id: str, member_ids: str | Collection[str]) -> None:
-        """Leave: all of these members or none. Raises UnknownMemberIdError."""
+        """Leave the group: all of these members or none. Raises UnknownMemberIdError."""
         ids = {member_ids} if isinstance(member_ids, str) else set(member_ids)
         for member_id in ids:
             self._check_names(group_id, member_id, None)

@@ -21,7 +21,7 @@ REQUESTS: Final = (
     "heartbeat", "leave_group",
 )  # fmt: skip
 _OTHER_FORMS: Final = {"fetch_data": "fetch"}
-"""Requests that are counted as another, of which they are a form."""
+"""Requests that are counted as the one they are a form of."""
 RATES: Final = ("messages-in", "bytes-in")
 
 
@@ -55,7 +55,7 @@ def count_produced(
     batches: Mapping[TopicPartition, PreparedBatch],
     results: Mapping[TopicPartition, ProduceResult],
 ) -> None:
-    """What a produce request brought: records, repeats, refusals."""
+    """Count the results of a produce request: records, repeats, refusals."""
     for tp, result in results.items():
         if result.error is not None:
             metrics.error(result.error)

@@ -1,7 +1,7 @@
 """One transaction over the user's own tables and the log (`Database.begin`).
 
-It is a unit of the file like any request: authorised, decided, recorded as events. Nothing here knows of
-Kafka's transactions; a reader sees all of a unit from one commit on.
+It is a unit of the file like any request: authorised, decided, recorded as events. Nothing here involves
+Kafka's transactions; readers see all of a unit from its one commit on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class UserTransaction:
-    """What may be done inside a block of `db.begin()`; unusable once the block has ended."""
+    """What can be done inside a block of `db.begin()`; unusable once the block has ended."""
 
     def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
         self._held: HeldUnit | None = held
@@ -71,12 +71,11 @@ class UserTransaction:
     ) -> RecordMetadata:
         """Append a record; readers see it when the block has ended.
 
-        `str` is UTF-8 encoded. The partition is the one asked for, or the key's, as a producer chooses
-        it. A topic takes each `idempotency_key` once: published again, by whichever process and
-        whenever, the first record's place is returned with `duplicate=True` and nothing is appended,
-        whatever the second record holds. Raises UnknownTopicOrPartitionError, MessageTooLargeError,
-        InvalidRecordError, TypeError and the authorization errors; the block may go on after any of
-        them.
+        `str` is UTF-8 encoded. The partition is the one given, or the key's, as a producer chooses it. A
+        topic takes each `idempotency_key` once: published again, by any process at any time, the first
+        record's place is returned with `duplicate=True` and nothing is appended, whatever the second
+        record holds. Raises UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError,
+        TypeError and the authorization errors; the block may go on after any of them.
         """
         record = Record(
             serialized("key", key, None),
@@ -113,11 +112,11 @@ class UserTransaction:
 
 
 class Publisher(RequestHandler):
-    """Appends that carry no producer id: what keeps them from happening twice stands beside them."""
+    """Appends without a producer id: what keeps them from happening twice is stored beside them."""
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[UserTransaction]:
-        """What is due is done before; the block is one unit."""
+        """Do what is due first; the block is one unit."""
         self._coordinator.write(lambda _: None, sync=False)
         with self._store.begin() as held:
             transaction = UserTransaction(held, self)
@@ -135,7 +134,7 @@ class Publisher(RequestHandler):
         partition: int | None,
         idempotency_key: str | None,
     ) -> RecordMetadata:
-        """One record; None of it when its key has been used."""
+        """Append one record, or nothing if its key has been used."""
         now = self._clock.time_ms()
         batch = prepare(RecordBatch([record]), now)
         check_topic_partition((topic, 0))
@@ -166,7 +165,7 @@ class Publisher(RequestHandler):
         group: str | ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
-        """As the request OffsetCommit does."""
+        """Like the request OffsetCommit."""
         committer = Committer()
         if isinstance(group, ConsumerGroupMetadata):
             committer = Committer(group.generation_id, group.member_id, group.group_instance_id)

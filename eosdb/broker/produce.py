@@ -62,9 +62,9 @@ class ProduceRequests(RequestHandler):
     ) -> dict[TopicPartition, ProduceResult]:
         """Append one batch to each partition, all in one unit; a partition's error is its own.
 
-        A batch that is stored already is answered with its original offsets and `duplicate=True`.
-        Under transaction version 2 (the client's; None: the highest served) a transactional batch
-        brings its partition into the transaction, and begins one if none is open (KIP-890).
+        A batch that is stored already is answered with its original offsets and `duplicate=True`. Under
+        transaction version 2 (the client's; None: the highest supported) a transactional batch adds its
+        partition to the transaction, and begins one if none is open (KIP-890).
         """
         version = self._version(transaction_version)
         results: dict[TopicPartition, ProduceResult] = {}
@@ -103,7 +103,8 @@ class ProduceRequests(RequestHandler):
         return result
 
     def together(self, *, sync: bool) -> AbstractContextManager[JointUnit]:
-        """Have this thread's requests in the block share a commit, synced or not; see `Store.together`."""
+        """Make this thread's requests in the block share a commit, synced or not; see
+        `Store.together`."""
         return self._coordinator.together(sync=sync)
 
     def _check_request(
@@ -127,7 +128,7 @@ class ProduceRequests(RequestHandler):
         if len(transactional) > 1:
             raise InvalidProducerIdMappingError(
                 f"the request carries transactional batches of {len(transactional)} producers, "
-                "expected one; send them apart"
+                "expected one; send them separately"
             )
 
     def _append_all(
@@ -154,7 +155,7 @@ class ProduceRequests(RequestHandler):
     def _append_at_once(
         self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
     ) -> dict[TopicPartition, ProduceResult]:
-        """Every partition; when one of several has an error, nothing is written."""
+        """Append to every partition; if one of several has an error, nothing is written."""
         self._authorize_produce(unit, prepared, request.transactional_id)
         try:
             found = {tp: self._partition(unit, tp) for tp in prepared}
@@ -171,7 +172,7 @@ class ProduceRequests(RequestHandler):
     def _append_one_by_one(
         self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
     ) -> dict[TopicPartition, ProduceResult]:
-        """Each partition with an error or a result of its own; an error brings nothing in."""
+        """Append to each partition, with an error or a result of its own; an error writes nothing."""
         results: dict[TopicPartition, ProduceResult] = {}
         for tp, batch in prepared.items():
             try:
@@ -192,7 +193,7 @@ class ProduceRequests(RequestHandler):
         prepared: Mapping[TopicPartition, PreparedBatch],
         request: _Request,
     ) -> None:
-        """See that the partitions are in the transaction that their batches belong to."""
+        """Make sure that the partitions are in the transaction that their batches belong to."""
         joining = {
             tp: partition
             for tp, partition in found.items()
@@ -236,7 +237,7 @@ class ProduceRequests(RequestHandler):
         prepared: Mapping[TopicPartition, PreparedBatch],
         transactional_id: str | None,
     ) -> None:
-        """For the request as a whole. Who may be an idempotent producer is `init_producer_id`'s to say."""
+        """For the request as a whole; `init_producer_id` authorizes idempotent producers."""
         if any(batch.is_transactional for batch in prepared.values()):
             self._authorizer.check(unit, "write", "transactional_id", transactional_id or "")
 

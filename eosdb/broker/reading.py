@@ -64,10 +64,10 @@ class ReadRequests(RequestHandler):
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
     ) -> FetchedData:
-        """What a reader is to see of what `fetch` answers, for those who take very many records, such as
-        consumers: column by column, without control records and, under read_committed, without what
-        transactions took back. These count for `max_records`, too, so there may be less, even nothing,
-        and more from `next_offset` on.
+        """What a reader sees of what `fetch` returns, for callers that read very many records, such as
+        consumers: column by column, without control records and, under read_committed, without aborted
+        data. Those count for `max_records`, too, so there may be fewer records, even none, with more from
+        `next_offset` on.
         """
         return self._fetch(
             fetch.fetch_data,
@@ -114,7 +114,8 @@ class ReadRequests(RequestHandler):
         *,
         isolation_level: str = "read_uncommitted",
     ) -> OffsetAndTimestamp:
-        """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP."""
+        """The first offset at or after a time (ms), or EARLIEST, LATEST, MAX_TIMESTAMP. Raises
+        InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
         check_int("timestamp", timestamp, -3)
@@ -126,7 +127,8 @@ class ReadRequests(RequestHandler):
             )
 
     def offsets(self, topic_partition: TopicPartition) -> PartitionOffsets:
-        """Where the partition begins, ends, and becomes readable."""
+        """The log start, high watermark and last stable offset. Raises UnknownTopicOrPartitionError and
+        TopicAuthorizationFailedError."""
         tp = check_topic_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
@@ -139,8 +141,9 @@ class ReadRequests(RequestHandler):
         *,
         isolation_level: str = "read_committed",
     ) -> Lag:
-        """How many records a reader at `offset` could take now; with it, how many are held back behind
-        the last stable offset, and how many offsets are markers and aborted data."""
+        """How many records a reader at `offset` could get now; also how many are held back by the last
+        stable offset, and how many offsets are markers and aborted data. Raises InvalidRequestError,
+        UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
         check_int("offset", offset, 0)
@@ -163,8 +166,7 @@ class ReadRequests(RequestHandler):
             }
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions the topic has; with auto_create_topics_enable it is made if
-        absent."""
+        """How many partitions the topic has; with auto_create_topics_enable it is created if absent."""
         check_text("topic", topic, InvalidTopicExceptionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", topic)
@@ -183,10 +185,10 @@ class ReadRequests(RequestHandler):
     def wait_for_change(
         self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
     ) -> int:
-        """Wait until somebody commits after `data_version` was `version`; the number then.
+        """Wait until `data_version` is no longer `version`, and return it.
 
-        Also returns after `timeout_ms`, and soon after `cancelled` says so. An idle reader costs next to
-        nothing.
+        Also returns after `timeout_ms`, and soon after `cancelled` returns True. An idle reader costs
+        next to nothing.
         """
         return wait_for_change(self._store, self._clock, version, timeout_ms, cancelled)
 

@@ -1,9 +1,9 @@
-"""Appends that happen once (`Database.append_once`): what exactly-once sinks stand on.
+"""Appends that happen once (`Database.append_once`): the basis of exactly-once sinks.
 
-A sink numbers its batches, and may say what each of them holds: then only what is the same counts as a
-repeat. The number of the newest is stored with the batch's records: in the same unit
-or, for a batch too large for one, in the unit that decides the transaction that carries it. Wherever a
-program dies, either both are there or neither is.
+A sink numbers its batches, and may say what each holds: then only the same content counts as a repeat.
+The number of the newest is stored with the batch's records: in the same unit or, for a batch too large
+for one, in the unit that decides the transaction that carries it. Wherever a program dies, both are there
+or neither is.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class OnceAppender(RequestHandler):
     def append(
         self, sink_id: str, batch_id: int, batches: Batches, held: Collection[str]
     ) -> AppendOnceResult:
-        """All of the batches, unless the sink has brought in this one or a later one."""
+        """Append all of the batches, unless the sink has appended this one or a later one."""
         if check_text("sink_id", sink_id) == "":
             raise InvalidRequestError("sink_id: got an empty one, expected text")
         this = SinkBatch(sink_id, check_int("batch_id", batch_id, 0), _check_held(held))
@@ -103,7 +103,8 @@ class OnceAppender(RequestHandler):
         return AppendOnceResult(skipped=False, offsets=offsets)
 
     def _append(self, unit: Unit, part: Part) -> int:
-        """In halves, as long as a part is larger than the topic takes. Returns the first offset."""
+        """Append in halves, as long as a part is larger than the topic accepts. Returns the first
+        offset."""
         partition = partition_rows.load(unit, part.tp)
         config = partition_rows.config(unit, partition.topic_id, self._config)
         now = self._clock.time_ms()
@@ -137,7 +138,7 @@ class OnceAppender(RequestHandler):
         return AppendOnceResult(skipped=False, offsets=offsets)
 
     def _begin(self, name: str) -> ProducerIdAndEpoch:
-        """Also fences, and aborts what is left of, an earlier attempt."""
+        """Also fences an earlier attempt, and aborts what is left of it."""
         timeout_ms = self._config.transaction_max_timeout_ms
         for _ in range(_TRIES):
             try:
@@ -177,7 +178,7 @@ class OnceAppender(RequestHandler):
         sequences[part.tp] = base_sequence + len(part.records)
 
     def _end(self, name: str, me: ProducerIdAndEpoch, this: SinkBatch | None) -> None:
-        """Commit the batch, or abort where there is none."""
+        """Commit the batch, or abort if there is none."""
 
         def remember(unit: Unit) -> None:
             if this is None:
@@ -196,13 +197,13 @@ class OnceAppender(RequestHandler):
         )
 
     def _abort(self, name: str, me: ProducerIdAndEpoch) -> None:
-        """What cannot be aborted here is aborted by its time-out, or by the next attempt."""
+        """A failure is left to the time-out, or to the next attempt."""
         with contextlib.suppress(ApiError, ProducerFencedError):
             self._end(name, me, None)
 
 
 class _DoneMeanwhileError(Exception):
-    """Somebody else has brought in the batch."""
+    """Another process has appended the batch."""
 
 
 def _check_held(held: Collection[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The requests of producers about transactions, and those that look at transactions.
+"""The requests of producers about transactions, and those that inspect transactions.
 
 A request is checked as values, then authorised inside the unit that the coordinator writes.
 """
@@ -47,7 +47,7 @@ from eosdb.validation import (
 
 
 class TransactionRequests(RequestHandler):
-    """The part of `Broker` that is about producers' identities and transactions."""
+    """The part of `Broker` for producers' identities and transactions."""
 
     def init_producer_id(
         self,
@@ -133,10 +133,10 @@ class TransactionRequests(RequestHandler):
     ) -> None:
         """Offsets that become the group's when the transaction commits: all of them or none.
 
-        Under transaction version 2 the group joins the transaction by this (see `produce`).
-        Raises InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
-        InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError,
-        UnknownTopicOrPartitionError, OffsetMetadataTooLargeError and the authorization errors.
+        Under transaction version 2 this adds the group to the transaction (see `produce`). Raises
+        InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
+        InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError, UnknownTopicOrPartitionError,
+        OffsetMetadataTooLargeError and the authorization errors.
         """
         check_identity(transactional_id, producer_id, producer_epoch)
         if check_group_id(group_id) == "":
@@ -170,9 +170,9 @@ class TransactionRequests(RequestHandler):
         *,
         transaction_version: int | None = None,
     ) -> ProducerIdAndEpoch:
-        """Commit or abort. Once this returns, or the outcome has been decided, it stands.
+        """Commit or abort. The outcome is final once this returns, or once it has been decided.
 
-        Returns what to use next: under transaction version 2 the next epoch. Raises
+        Returns the producer id and epoch to use next: under transaction version 2 the next epoch. Raises
         InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,
         ConcurrentTransactionsError, TransactionCoordinatorFencedError and
         TransactionalIdAuthorizationFailedError.
@@ -199,10 +199,10 @@ class TransactionRequests(RequestHandler):
     ) -> None:
         """Write the markers of one transaction: all partitions are checked first, then all written.
 
-        What the coordinator itself uses; and how a hanging transaction is ended by hand (KIP-664).
-        Under transaction version 2 they carry the epoch after the transaction's.
-        Raises InvalidProducerEpochError, TransactionCoordinatorFencedError,
-        UnknownTopicOrPartitionError and ClusterAuthorizationFailedError.
+        The coordinator uses it itself; by hand it ends a hanging transaction (KIP-664). Under transaction
+        version 2 they carry the epoch after the transaction's. Raises InvalidProducerEpochError,
+        TransactionCoordinatorFencedError, UnknownTopicOrPartitionError and
+        ClusterAuthorizationFailedError.
         """
         check_int("producer_id", producer_id, 0)
         check_int("producer_epoch", producer_epoch, 0, INT16_MAX)
@@ -230,8 +230,8 @@ class TransactionRequests(RequestHandler):
             return Coordinator(partition_for(key), transaction_rows.read_epoch(connection))
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
-        """The active producers of a partition (KIP-664). Alone among the requests that read, it
-        raises InvalidTopicExceptionError for what can be no topic's name."""
+        """The active producers of a partition (KIP-664). The only reading request to raise
+        InvalidTopicExceptionError for an invalid topic name."""
         tp = check_described_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "topic", tp.topic)

@@ -1,4 +1,4 @@
-"""Waiting for somebody to write: within milliseconds of a commit in any process, at next to no cost."""
+"""Waiting for a commit: it is noticed within milliseconds, in any process, at next to no cost."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from eosdb.store.store import Store
 
 # decisions/0011: inotify says that the WAL was written, data_version that a commit is there.
 _LOOK_AT_LEAST_MS: Final = 100
-"""How long the kernel is trusted to report a write."""
+"""How long to rely on the kernel to report a write."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
-"""When to look after the WAL was written: its commit comes when it has been synced."""
+"""When to look after a write to the WAL: the commit is there once it has been synced."""
 _LONGEST_PAUSE_MS: Final = 10
 
 
 def wait_for_change(
     store: Store, clock: Clock, version: int, timeout_ms: int, cancelled: Callable[[], bool]
 ) -> int:
-    """Return `store.data_version()` when it is no longer `version`, after `timeout_ms`, or when
-    `cancelled` says so."""
+    """Return `store.data_version()` once it is no longer `version`, after `timeout_ms`, or when
+    `cancelled` returns True."""
     if isinstance(clock, SystemClock):
         return _wait_for_kernel(store, clock, version, timeout_ms, cancelled)
     deadline, pause_ms = clock.monotonic_ms() + timeout_ms, 1

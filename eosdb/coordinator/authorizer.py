@@ -1,8 +1,8 @@
 """Who may do what: access control rows, checked only when there are any (Kafka:
 StandardAuthorizer).
 
-The order in which requests ask is Kafka's and stands in the broker; here is the one rule that
-answers.
+The order of a request's checks is Kafka's and is kept in the broker; here is the one rule that answers
+them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def allowed(
 
 
 class Authorizer:
-    """Answers for one principal, from the rows a unit or a reader's snapshot sees."""
+    """Answers for one principal, from the rows that a unit or a reader's snapshot sees."""
 
     def __init__(self, principal: str, super_users: str = "") -> None:
         self.principal: Final = principal
@@ -94,7 +94,7 @@ class Authorizer:
             )
 
     def allows(self, source: Source, operation: str, resource_type: str, name: str) -> bool:
-        """No rows at all: everything is allowed."""
+        """Whether there are no rows at all: then everything is allowed."""
         acls = () if self._unstoppable else load(source)
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
 

@@ -1,8 +1,8 @@
 """The transaction coordinator: Kafka's requests about transactions, each in its durable units.
 
-Every write of the broker comes through `write`, which first sees to what is due: transactions that
-a dead process has decided and not completed, time-outs and expirations. What is due is done in
-units of its own, so it stands even when the request that noticed it is refused.
+Every write of the broker goes through `write`, which first does what is due: transactions that a dead
+process decided but did not complete, time-outs and expirations. Due work has units of its own, so it is
+kept even when the request that found it is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MINUTE_MS: Final = 60_000
 
 
 class _SomethingIsDueError(Exception):
-    """Raised inside a unit to have it undone; never leaves `write`."""
+    """Raised inside a unit to undo it; never leaves `write`."""
 
 
 @dataclass(slots=True)
@@ -64,12 +64,12 @@ class TransactionCoordinator:
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
         self.leadership: Final = Leadership(store, clock)
         self.after_write: Callable[[], None] = lambda: None
-        """Called after every write; where housekeeping looks at its watch."""
+        """Called after every write; housekeeping checks here whether it is due."""
 
     # -- the door for every write ---------------------------------------------------------------
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
-        """Run `function` in a unit, after what is due has been done."""
+        """Run `function` in a unit, after doing what is due."""
 
         if self._store.is_joint:
             return self._store.write(function, sync=sync)
@@ -90,8 +90,8 @@ class TransactionCoordinator:
 
     @contextlib.contextmanager
     def together(self, *, sync: bool) -> Iterator[JointUnit]:
-        """Have the writes of this thread in the block share one unit, as `Store.together` does; the end of
-        a transaction ends that unit, and its second step is one of its own."""
+        """Make the writes of this thread in the block share one unit, as `Store.together` does; the end
+        of a transaction ends that unit, and its second step is a unit of its own."""
         while True:
             with self._store.together(sync=sync) as joint:
                 if not (is_due := self._is_something_due(joint.unit)):
@@ -107,7 +107,7 @@ class TransactionCoordinator:
         )
 
     def run_due(self) -> Expired:
-        """Complete what dead processes decided, abort what timed out, forget what expired."""
+        """Complete what dead processes decided, abort what timed out, remove what expired."""
         done = Expired(recovered=self.leadership.recover(), aborted=self._abort_timed_out())
         now = self._clock.time_ms()
         config = self._config
@@ -141,8 +141,7 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None,
         authorize: Callable[[Unit], None],
     ) -> ProducerIdAndEpoch:
-        """InitProducerId. An open transaction is fenced and aborted, then the caller is told to
-        retry.
+        """InitProducerId. An open transaction is fenced and aborted; the caller must then retry.
 
         Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
         """
@@ -254,7 +253,7 @@ class TransactionCoordinator:
         with_decision: Callable[[Unit], None] = lambda _: None,
     ) -> ProducerIdAndEpoch:
         """EndTxn: decide durably, `with_decision` in the same unit, then write every marker and complete.
-        Returns what to use next."""
+        Returns the producer id and epoch to use next."""
         self.leadership.ensure_elected()
         fresh: int | None = None
         while True:
@@ -328,7 +327,8 @@ class TransactionCoordinator:
     def _decide(
         self, transactional_id: str, decide: Callable[[Unit], Decision | None]
     ) -> Decision | None:
-        """The first step. While this thread is between the steps, no other of ours takes over."""
+        """The first step. While this thread is between the two steps, no other thread of ours takes
+        over."""
         self.leadership.try_again(transactional_id)
         with self.leadership.deciding(transactional_id, decide) as first_step:
             decision = self.write(first_step)
@@ -337,7 +337,7 @@ class TransactionCoordinator:
         return decision
 
     def _abort_timed_out(self) -> int:
-        """Fence and abort every open transaction whose time is over. Returns how many."""
+        """Fence and abort every open transaction that has timed out. Returns how many."""
         aborted = 0
         while due := self._store.write(self._first_timed_out, sync=False):
             self.leadership.ensure_elected()
@@ -365,8 +365,7 @@ class TransactionCoordinator:
     # -- what is due ----------------------------------------------------------------------------
 
     def _due_time(self, unit: Unit) -> int:
-        """Before this time (ms) nothing is due: a bound, worked out anew when it has been
-        reached."""
+        """Before this time (ms) nothing is due: a bound, recomputed once it is reached."""
         due = unit.memos[Due]
         if due.time_ms is None or due.time_ms <= self._clock.time_ms():
             due.time_ms = next_due(unit, self._config, self._clock.time_ms())
@@ -383,7 +382,7 @@ def next_due(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
         (producer_rows.OLDEST_IDLE, config.producer_id_expiration_ms),
         (group_offsets.OLDEST, config.offsets_retention_minutes * MINUTE_MS),
     )
-    # What begins to exist later is due no sooner than the shortest limit from now.
+    # Anything that begins later is due no sooner than the shortest limit from now.
     due = now_ms + min(limit for _, limit in limits if limit > 1)
     for query, limit in limits:
         row = unit.execute(query).fetchone()

@@ -1,7 +1,7 @@
 """Leadership of the coordinator partition, and the second step of every decided transaction.
 
-Each database object that is elected gets a higher coordinator epoch. A decided transaction is completed by
-the thread that decided it; what a dead process left decided, by whoever notices.
+Each database object that is elected gets a higher coordinator epoch. A decided transaction is completed
+by the thread that decided it; one that a dead process left, by the first process that notices.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Leadership:
             self._elected = True
 
     def recover(self) -> int:
-        """Finish decided transactions that no thread of ours is finishing. Returns how many.
+        """Complete decided transactions that no thread of ours is completing. Returns how many.
 
-        Taking over coordination and finishing them is one unit, so whoever decided one and wakes up
-        late finds it complete, or cannot write its markers.
+        Taking over coordination and completing them is one unit, so a process that decided one and wakes
+        up late finds it complete, or cannot write its markers.
         """
 
         def take_over(unit: Unit) -> int:
@@ -68,10 +68,10 @@ class Leadership:
         self, transactional_id: str, decide: Callable[[Unit], Decision | None]
     ) -> Iterator[Callable[[Unit], Decision | None]]:
         """The first step, to be run in a unit in the block. What it decides is this thread's to complete,
-        from before the unit is committed on; not so when the block raises."""
+        from just before the commit; not if the block raises."""
 
         def first_step(unit: Unit) -> Decision | None:
-            if decided:  # The unit is run once more.
+            if decided:  # The unit is being run again.
                 decided.clear()
                 self._finish(transactional_id)
             decision = decide(unit)
@@ -90,7 +90,7 @@ class Leadership:
             raise
 
     def try_again(self, transactional_id: str) -> None:
-        """Somebody asks for it once more: perhaps it can be completed now."""
+        """It was requested again: perhaps it can be completed now."""
         if self._refused:
             with self._lock:
                 self._refused.discard(transactional_id)
@@ -102,8 +102,8 @@ class Leadership:
     def complete(self, decision: Decision) -> None:
         """The second step: markers and Complete…, under the epoch of the first.
 
-        Not synced: whoever finds it decided after a power loss completes it again. So does whoever writes
-        next when it cannot be done here (the disk is full, somebody else writes for long): the decision
+        Not synced: after a power loss the next process to find it decided completes it again. So does the
+        next writer when it cannot be done here (a full disk, a long write elsewhere): the decision
         stands, and no error may say otherwise.
         """
         reach(Failpoint.END_TXN_DECIDED)
@@ -125,7 +125,7 @@ class Leadership:
             self._finish(transactional_id)
 
     def foreign_decided(self, unit: Unit) -> frozenset[str]:
-        """Decided transactions that no thread of ours is finishing."""
+        """Decided transactions that no thread of ours is completing."""
         decided = transaction_rows.decided_ids(unit)
         return decided - self._completing - self._refused if decided else decided
 
@@ -134,7 +134,7 @@ class Leadership:
             self._refused.add(transactional_id)
 
     def _elect_and_complete(self, unit: Unit) -> int:
-        """A new epoch, and under it the completion of everything decided. Returns how many."""
+        """Take a new epoch, and complete everything decided under it. Returns how many."""
         now, completed = self._clock.time_ms(), 0
         epoch = transaction_rows.elect(unit, now)
         group_rows.begin_sessions(unit, now)

@@ -1,5 +1,5 @@
-"""`apply`: one event folded into the materialized tables, whoever they belong to, and how those of the
-coordinator change. The live path and replay both come here, so they cannot disagree.
+"""`apply`: one event folded into the materialized tables of every room, and how the coordinator's change.
+The live path and replay both come here, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -134,6 +134,6 @@ if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handler
 
 
 def apply(unit: Unit, event: Event, position: int) -> None:
-    """Fold `event`, which stands at `position` of the journal."""
+    """Fold `event`, which is at `position` in the journal."""
     for handler in _FOLDS[type(event)]:
         handler(unit, event, position)

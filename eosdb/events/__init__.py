@@ -1,1 +1,1 @@
-"""What can happen: the kinds of events, and how the journal writes and reads them."""
+"""The kinds of events, and how the journal writes and reads them."""

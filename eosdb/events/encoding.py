@@ -1,11 +1,11 @@
 """Events as rows of the journal, and back: both ways follow from the fields of their classes.
 
-The columns that the journal has of its own are an event's first fields; the others are its `detail`, a JSON
-object with one member per field, in their order. What type a field has says how it stands there. A new
-field is a line in its class; a new type of field is one more `Form`.
+The journal's own columns are an event's first fields; the others are its `detail`, a JSON object with one
+member per field, in their order. A field's type decides its form there. A new field is a line in its
+class; a new type of field is one more `Form`.
 
-A commit writes its events and a replay reads all there are, so what is known of a class is worked out once:
-a template to fill in, and the types that are to be found.
+Every commit encodes events and a replay decodes all of them, so what follows from a class is worked out
+once: a template to fill in, and the types to expect.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from eosdb.model.values import TopicPartition, TransactionState
 Row = tuple[str, int, str | None, int | None, str | None, str]
 """Kind, timestamp, topic, partition, transactional id and detail."""
 _scan_once: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-"""What `raw_decode` calls. Raises StopIteration for what is no JSON."""
+"""What `raw_decode` calls. Raises StopIteration for text that is not JSON."""
 _quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
 _compact: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _make: Final = tuple.__new__
 
 
 class Form(NamedTuple):
-    """How the values of a type stand in JSON; None where they are their own text, or value."""
+    """How the values of a type are written in JSON; None where they need no conversion."""
 
     json_types: frozenset[type]
     text: Callable[[Any], str] | None = None
     value: Callable[[Any], Any] | None = None
     place: str = "%s"
     values: Callable[[list[Any]], tuple[Any, ...]] | None = None
-    """What `value` makes of each, for less."""
+    """What `value` makes of each, at less cost."""
 
 
 def _either(values: Mapping[Any, str | None]) -> Form:
-    """One of a few values, and what each is called."""
+    """One of a few values, and the name of each."""
     texts = {value: "null" if name is None else _quoted(name) for value, name in values.items()}
     json_types = frozenset(map(type, values.values()))
     return Form(json_types, texts.__getitem__, {n: v for v, n in values.items()}.__getitem__)
@@ -136,7 +136,7 @@ class _Fields:
     def value(self, found: Mapping[str, Any], before: tuple[object, ...] = ()) -> Any:
         """The NamedTuple, whose fields `before` are these.
 
-        Raises KeyError, TypeError, ValueError or AttributeError for what is no such object.
+        Raises KeyError, TypeError, ValueError or AttributeError for anything else.
         """
         if (*found,) != self.names:
             found = self._in_order(found)
@@ -148,13 +148,13 @@ class _Fields:
         return _make(self._cls, (*before, *cells))
 
     def values(self, found: list[Any]) -> tuple[Any, ...]:
-        """Many of them. Where members are their values already, they are looked for and not at."""
+        """Many of them. Where members are already values, only their presence is checked."""
         if self._values:
             return tuple(map(self.value, found))
         return tuple(map(_make, repeat(self._cls), map(self._pick, found)))
 
     def _in_order(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With the defaults of fields that came later."""
+        """With the defaults of fields that were added later."""
         of_all = {**self._defaults, **found}
         if of_all.keys() != {*self.names}:
             raise TypeError(f"got {', '.join(found)}, expected {', '.join(self.names)}")
@@ -162,8 +162,8 @@ class _Fields:
 
 
 def _shape(kind: type[Event]) -> tuple[_Fields, int, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
-    """What is known of a kind of event: its detail, behind how many of the journal's own columns that
-    begins, and what picks these."""
+    """What is known of a kind of event: its detail, how many of the journal's own columns come before it,
+    and what picks these."""
     places = [i for i, name in enumerate(COLUMNS) if name in kind._fields]
     first = len(places)
     assert kind._fields[:first] == tuple([COLUMNS[i] for i in places]), f"{kind}: columns first"
@@ -198,7 +198,7 @@ def decode(
 ) -> Event:
     """The event of a row of the journal.
 
-    Raises KeyError, TypeError, ValueError or AttributeError for a row that is none.
+    Raises KeyError, TypeError, ValueError or AttributeError for a row that is not an event.
     """
     fields, _, pick = _SHAPES[kind]
     try:
@@ -206,7 +206,7 @@ def decode(
     except StopIteration:
         end = -1
     if end != len(detail):
-        found = json.loads(detail)  # With blanks around it; or it raises.
+        found = json.loads(detail)  # Blanks around it; anything else raises.
     event: Event = fields.value(found, pick((timestamp, topic, partition, transactional_id)))
     return event
 

@@ -1,9 +1,9 @@
-"""What can happen: one value per kind of event.
+"""The kinds of events: one class of values for each.
 
-The journal is the truth; every materialized table is folded from these values by the projections in
-`log` and `coordinator`. An event's first fields are columns of the journal; whatever else it says is its
-`detail`, a JSON object with one member per field. `encoding` reads all of that off the classes: a field is
-added here alone. One that files of today lack comes last and has a default.
+The journal is the truth; every materialized table is folded from these values by the projections in `log`
+and `coordinator`. An event's first fields are columns of the journal; whatever else it says is its
+`detail`, a JSON object with one member per field. `encoding` derives all of that from the classes: a
+field is added here alone. One that existing files lack comes last and has a default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eosdb.model.values import (
 )
 
 COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
-"""What an event says in columns of its own, and first of all; the rest is its detail."""
+"""What an event says in columns of its own, its first fields; the rest is its detail."""
 
 
 class TopicCreated(NamedTuple):
@@ -108,10 +108,10 @@ class LogStartOffsetMoved(NamedTuple):
 
 
 class LogCleaned(NamedTuple):
-    """Compaction: superseded records below `clean_offset` are gone.
+    """Compaction: superseded records below `clean_offset` have been removed.
 
-    `horizons` are the offsets of tombstones and of markers without data that this pass saw first;
-    they go `delete.retention.ms` later; `expired_horizons` are those that went now.
+    `horizons` are the offsets of tombstones and of markers without data that this pass saw first; they
+    are removed `delete.retention.ms` later; `expired_horizons` are those removed now.
     """
 
     timestamp: int
@@ -134,7 +134,7 @@ class ProducersExpired(NamedTuple):
 
 
 class SnapshotTaken(NamedTuple):
-    """The producer states of a partition as of `offset` (exclusive) were kept."""
+    """A snapshot of a partition's producer states as of `offset` (exclusive) was taken."""
 
     timestamp: int
     topic: str
@@ -252,7 +252,7 @@ class OffsetsDeleted(NamedTuple):
 
 
 class IdempotencyKeyUsed(NamedTuple):
-    """The record at `offset` was published under a key that is taken from now on."""
+    """The record at `offset` was published under a key that is used up from now on."""
 
     timestamp: int
     topic: str
@@ -263,7 +263,7 @@ class IdempotencyKeyUsed(NamedTuple):
 
 
 class SinkBatchAppended(NamedTuple):
-    """Everything of a sink's batch is in the log; what it appended stands in the events before.
+    """A sink's batch is in the log in full; the events before this one say what it appended.
 
     `held` says what that was, in the sink's words; nothing where the sink did not say.
     """

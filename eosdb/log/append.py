@@ -41,11 +41,12 @@ from eosdb.model.values import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult
 from eosdb.store.writing.unit import Unit
 
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
-"""How many rows one statement inserts: few statements to prepare, and few calls for any number."""
+"""How many rows one statement inserts: few statements to prepare, and few calls for any number of
+rows."""
 
 
 class _Marker(NamedTuple):
-    """What a marker's row is told."""
+    """The parameters of a marker's row."""
 
     partition_id: int
     offset: int
@@ -189,7 +190,7 @@ def append_marker(
 def has_open_transaction(
     unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
 ) -> bool:
-    """Whether the partition has a transaction of this very producer and epoch open."""
+    """Whether this very producer and epoch has a transaction open in the partition."""
     entry = producer_rows.load(unit, partition_id, producer_id)
     return (
         entry is not None
@@ -199,10 +200,10 @@ def has_open_transaction(
 
 
 def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) -> None:
-    """Refuse to begin a version 2 transaction in the middle (KAFKA-18202).
+    """Refuse to begin a version 2 transaction in mid-sequence (KAFKA-18202).
 
-    Each of them has its own epoch and counts from 0, so what comes first with another sequence has
-    overtaken the batch before it. Raises OutOfOrderSequenceNumberError.
+    Each of them has its own epoch and counts from 0, so a first batch with another sequence has overtaken
+    the one before it. Raises OutOfOrderSequenceNumberError.
     """
     if batch.base_sequence and producer_rows.load(unit, partition_id, batch.producer_id) is None:
         raise OutOfOrderSequenceNumberError(
@@ -282,7 +283,7 @@ def _stored_range(
 
 
 class _Numbers(NamedTuple):
-    """What a statement is told once for all of its rows."""
+    """The parameters a statement takes once for all of its rows."""
 
     partition_id: int
     offset: int
@@ -301,13 +302,13 @@ _FIRST_SUM: Final = f"?{len(_Numbers._fields) + 1}"
 """The checksum of the first row without its content and, if it varies, its timestamp."""
 _CHECKSUM: Final = f"SELECT {checksum.stored('0', **_NUMBERS)}"
 _FEW: Final = 8
-"""For so few rows it does not pay to find out how their checksums run on."""
+"""For fewer rows it does not pay to work out how their checksums continue."""
 
 
 @lru_cache(maxsize=128)
 def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool, step: int = 0) -> str:
-    """An INSERT of many rows; only what varies from row to row is bound for each, the rest once, and
-    numbers that run on are counted: with `step` also what the numbers add to the checksum."""
+    """An INSERT of many rows: values that vary from row to row are bound for each, the rest once, and
+    consecutive numbers are computed; with `step` also what they add to the checksum."""
     values = []
     for i in range(rows):
         at = places(varying, len(_Numbers._fields) + 1 + i * len(varying))
@@ -360,7 +361,7 @@ def _insert_records(
         first, last = (unit.execute(_CHECKSUM, of_row).fetchone()[0] for of_row in ends)
         step = checksum.STEP if sequenced else 1
         if last - first != step * (batch.count - 1):
-            step = 0  # Somewhere a number begins anew.
+            step = 0  # Somewhere in it a number starts again.
     done = 0
     for chunk in _CHUNKS:
         while batch.count - done >= chunk:

@@ -39,7 +39,7 @@ class PreparedBatch:
     timestamps: list[int]
     headers: list[str | None]
     content_sums: list[int]
-    """What the records' checksums say of key, value and headers."""
+    """What the records' checksums say about key, value and headers."""
     size: int
     stored_size: int
     has_null_key: bool
@@ -168,6 +168,6 @@ def headers_text(headers: Sequence[Header]) -> str:
 
 
 def headers_from_text(text: str) -> tuple[Header, ...]:
-    """The reverse of `headers_text`. Raises ValueError and TypeError for what is none."""
+    """The reverse of `headers_text`. Raises ValueError and TypeError for anything else."""
     pairs: list[list[Any]] = json.loads(text)
     return tuple((n, None if v is None else base64.b64decode(v)) for n, v in pairs)

@@ -1,10 +1,10 @@
-"""The checksum of a record: it covers every column, so that whoever reads a record can tell that it is what
-was written.
+"""The checksum of a record: it covers every column, so that a reader can tell that the record is what was
+written.
 
 The Adler-32 sums of value, key and headers plus the numbers of the row, modulo numbers that are odd, so
-that no single bit can change unnoticed. SQL takes the numbers off again, and what is left must be the sum
-of the content, which Python forms for many records at once. The upper bits hold what no consumer is
-given, so that a consumer's fetch need not look at it.
+that no single bit can change unnoticed. SQL subtracts the numbers again, and what is left must be the sum
+of the content, which Python computes for many records at once. The upper bits cover columns that
+consumers never get, so that a consumer's fetch need not read them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _GIVEN: Final = (
     f"({{partition_id}} * 1000003 + {{offset}} + {{timestamp}} % {TIMES} + {{timestamp_type}} + "
     f"{{producer_id}} % {TIMES} + {{is_transactional}} + ({{control}} IS NULL))"
 )
-"""What a consumer is given, or what decides whether it is. With the place, for a damaged index leads to
-another record, perhaps at the same offset of another partition."""
+"""What a consumer gets, or what decides whether it does. Partition and offset are included, for a damaged
+index leads to another record, perhaps at the same offset of another partition."""
 _OTHERS: Final = (
     "(({producer_epoch} + {sequence} + {sequence_round} + {position} + "
     f"({{control}} IS 'COMMIT') + 2 * ({{control}} IS 'ABORT')) % 32749 << {_UPPER})"
@@ -38,8 +38,8 @@ _NAMES: Final = {
 
 
 STEP: Final = 1 + (1 << _UPPER)
-"""What is added to the checksum from one record of a batch to the next by offset and sequence, unless a
-remainder begins anew."""
+"""What offset and sequence add to the checksum from one record of a batch to the next, unless a remainder
+wraps."""
 
 
 def stored(content: str, **values: str) -> str:
@@ -48,18 +48,19 @@ def stored(content: str, **values: str) -> str:
 
 
 MARKER: Final = 0x155555555555
-"""What a control record has in place of the sum of its content; no flipped bit makes it of any other."""
+"""What a control record has in place of the sum of its content; no flipped bit turns another value into
+it."""
 OLD_MARKER: Final = -2
-"""The same for one from before schema 7."""
+"""The same for a control record from before schema 7."""
 MARKERS: Final = (MARKER, OLD_MARKER)
 UNCHECKED: Final = f"CASE WHEN control IS NULL THEN NULL ELSE {OLD_MARKER} END"
-"""SQL: what stands in place of CONTENT where nobody looks."""
+"""SQL: what takes the place of CONTENT where nobody checks it."""
 _WITHOUT: Final = (
     f"CASE WHEN checksum IS NULL AND position + 0 IS NOT NULL THEN {UNCHECKED} ELSE -1 END"
 )
-"""SQL: what CONTENT is for a record that has no checksum. Where something else has become NULL, and all has
-where the index names a row that is not there, it is what no content has. (Of a bare column that is
-declared NOT NULL SQLite would not even look.)"""
+"""SQL: what CONTENT is for a record without a checksum. Where another column has become NULL, as all have
+when the index names a missing row, it is a sum that no content has. (A bare column declared NOT NULL
+SQLite would not even read.)"""
 CONTENT: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_WITHOUT})"
 )
@@ -67,14 +68,14 @@ CONTENT: Final = (
 CONTENT_GIVEN: Final = (
     f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_NAMES)}, {_WITHOUT})"
 )
-"""The same, for half the price, without a look at what no consumer is given."""
+"""The same at half the cost, leaving out what consumers never get."""
 
 
 def content_sums(
     keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[str | None]
 ) -> list[int]:
     """The sum of each record's content; `headers` may be empty. Raises TypeError and AttributeError for
-    what is neither bytes nor text nor None."""
+    anything but bytes, text and None."""
     sums = _sums(values)
     if keys.count(None) < len(keys):
         sums = [of_value + 3 * of_key for of_value, of_key in zip(sums, _sums(keys), strict=True)]
@@ -85,7 +86,7 @@ def content_sums(
 
 
 def _sums(parts: Sequence[bytes | None]) -> list[int]:
-    """Adler-32 is at least 1, also of nothing, so None is told from what is empty."""
+    """Adler-32 is at least 1, even of nothing, which tells None from empty content."""
     # decisions/0020: Adler-32 takes half of CRC-32's time, and no flipped bit escapes it.
     if None in parts:
         return [0 if part is None else adler32(part) for part in parts]
@@ -93,7 +94,7 @@ def _sums(parts: Sequence[bytes | None]) -> list[int]:
 
 
 def crc(sums: Sequence[int]) -> int:
-    """What an event says of its batch: the CRC-32 of its records' sums."""
+    """What an event records of its batch: the CRC-32 of its records' sums."""
     packed = array("q", sums)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -107,8 +108,8 @@ def first_altered(
     expected: Sequence[int | None],
     old: int = 0,
 ) -> int | None:
-    """The first record whose content does not have the sum that CONTENT says; None when all have. The first
-    `old` ones need not have any."""
+    """The first record whose content does not have the sum that CONTENT gives; None when all do. The
+    first `old` ones need not have one."""
     wanted = (
         [0 if sum_ == MARKER else sum_ for sum_ in expected] if MARKER in expected else expected
     )

@@ -1,10 +1,9 @@
-"""Key compaction: of each key the newest committed record stays, offsets stay as they are.
+"""Key compaction: the newest committed record of each key stays, and offsets stay as they are.
 
 Rules of Kafka's LogCleaner, per record instead of per segment: only what lies below the last stable
-offset (and is older than min.compaction.lag.ms) is looked at; aborted data goes and supersedes
-nothing; a tombstone, and a marker whose transaction has no data left, is kept for
-delete.retention.ms after the pass that first saw it so, and removed by a later pass. So a
-read_committed reader misses nothing.
+offset (and is older than min.compaction.lag.ms) is looked at; aborted data goes and supersedes nothing; a
+tombstone, and a marker whose transaction has no data left, is kept for delete.retention.ms after the
+first pass that found it so, and removed by a later pass. So a read_committed reader misses nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _TEMPORARY: Final = ("candidates", "newest", "doomed")
 
 
 def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
-    """One pass over the partition, if it is due. Returns how many records went."""
+    """One pass over the partition, if it is due. Returns how many records were removed."""
     if not is_due(unit, partition, config, now_ms):
         return 0
     end = _clean_end(unit, partition, config, now_ms)

@@ -47,7 +47,7 @@ _DATA: Final = {
     for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
 }
 _CHUNK: Final = 64
-"""So many rows are read before their size is looked at: what is read too much stays bounded."""
+"""How many rows are read between two looks at their size, which bounds what is read in excess."""
 _BY_TIME: Final = (
     'SELECT "offset", timestamp FROM records '
     'WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? ORDER BY "offset" LIMIT 1'
@@ -63,7 +63,7 @@ _NEWEST: Final = (
 
 
 def check_isolation_level(isolation_level: object) -> bool:
-    """Whether it is read_committed. Raises InvalidRequestError for an unknown level."""
+    """Whether the level is read_committed. Raises InvalidRequestError for an unknown one."""
     if isolation_level not in ISOLATION_LEVELS:
         raise InvalidRequestError(
             f"isolation_level: got {isolation_level!r}, expected one of {', '.join(ISOLATION_LEVELS)}"
@@ -118,16 +118,17 @@ def fetch_data(
     max_bytes: int,
     check_crcs: bool = True,
 ) -> FetchedData:
-    """Only what a reader of the isolation level is to see, column by column: what SQLite and Python do for
-    each column of each record is what reading costs.
+    """Only what a reader of the isolation level sees, column by column: the cost of reading is what
+    SQLite and Python do for each column of each record.
 
-    `max_records` counts what is left out, too, so there may be less, even nothing, and more behind it.
+    `max_records` counts what is left out, too, so there may be fewer records, even none, with more to
+    come.
     """
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
-    # What an old marker looks like may be a damaged record, so `checked` looks at it.
+    # What looks like an old marker may be a damaged record, so `checked` inspects it.
     markers = (MARKER,) if check_crcs else MARKERS
     columns = _by_column(row_check.without_markers(rows, markers))
     if check_crcs and not row_check.are_whole(partition, columns, len(rows), offset, next_offset):

@@ -1,7 +1,7 @@
 """Typed views over the JSON values of a topic: plain SQL views, with a row and an event each.
 
-The row says what the view's columns are, because a column that is computed has no declared type that
-a reader could ask SQLite for.
+The row lists the view's columns, because a computed column has no declared type that a reader could ask
+SQLite for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eosdb.store.writing.unit import Unit
 
 TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
 COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")
-"""Columns that every typed view has behind its own."""
+"""Columns that every typed view has after its own."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PATH: Final = re.compile(r'[^."\[\]\x00-\x1f]+(\.[^."\[\]\x00-\x1f]+)*')
 
@@ -46,7 +46,7 @@ def parse_column(field: str, type_name: str) -> ViewColumn:
 
 
 def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], now_ms: int) -> None:
-    """Raises InvalidRequestError for a name that is taken or is none, and
+    """Raises InvalidRequestError for a name that is taken or invalid, and
     UnknownTopicOrPartitionError."""
     partition_rows.load(unit, TopicPartition(topic, 0))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -55,13 +55,15 @@ def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], n
             "begin with a digit"
         )
     if guard.is_own(name) or name.lower().startswith("sqlite_"):
-        raise InvalidRequestError(f"view {name!r}: this name is eosdb's or SQLite's, take another")
+        raise InvalidRequestError(
+            f"view {name!r}: this name is reserved for eosdb or SQLite, choose another"
+        )
     taken = unit.execute(
         "SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", (name,)
     ).fetchone()
     if taken is not None:
         raise InvalidRequestError(
-            f"there is a {taken[0]} {name!r} already; drop it first, or take another name"
+            f"there is a {taken[0]} {name!r} already; drop it first, or choose another name"
         )
     names = [column.name.lower() for column in columns]
     if not columns or len(set(names)) < len(names) or set(names) & set(COORDINATES):
@@ -109,13 +111,13 @@ def view_created(unit: Unit, event: ViewCreated, position: int) -> None:
 
 
 def view_dropped(unit: Unit, event: ViewDropped, position: int) -> None:
-    """Projection: row and view are gone."""
+    """Projection: drop the row and the view."""
     unit.execute("DELETE FROM eosdb_json_views WHERE name = ?", (event.name,))
     unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
 
 
 def _definition(event: ViewCreated) -> str:
-    """Values that are no JSON give NULLs, and so does text where a number is asked for."""
+    """Values that are not JSON give NULLs, and so does text in a column of numbers."""
     extracted = ",\n            ".join(
         f"json_extract(document, {_path(column)}) AS c{i}"
         for i, column in enumerate(event.view_columns)

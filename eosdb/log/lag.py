@@ -1,8 +1,8 @@
-"""How far behind a position is, in records: end offset minus position is not it, because markers and
+"""How far behind a position is, in records. End offset minus position would be wrong, because markers and
 aborted data take offsets, too.
 
 Data rows are counted by offset, aborted ones by the transaction index, so a long lag costs a tenth of
-reading it through the view `committed_records`, which a test holds it against.
+counting it in the view `committed_records`, against which a test checks it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What has been done once and is not done again: records published under a key, and batches of sinks.
+"""What is done only once: records published under a key, and batches of sinks.
 
-A key is unique in its topic, for as long as the topic exists. Of a sink the newest batch is remembered with
-its records, and what the last ones held, so that a repeat is told from a sink that counts from 0 again.
+A key is unique in its topic, for as long as the topic exists. A sink's newest batch number is stored with
+its records, and so is what the last few held, which tells a repeat from a sink that counts from 0 again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_key(key: object) -> str:
 
 
 def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
-    """Where the record is that was published under the key, None for a new key."""
+    """Where the record published under the key is; None for a new key."""
     row = unit.execute(_FIND, (topic, key)).fetchone()
     if row is None:
         return None
@@ -60,11 +60,11 @@ def forget_keys(unit: Unit, topic: str) -> None:
 
 
 _KEPT: Final = 100
-"""Of so many batches of a sink it is known what they held."""
+"""For how many batches of a sink it is known what they held."""
 
 
 class SinkBatch(NamedTuple):
-    """A batch that a sink brings. Each text in `held` says what it holds; none where it does not say."""
+    """A batch from a sink. Each text in `held` says what it holds; none where the sink does not say."""
 
     sink_id: str
     batch_id: int
@@ -72,7 +72,7 @@ class SinkBatch(NamedTuple):
 
 
 def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
-    """Whether the batch is in the log. Raises BatchDiffersError when another one stands for it."""
+    """Whether the batch is in the log. Raises BatchDiffersError when another one has its place."""
     row = source.execute(
         "SELECT s.batch_id, b.held FROM eosdb_sinks s LEFT JOIN eosdb_sink_batches b "
         "ON b.sink_id = s.sink_id AND b.batch_id = ? WHERE s.sink_id = ?",
@@ -85,8 +85,8 @@ def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
 
 
 def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
-    """Whether a batch repeats what its sink has brought: `newest` is the sink's newest batch, `held` what
-    the one of the same number held, None when that is not known. Raises BatchDiffersError."""
+    """Whether a batch repeats one its sink has appended: `newest` is the sink's newest batch, `held` what
+    the one with the same number held, None if unknown. Raises BatchDiffersError."""
     if this.batch_id > newest:
         return False
     if not this.held or (held is None and this.batch_id == newest):
@@ -100,7 +100,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     )
     raise BatchDiffersError(
         f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, and {found}; "
-        "nothing was appended. A sink that counts anew needs an id of its own, and two that write at the "
+        "nothing was appended. A sink that counts from 0 again needs a new id, and two that write at the "
         "same time need different ones",
         newest,
     )

@@ -1,4 +1,4 @@
-"""A partition as its materialized row has it, read through the unit's memo and written back."""
+"""A partition's materialized row, read through the unit's memo and written back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Memo, Unit
 
 _PAGE: Final = 1_000
-"""So many partitions are looked at on one snapshot, which keeps the WAL from shrinking."""
+"""How many partitions are examined on one snapshot, which keeps the WAL from shrinking."""
 
 
 class Partition(NamedTuple):
@@ -88,7 +88,7 @@ _INSERT: Final = (
     f"INSERT INTO partitions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
 )
 IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
-"""Whether something is to be done with a partition of these settings, as a reader sees it."""
+"""Whether a partition with these settings has work due, as a reader sees it."""
 
 
 def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
@@ -138,8 +138,8 @@ def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
 def page(
     connection: sqlite3.Connection, after: int, condition: str
 ) -> tuple[list[Partition], int | None]:
-    """Some of the partitions behind `after` that meet the SQL condition, by id, and the id to go on behind;
-    None at the end."""
+    """Some of the partitions after `after` that meet the SQL condition, by id, and the id to continue
+    after; None at the end."""
     (last,) = connection.execute(
         "SELECT max(partition_id) FROM (SELECT partition_id FROM partitions WHERE partition_id > ? "
         "ORDER BY partition_id LIMIT ?)",
@@ -188,13 +188,13 @@ def _row(partition: Partition) -> tuple[object, ...]:
 
 
 def _partition(row: tuple[Any, ...]) -> Partition:
-    """Raises CorruptDatabaseError: what readers may see depends on every number in it."""
+    """Raises CorruptDatabaseError: what readers may see depends on every number in the row."""
     *columns, checksum = row
     partition = Partition(*columns)
     if row_checksum(*columns) != checksum:
         raise CorruptDatabaseError(
             f"partitions: the row of {partition.topic_partition} does not fit its checksum; "
-            "`eosdb rebuild` makes it anew from the events, `eosdb verify` tells what else is damaged"
+            "`eosdb rebuild` restores it from the events, `eosdb verify` shows what else is damaged"
         )
     return partition
 
@@ -214,7 +214,7 @@ def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
 
 
 def save_config(unit: Unit, topic_id: int, config: dict[str, str]) -> None:
-    """Projection only: the topic has these settings of its own."""
+    """Projection only: store the topic's own settings."""
     unit.execute(
         "UPDATE topics SET config = ? WHERE topic_id = ?",
         (json.dumps(config, sort_keys=True), topic_id),

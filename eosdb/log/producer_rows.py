@@ -23,7 +23,7 @@ _VALUES: Final = (
     "last_sequence",
     "last_offset",
 )
-"""What a save writes: the newest batch's last sequence and offset are there for whoever reads SQL."""
+"""What a save writes; the newest batch's last sequence and offset are there for SQL readers."""
 _KEY: Final = ("partition_id", "producer_id")
 _BY_PRODUCER: Final = (
     f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? AND producer_id = ?"
@@ -36,7 +36,7 @@ OLDEST_IDLE: Final = (
     "SELECT last_append_time FROM partition_producers WHERE current_txn_start_offset < 0 "
     "ORDER BY last_append_time LIMIT 1"
 )
-"""The append time of the producer that expires next."""
+"""The last append time of the producer that expires next."""
 _UPDATE: Final = (
     f"UPDATE partition_producers SET {', '.join(f'{name} = ?' for name in _VALUES)} "
     f"WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}"
@@ -46,13 +46,13 @@ _UPDATE: Final = (
 @dataclass(slots=True)
 class _ProducerMemo(Memo):
     entries: dict[tuple[int, int], ProducerStateEntry | None] = field(default_factory=dict)
-    """By partition and producer; None: the partition knows nothing of it."""
+    """By partition and producer; None: not known to the partition."""
     unfinished: dict[int, dict[int, int]] = field(default_factory=dict)
     """By partition: the first offset of each producer's open transaction."""
 
 
 def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
-    """What the partition knows of the producer; None when it knows nothing."""
+    """What the partition knows of the producer; None if nothing."""
     key = (partition_id, producer_id)
     known = unit.memos[_ProducerMemo].entries
     if key not in known:
@@ -62,7 +62,7 @@ def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry 
 
 
 def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
-    """Write the entry; `known` says that the partition had one of this producer."""
+    """Write the entry; `known` says that the partition had one for this producer."""
     key = (partition_id, entry.producer_id)
     statement = _UPDATE if known else _INSERT
     unit.save("partition_producers", key, statement, _row, (partition_id, entry))
@@ -119,7 +119,7 @@ def entries(connection: Unit | sqlite3.Connection, partition_id: int) -> list[Pr
 
 
 def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
-    """Forget producers without open transaction that have been silent so long, by append time."""
+    """Forget producers without an open transaction that have not appended for `expiration_ms`."""
     rows = unit.execute(
         "SELECT partition_id, producer_id FROM partition_producers "
         "WHERE current_txn_start_offset < 0 AND last_append_time <= ? "

@@ -1,10 +1,9 @@
 """What one partition accepts from one producer: pure decisions over plain values.
 
 The rules are those of Kafka's ProducerStateManager, ProducerAppendInfo and ProducerStateEntry, with
-eosdb's additions: a repeat older than the five remembered batches is recognised as long as its rows
-are in the log, and sequences are compared in serial arithmetic. Inside eosdb a sequence is a
-*serial*: it counts on where Kafka's int32 wraps to 0, so that rows from before and after a wrap
-stay apart.
+eosdb's additions: a repeat older than the five remembered batches is recognised as long as its rows are
+in the log, and sequences are compared in serial arithmetic. Inside eosdb a sequence is a *serial*: it
+counts on where Kafka's int32 wraps to 0, so that rows from before and after a wrap stay apart.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Validation(Enum):
     EPOCH_ONLY = "epoch only"
     """The coordinator's: the epoch alone."""
     NONE = "none"
-    """Replay: whatever was written is taken."""
+    """Replay: everything that was written is accepted."""
 
 
 class BatchMetadata(NamedTuple):
@@ -154,7 +153,7 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class LookBehind:
-    """The remembered batches do not decide it: look for rows with these serials, then `judge_by_rows`.
+    """The remembered batches cannot decide: look for rows with these serials, then `judge_by_rows`.
 
     `expected` is the next serial; None when the producer is not known and may begin anywhere.
     """
@@ -213,7 +212,7 @@ def judge(
         _check_transaction(entry, incoming)
         if base > newest_stored_serial:
             return Accept(base)
-    if base < 0:  # Before the first sequence there is: this can never have been stored.
+    if base < 0:  # Before the very first sequence: this can never have been stored.
         raise _out_of_order(entry, incoming, str(sequence_of(expected)))
     return LookBehind(base, expected)
 
@@ -221,11 +220,11 @@ def judge(
 def judge_by_rows(
     producer_id: int, incoming: Incoming, question: LookBehind, stored: StoredRange
 ) -> Accept | Duplicate:
-    """The answer once the rows of the asked serials are known.
+    """The answer once the rows with the batch's serials are known.
 
-    Raises OutOfOrderSequenceNumberError for what is neither a stored batch nor the next one. That it
-    lies below everything remembered does not say that it was stored: a producer may begin at any
-    sequence (KIP-360), and clients take DUPLICATE_SEQUENCE_NUMBER for success.
+    Raises OutOfOrderSequenceNumberError for what is neither a stored batch nor the next one. Lying below
+    everything remembered does not mean that it was stored: a producer may begin at any sequence
+    (KIP-360), and clients take DUPLICATE_SEQUENCE_NUMBER for success.
     """
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
@@ -274,7 +273,7 @@ def check_marker(
 
 
 def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
-    """The first batch of what the entry does not know: rows may be left from before it expired."""
+    """The first batch the entry does not remember: rows may be left from before the producer expired."""
     if newest_stored_serial < 0 or base_serial > newest_stored_serial:
         return Accept(base_serial)
     return LookBehind(base_serial)

@@ -121,7 +121,7 @@ def _grow(
     last_aborted_offset: int,
     checked_from: int,
 ) -> None:
-    """Save the partition with one append more and its first open offset, its time index kept sparse.
+    """Save the partition after one more append, with its first open offset; the time index stays sparse.
 
     An index entry (t, o) says that no record below offset o is newer than t (Kafka: TimeIndex).
     """

@@ -1,7 +1,7 @@
-"""The columns of `records` that statements write and read, by name: where one stands in a statement or in a
+"""The columns of `records` that statements write and read, by name: a column's place in a statement or a
 row follows from a list of names, and nobody counts.
 
-Which columns there are the schema says (`migrations/newest.sql`); what covers them is `log.checksum`.
+The schema defines the columns (`migrations/newest.sql`); `log.checksum` covers them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 def places(names: Sequence[str], after: int = 0) -> dict[str, str]:
-    """SQL: the parameters by which a statement is told these, behind so many others."""
+    """SQL: the parameters for these, after so many others."""
     return {name: f"?{place}" for place, name in enumerate(names, after + 1)}
 
 
@@ -24,7 +24,7 @@ def insert_into_records(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 FETCHED: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "content")
-"""What the rows of every fetch begin with; the last is what `log.checksum` says of the content."""
+"""What the rows of every fetch begin with; the last is what `log.checksum` says about the content."""
 OFFSET: Final = FETCHED.index("offset")
 CONTENT: Final = FETCHED.index("content")
 

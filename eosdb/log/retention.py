@@ -1,9 +1,8 @@
 """Retention: the log start moves up, and what lies below it is deleted in steps.
 
-Moving the log start is one event and one unit, and decides everything: readers see no record below
-it from then on. The rows go afterwards, a bounded number per unit; a kill in between leaves rows
-that the next round removes. Bounded by the high watermark, not by the last stable offset, as in
-Kafka.
+Moving the log start is one event and one unit, and decides everything: from then on readers see no record
+below it. The rows are deleted afterwards, a bounded number per unit; a kill in between leaves rows that
+the next round removes. The bound is the high watermark, not the last stable offset, as in Kafka.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def delete_records(
     target = partition.log_end_offset if before_offset == -1 else before_offset
     if target > partition.log_end_offset or target < 0:
         raise OffsetOutOfRangeError(
-            f"{partition.topic_partition}: got offset {before_offset}, expected -1 or one up to the "
+            f"{partition.topic_partition}: got offset {before_offset}, expected -1 or an offset up to the "
             f"high watermark {partition.log_end_offset}"
         )
     if target <= partition.log_start_offset:
@@ -81,8 +80,7 @@ def move_log_start(
 def due_log_start(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> tuple[int, str] | None:
-    """Where retention.ms and retention.bytes put the log start, and which of them; None: as it
-    is."""
+    """Where retention.ms or retention.bytes puts the log start, and which of the two; None: it stays."""
     if not config.delete:
         return None
     by_time = _by_time(connection, partition, config.retention_ms, now_ms)
@@ -94,7 +92,7 @@ def due_log_start(
 def _by_time(
     connection: Unit | sqlite3.Connection, partition: Partition, retention_ms: int, now_ms: int
 ) -> int:
-    """The first offset whose record is young enough to stay; all before it go."""
+    """The first offset whose record is young enough to stay; everything before it is deleted."""
     if retention_ms < 0 or partition.log_start_offset == partition.log_end_offset:
         return partition.log_start_offset
     row = connection.execute(
@@ -133,15 +131,15 @@ def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool
 
 
 def orphans(connection: sqlite3.Connection) -> list[int]:
-    """Partitions that have rows but are no more: a walk over the index by skipping, not a scan."""
+    """Deleted partitions that still have rows: a skip scan over the index."""
     return [found for (found,) in connection.execute(_ORPHANS)]
 
 
 def delete_all_rows(
     write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
 ) -> None:
-    """Delete what lies below the log start of these partitions, or all of those that are no more, a bounded
-    part in each unit that `write` makes."""
+    """Delete the rows below the log start of these partitions, all rows if the partition was deleted, a
+    bounded part in each unit that `write` makes."""
     for first in range(0, len(partition_ids), STEPS_PER_UNIT):
         some = partition_ids[first : first + STEPS_PER_UNIT]
         while write(functools.partial(delete_rows, partition_ids=some)) == ROWS_PER_UNIT:

@@ -1,7 +1,7 @@
-"""Whether rows that were read are those that were written, none altered and none missing: what a fetch
-looks at before it hands them out.
+"""Whether the rows that were read are those that were written, none altered and none missing: what a
+fetch checks before it returns them.
 
-What is in front of a damaged record is handed out; the next fetch begins at it, and raises.
+Records before a damaged one are returned; the next fetch begins at it, and raises.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eosdb.log.record_rows import CONTENT, FETCHED
 from eosdb.model.values import Header
 
 _MANY: Final = 50
-"""Taking out less than one of so many leaves most of a list in one piece."""
+"""Taking out fewer than one in so many leaves most of a list in one piece."""
 
 
 def without_markers(
@@ -48,7 +48,7 @@ def are_whole(
     offset: int,
     next_offset: int,
 ) -> bool:
-    """Whether it is plain that all is well with [offset, next_offset), of which there are so many rows; the
+    """A quick check that all is well with [offset, next_offset), of which there are so many rows; the
     columns are those without control records that have checksums. `checked` looks closer."""
     if offset < partition.clean_offset or count != next_offset - offset or not columns:
         return False
@@ -59,8 +59,8 @@ def are_whole(
 def checked(
     partition: Partition, columns: Sequence[Sequence[Any]], offset: int, next_offset: int
 ) -> tuple[int, int]:
-    """How many of the rows of [offset, next_offset), given as columns, are in front of the first one that
-    is altered or missing, and where to go on.
+    """How many of the rows of [offset, next_offset), given as columns, precede the first one that is
+    altered or missing, and where to go on.
 
     Below the clean offset compaction may have removed some. Raises CorruptRecordError when it is the very
     first one.
@@ -70,7 +70,7 @@ def checked(
     altered = checksum.first_altered(keys, values, texts, sums, _old(partition, offsets))
     if altered is not None:
         if altered == 0:
-            # Where nothing may be missing the place is known, whatever the row says of itself.
+            # Where nothing may be missing the offset is known, whatever the row says.
             raise damaged(partition, offset if offset == first_whole else offsets[0])
         count, next_offset = altered, offsets[altered - 1] + 1
     begin = 0 if offset == first_whole else bisect_left(offsets, first_whole, 0, count)
@@ -98,14 +98,14 @@ def damaged(
 ) -> CorruptRecordError:
     return CorruptRecordError(
         f"{partition.topic_partition}: the record at offset {offset} {how}, so the file is damaged; to go "
-        f"on without it, seek to {offset + 1}; `eosdb verify` tells what else is damaged, and a backup "
+        f"on without it, seek to {offset + 1}; `eosdb verify` shows what else is damaged, and a backup "
         "brings it back"
     )
 
 
 def headers(partition: Partition, offset: int, text: str | None) -> tuple[Header, ...]:
-    """What stands in the column. Raises CorruptRecordError, for who does not check reads anything."""
+    """What the column holds. Raises CorruptRecordError, for without checks it may be anything."""
     try:
         return () if text is None else headers_from_text(text)
     except (TypeError, ValueError) as error:
-        raise damaged(partition, offset, f"has headers that are none ({error})") from error
+        raise damaged(partition, offset, f"has invalid headers ({error})") from error

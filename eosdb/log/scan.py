@@ -1,7 +1,7 @@
 """Reading a range of a partition's data in bulk: rows as tuples, control records and aborted data left out.
 
-For readers that take millions of rows at a time. Below the last stable offset the answer is final, so tasks
-that read parts of one range, each whenever it can and on a snapshot for each part, read one consistent set.
+For readers that take millions of rows at a time. Below the last stable offset the answer is final, so
+tasks that read parts of one range, each at its own time and on its own snapshot, read one consistent set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import FETCHED, OFFSET, beginning
 
 _BASE: Final = {name: FETCHED.index(name) for name in ("offset", "key", "value", "headers")}
-"""What is read in any case, and where it stands."""
+"""What is always read, and its place in the row."""
 _OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
 _BEGINNING: Final = {
     check_crcs: beginning(content, timestamp="NULL", timestamp_type="NULL")
@@ -45,7 +45,7 @@ def part(
     """At most `max_rows` of the data records in [start, end), and where to go on.
 
     Raises InvalidRequestError for an unknown column or an end that readers may not reach yet,
-    OffsetOutOfRangeError when the log begins behind `start`, and CorruptRecordError.
+    OffsetOutOfRangeError when the log begins after `start`, and CorruptRecordError.
     """
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown or not columns:

@@ -24,7 +24,8 @@ def grown(connection: sqlite3.Connection) -> list[int]:
 
 
 def take(unit: Unit, partition_id: int, now_ms: int) -> int:
-    """A snapshot of the partition, if it has grown since its last one. Returns how many were taken."""
+    """Take a snapshot of the partition, if it has grown since its last one. Returns how many were
+    taken."""
     partition = find_by_id(unit, partition_id)
     if partition is None or partition.log_end_offset <= partition.snapshot_offset:
         return 0
@@ -57,7 +58,7 @@ def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:
 
 
 def kept(connection: sqlite3.Connection) -> list[SnapshotInfo]:
-    """Every snapshot there is: the newest two of each partition."""
+    """Every stored snapshot: the newest two of each partition."""
     rows = connection.execute(
         """
         SELECT p.topic, p.partition, s.snapshot_offset,
@@ -75,7 +76,7 @@ def kept(connection: sqlite3.Connection) -> list[SnapshotInfo]:
 def entries(
     connection: sqlite3.Connection, partition_id: int, snapshot_offset: int
 ) -> list[SnapshotEntry]:
-    """What one snapshot tells of each producer."""
+    """The state of each producer in one snapshot."""
     rows = connection.execute(
         "SELECT producer_id, producer_epoch, coordinator_epoch, current_txn_first_offset, "
         "first_sequence, last_sequence, last_offset, offset_delta, timestamp FROM snapshot_entries "

@@ -1,4 +1,4 @@
-"""What readers leave out of committed data: what transactions took back."""
+"""What readers of committed data leave out: records of aborted transactions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from eosdb.model.values import AbortedTransaction
 def taken_back(
     transactional: Iterable[tuple[int, int]], aborted_transactions: Iterable[AbortedTransaction]
 ) -> set[int]:
-    """The offsets among these records of transactions, given as offset and producer id in order, that no
-    committed reader may see (Kafka: CompletedFetch.nextFetchedRecord).
+    """The offsets that no committed reader may see among these transactional records, given in order as
+    offset and producer id (Kafka: CompletedFetch.nextFetchedRecord).
 
     An aborted transaction's producer is filtered from the transaction's first offset to its ABORT marker.
     """

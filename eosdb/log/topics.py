@@ -1,4 +1,4 @@
-"""Topics: made, widened, configured, deleted."""
+"""Topics: create, widen, configure, delete."""
 
 from __future__ import annotations
 
@@ -81,8 +81,7 @@ def alter_config(
     broker: BrokerConfig,
     now_ms: int,
 ) -> None:
-    """Set the topic's own settings; None takes one back to the broker's. Raises
-    InvalidConfigError."""
+    """Set the topic's own settings; None reverts one to the broker's. Raises InvalidConfigError."""
     topic_id, _, config = _topic(unit, name)
     overrides = topic_overrides({k: v for k, v in changes.items() if v is not None})
     removed = {k for k, v in changes.items() if v is None}
@@ -96,7 +95,8 @@ def alter_config(
 
 
 def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
-    """Delete the topic; its records go in steps afterwards. Returns the ids of its partitions."""
+    """Delete the topic; its records are deleted in steps afterwards. Returns the ids of its
+    partitions."""
     topic_id, _, _ = _topic(unit, name)
     ids = [
         partition_id

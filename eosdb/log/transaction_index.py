@@ -73,8 +73,8 @@ def taken_back_in(
 def linked(
     rows: Iterable[tuple[Any, ...]], partition: Partition, fetch_offset: int
 ) -> Iterator[AbortedTransaction]:
-    """The entries from `fetch_offset` on, unless one is altered or missing among those that are looked
-    at: each names the one before it. Raises CorruptDatabaseError."""
+    """The entries from `fetch_offset` on, unless one that is read is altered or missing: each names the
+    one before it. Raises CorruptDatabaseError."""
     last = None
     for *columns, previous, checksum in rows:
         if row_checksum(partition.partition_id, *columns, previous) != checksum:
@@ -94,13 +94,13 @@ def linked(
 def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
     return CorruptDatabaseError(
         f"transaction_index: {partition.topic_partition}: {what}, so aborted records cannot be told from "
-        "committed ones; `eosdb rebuild` makes it anew from the events, `eosdb verify` tells what else "
+        "committed ones; `eosdb rebuild` restores it from the events, `eosdb verify` shows what else "
         "is damaged"
     )
 
 
 def add(unit: Unit, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
-    """Projection only: one entry more, behind the one that ends at `previous_offset` (-1: none)."""
+    """Projection only: one more entry, after the one that ends at `previous_offset` (-1: none)."""
     row = (partition_id, *entry, previous_offset)
     unit.insert("transaction_index", _INSERT, (*row, row_checksum(*row)))
 
@@ -114,8 +114,8 @@ def forget_below(unit: Unit, partition_id: int, log_start_offset: int) -> None:
 
 
 def forget(unit: Unit, partition_id: int, last_offsets: Sequence[int], newest: int) -> int:
-    """Projection only: drop the entries that end there, if any, and link the others. `newest` is where the
-    last entry ends; returns where the last one that is left does."""
+    """Projection only: drop the entries that end there, if any, and link the others. `newest` is where
+    the last entry ends; returns where the last remaining one does."""
     for last_offset in last_offsets:
         found = unit.execute(
             "SELECT previous_offset FROM transaction_index WHERE partition_id = ? AND last_offset = ?",

@@ -1,5 +1,5 @@
-"""Consistent copies of the file while others write it: SQLite's online backup, and what is published for
-other hosts; made durable before they appear."""
+"""Consistent copies of the file while others write it: SQLite's online backup, and published copies for
+other hosts; durable before they appear."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAGES_A_STEP: Final = 4_096
 
 
 def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
-    """The file as it is, under another name."""
+    """Copy the file as it is to `target`."""
 
     def work(report: Progress) -> None:
         with store.read() as connection:
@@ -32,11 +32,11 @@ def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
 
 
 def publish(store: Store, target: str) -> None:
-    """Copy the file as it is to `target`, in place of what is there: a file of its own that needs neither
-    WAL nor shared memory, so that other hosts can read it. Whoever reads the one before goes on with that.
+    """Copy the file as it is to `target`, replacing any file there: one that needs neither WAL nor shared
+    memory, so that other hosts can read it. Readers of the previous one keep reading that.
 
-    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError, and ConfigError
-    for a name that is no UTF-8, for SQLite is to make the file.
+    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError, and
+    ConfigError for a name that is not UTF-8, since SQLite makes the file.
     """
     check_text("target", target, ConfigError)
     unfinished = f"{target}.unfinished-{os.getpid()}"
@@ -70,7 +70,7 @@ def _sync(path: str) -> None:
 
 
 def page_count(source: sqlite3.Connection) -> int:
-    """How many pages the file has; from then on the connection's transaction sees just those."""
+    """How many pages the file has; from then on the connection's transaction sees exactly those."""
     (pages,) = source.execute("SELECT page_count FROM pragma_page_count").fetchone()
     return int(pages)
 
@@ -81,13 +81,11 @@ def copy(
     on_progress: Progress = silent,
     change: Callable[[sqlite3.Connection], None] | None = None,
 ) -> None:
-    """Copy what `source` sees to the new file `target`, have `change` work on the copy, and publish
-    it.
+    """Copy what `source` sees to the new file `target`, apply `change` to the copy, and publish it.
 
-    `source` is inside a transaction: between two steps of the copy others may write, and their pages
-    must not get into it. `on_progress` is told of pages. `target` appears whole and durable, or not
-    at all. Raises IllegalStateError when it exists, and StorageError or DatabaseFullError when it
-    cannot be written.
+    `source` is inside a transaction: between two steps of the copy others may write, and their pages must
+    not get into it. `on_progress` counts pages. `target` appears whole and durable, or not at all. Raises
+    IllegalStateError when it exists, and StorageError or DatabaseFullError when it cannot be written.
     """
     if os.path.exists(target):
         raise IllegalStateError(
@@ -113,7 +111,7 @@ def copy(
         os.link(unfinished, target)
         sync_folder(target)
     except FileExistsError:
-        raise IllegalStateError(f"{target} has just been made by somebody else") from None
+        raise IllegalStateError(f"{target} has just been created by another program") from None
     except OSError as error:
         raise StorageError(f"{target} cannot be written: {error.strerror}") from error
     finally:

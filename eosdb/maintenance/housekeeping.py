@@ -1,9 +1,8 @@
 """Housekeeping: what time alone makes due, on the injectable clock.
 
-Time-outs and expirations are also done by any write that finds one due (see the coordinator).
-Retention, compaction and snapshots run here, on demand and every log.retention.check.interval.ms. What
-is due is looked for by readers; units do what was found, each a bounded part, however many partitions,
-groups and ids there are.
+Time-outs and expirations are also done by any write that finds one due (see the coordinator). Retention,
+compaction and snapshots run here, on demand and every log.retention.check.interval.ms. Readers look for
+what is due; units then do it, each a bounded part, however many partitions, groups and ids there are.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Housekeeper:
         self._next_ms = self._clock.time_ms() + self._config.log_retention_check_interval_ms
 
     def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
-        """Everything that is due, now; `on_progress` is told of records in compacted partitions."""
+        """Do everything that is due now; `on_progress` counts records in compacted partitions."""
         return report_progress(on_progress, self._run)
 
     def _run(self, report: Progress) -> HousekeepingReport:
@@ -63,9 +62,9 @@ class Housekeeper:
         )
 
     def run_when_due(self) -> None:
-        """Run if the interval has passed and no other thread is at it.
+        """Run if the interval has passed and no other thread is running it.
 
-        What fails is left to the next interval: whoever comes by has had his own request committed.
+        A failure is left to the next interval: the calling request has been committed already.
         """
         if self._clock.time_ms() >= self._next_ms and self._lock.acquire(blocking=False):
             try:
@@ -75,7 +74,8 @@ class Housekeeper:
                 self._lock.release()
 
     def take_snapshots(self, *, sync: bool = False) -> int:
-        """Keep the producer states of every partition that has grown since. Returns how many that were."""
+        """Take a producer-state snapshot of every partition that has grown since its last. Returns how
+        many."""
         with self._store.read() as connection:
             grown = snapshots.grown(connection)
         now_ms = self._clock.time_ms()
@@ -86,9 +86,9 @@ class Housekeeper:
     def _for_each(
         self, due: Sequence[K], work: Callable[[Unit, K], int], *, sync: bool = True
     ) -> int:
-        """What `work` returns for all together; some of them in each unit, for others want their turn.
+        """The sum of what `work` returns; each unit does some of them, since others want their turn.
 
-        What is due was found on a snapshot, so `work` looks once more.
+        What is due was found on a snapshot, so `work` checks again.
         """
         done = 0
         for first in range(0, len(due), STEPS_PER_UNIT):
@@ -100,8 +100,8 @@ class Housekeeper:
         return done
 
     def _due(self, condition: str, is_due: IsDue) -> list[Partition]:
-        """The partitions that are due, among those that meet an SQL condition; page by page, each on a
-        snapshot of its own, and without the writer's lock."""
+        """The partitions that are due, among those that meet an SQL condition: page by page, each on a
+        snapshot of its own, without the writer's lock."""
         found: list[Partition] = []
         configs: dict[int, TopicConfig] = {}
         after: int | None = 0

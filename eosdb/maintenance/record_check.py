@@ -1,9 +1,9 @@
-"""Whether the record rows are those that the events brought, no more and no fewer, in every column.
+"""Whether the record rows are those of the events, no more and no fewer, in every column.
 
-What an event says of its records is compared with each of them, and each with its own checksum, which
-covers what only the row says: content, timestamp and its type. Records from before schema 7 have none;
-of them the event tells the newest timestamp, the size and a CRC of the content. A batch that retention or
-compaction has thinned out is compared as far as it is there.
+Each record is compared with its event, and with its own checksum, which covers what only the row has:
+content, timestamp and its type. Records from before schema 7 have none; for them the event has the newest
+timestamp, the size and a CRC of the content. A batch thinned out by retention or compaction is compared
+as far as it is there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"
 _COLUMNS: Final = (
     "position", "producer_id", "producer_epoch", "sequence", "is_transactional", "control",
 )  # fmt: skip
-"""What an event says of each of its rows; `sequence` is the serial."""
+"""What an event says about each of its rows; `sequence` is the serial."""
 
 
 class _Row(NamedTuple):
@@ -69,7 +69,7 @@ _AT_ONCE_BYTES: Final = 1024 * 1024
 
 
 class RecordCheck:
-    """Looks at every append event and the rows it should have; `problems` tells what is wrong."""
+    """Checks every append event against the rows it should have; `problems` says what is wrong."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -90,7 +90,7 @@ class RecordCheck:
         """Compare one event with its rows, now or with the next ones."""
         if type(event) is BatchAppended:
             kept_from = self._kept_from.get(event.partition_id, event.base_offset + 1)
-            # Where records have gone, or have no checksums, one query for many is of no use.
+            # Where records are gone, or have no checksums, one query for many does not help.
             is_plain = event.has_checksums and event.base_offset >= kept_from
             if not is_plain or event.size > _AT_ONCE_BYTES:
                 self._range(position, event)
@@ -120,7 +120,7 @@ class RecordCheck:
         return 0 <= self._checked_from.get(marker.partition_id, -1) <= marker.offset
 
     def _look_at_batches(self) -> None:
-        """Look at them one by one, unless they are all right."""
+        """Check them one by one, unless all are right."""
         batches, self._batches, self._batch_bytes = self._batches, [], 0
         if batches and self._are_whole(batches):
             self._rows += sum([event.count for _, event in batches])
@@ -129,10 +129,10 @@ class RecordCheck:
             self._range(position, event)
 
     def _are_whole(self, batches: list[tuple[int, BatchAppended]]) -> bool:
-        """Whether everything that `_range` looks at is there and right, in one query for all.
+        """Whether everything that `_range` checks is there and right, in one query for all.
 
-        SQLite promises no order, which follows the index here: what differs is a reason to look closer,
-        not a finding.
+        SQLite promises no order, though it follows the index here: a difference is a reason to look
+        closer, not a finding.
         """
         asked: list[int] = []
         for position, event in batches:
@@ -162,7 +162,7 @@ class RecordCheck:
         return True
 
     def _look_at_markers(self) -> None:
-        """As `_look_at_batches`."""
+        """Like `_look_at_batches`."""
         markers, self._markers = self._markers, []
         if not markers:
             return
@@ -182,7 +182,7 @@ class RecordCheck:
             self._range(position, event)
 
     def _range(self, position: int, event: BatchAppended | MarkerWritten) -> None:
-        """Look at the rows of one event, and say what is wrong with them."""
+        """Check the rows of one event, and report what is wrong with them."""
         of_all: tuple[object, ...]
         if isinstance(event, MarkerWritten):
             first = last = event.offset

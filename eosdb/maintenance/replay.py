@@ -19,7 +19,7 @@ from eosdb.store.writing.late_unit import late
 from eosdb.store.writing.unit import Apply, Unit
 
 _EVENTS_REMEMBERED: Final = 20_000
-"""After so many events what they left in memory is forgotten."""
+"""How many events are folded before the memos are dropped."""
 _PROBLEMS_PER_TABLE: Final = 20
 _UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
@@ -58,7 +58,7 @@ def verify(
 ) -> tuple[int, list[str]]:
     """Fold every event into an empty database and compare it with the file's tables.
 
-    Returns how many events there are and what differs. `inspect` sees every event as it is folded.
+    Returns how many events there are and what differs. `inspect` gets every event as it is folded.
     """
     scratch = sqlite3.connect("", isolation_level=None)
     try:
@@ -103,7 +103,7 @@ def verify(
 
 def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int, Exception] | None:
     """The position before the first event that cannot be folded, and why. Written late, a row may fail
-    long after its event; here every row is written at once."""
+    long after its event; so every row is written at once here."""
     last = 0
 
     def note(position: int, _: Event) -> None:
@@ -121,7 +121,7 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
 
 
 def differences(stored: sqlite3.Connection, folded: sqlite3.Connection) -> list[str]:
-    """What the materialized tables say that the events do not, and the reverse."""
+    """Where the materialized tables differ from the events."""
     problems: list[str] = []
     for table in materialized_tables():
         described = folded.execute(f'PRAGMA table_info("{table}")').fetchall()

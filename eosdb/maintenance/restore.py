@@ -1,8 +1,8 @@
-"""The file as it was after an earlier event: later events and their records are cut off, state is
-folded, and what comes next is a history of its own, so the copy gets an id of its own.
+"""The file as it was after an earlier event: later events and their records are cut off, and state is
+folded. What comes next is another history, so the copy gets an id of its own.
 
-Runs on a copy. What retention or compaction has removed since then cannot come back: the copy says
-so with events of its own that move the log start, or the clean offset, past what is gone.
+Runs on a copy. What retention or compaction has removed since cannot come back: the copy records that in
+events of its own that move the log start, or the clean offset, past it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def restore_to(
     timestamp: int | None,
     on_progress: Progress | None,
 ) -> int:
-    """The file as it was, under another name. Returns the position after which it was so."""
+    """Write the file as it was to another name. Returns the position after which it was so."""
 
     def work(report: Progress) -> int:
         with store.read() as connection:
@@ -71,7 +71,7 @@ def _copy_after(
 ) -> None:
     """Make `target` what the file was after `position`.
 
-    To do are the file's pages, the events, and the pages once more: what is left is written anew.
+    Progress counts the file's pages, the events, and the pages again: what is left is rewritten.
     """
     pages = copies.page_count(source)
     total = pages + position + pages
@@ -86,7 +86,7 @@ def _copy_after(
 def _cut_after(
     connection: sqlite3.Connection, position: int, now_ms: int, on_progress: Progress
 ) -> None:
-    """Make the copy what the file was after `position`; `on_progress` is told of events folded."""
+    """Make the copy what the file was after `position`; `on_progress` counts folded events."""
     kept = {
         partition_id: (log_start_offset, clean_offset)
         for partition_id, log_start_offset, clean_offset in connection.execute(

@@ -42,7 +42,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
                 check = RecordCheck(connection)
                 events, differences = replay.verify(connection, apply, check.inspect, report)
                 problems += [*differences, *check.finish()]
-                # What no event tells of.
+                # Tables that come from no event.
                 problems += group_rows.altered_sessions(connection)
                 problems += [*file_id.problems(connection), *newest_schema.problems(connection)]
                 problems[:0] = of_the_file()
@@ -69,8 +69,8 @@ def rebuild(store: Store, clock: Clock, on_progress: Progress | None) -> Rebuild
 
 @contextmanager
 def _integrity_beside(connection: sqlite3.Connection) -> Iterator[Callable[[], list[str]]]:
-    """For the block, check the file of a connection that nobody else uses. What is yielded waits for the
-    problems that SQLite finds; it raises sqlite3.Error where the file cannot even be checked."""
+    """During the block, check the file on a connection that nobody else uses. The yielded function waits
+    for the problems that SQLite finds; it raises sqlite3.Error where the file cannot even be checked."""
     with ThreadPoolExecutor(1, "eosdb-integrity") as pool:
         found = pool.submit(_problems, connection)
         try:

@@ -1,1 +1,1 @@
-"""The values that all rooms share: records, batches, answers, reports."""
+"""The values that all rooms share: records, batches, results, reports."""

@@ -14,7 +14,7 @@ from typing import Final
 from eosdb.model.values import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
-"""What groups of consumers call themselves; other users of the protocol take another word."""
+"""The protocol type of consumer groups; other users of the protocol have another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Subscription:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises ValueError for bytes that are no subscription."""
+    """Raises ValueError for bytes that are not a subscription."""
     try:
         fields = json.loads(data)
         topics = tuple(str(topic) for topic in fields["topics"])
         return Subscription(topics, _partitions(fields["owned"]), int(fields["generation"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"no subscription: {data[:80]!r}") from error
+        raise ValueError(f"not a subscription: {data[:80]!r}") from error
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
@@ -49,13 +49,14 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions, sorted; none for no bytes. Raises ValueError for bytes that are no assignment."""
+    """The partitions, sorted; none for no bytes. Raises ValueError for bytes that are not an
+    assignment."""
     if not data:
         return ()
     try:
         return _partitions(json.loads(data))
     except (TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"no assignment: {data[:80]!r}") from error
+        raise ValueError(f"not an assignment: {data[:80]!r}") from error
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

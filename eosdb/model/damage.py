@@ -1,5 +1,5 @@
-"""What a function finds in a row that is not as eosdb writes it is damage, not a bug: JSON that is none, a
-name that there is not, text where a number was."""
+"""A stored row that is not as eosdb writes it is damage, not a bug: invalid JSON, an unknown name, text
+in place of a number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 def reads(table: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """For a function that makes values of stored rows: what it stumbles over is CorruptDatabaseError."""
+    """For a function that makes values from stored rows: what it cannot read raises
+    CorruptDatabaseError."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)

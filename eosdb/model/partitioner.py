@@ -1,8 +1,7 @@
 """Which partition a record goes to when the caller names none.
 
 `consistent_random` is librdkafka's default (CRC-32 of the key), `murmur2_random` the Java client's. A
-record without a key has no place of its own: it goes to the sticky partition, which changes with every
-batch (KIP-480).
+record without a key goes to the sticky partition, which changes with every batch (KIP-480).
 """
 
 from __future__ import annotations

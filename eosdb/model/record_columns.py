@@ -1,7 +1,7 @@
-"""Records laid out as columns: what a producer gathers, and what rows are made from.
+"""Records laid out as columns: what a producer collects, and what rows are made from.
 
-A record that is on its way is four entries in lists, not an object; only whoever asks for one gets a
-`Record`. The broker takes any sequence of records and lays it out in the same way.
+A record in flight is four entries in lists, not an object; a `Record` is made only on request. The broker
+takes any sequence of records and lays it out in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RecordColumns(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordColumns:
-        """Raises TypeError and ValueError for what is no sequence of four fields."""
+        """Raises TypeError and ValueError for anything but a sequence of four fields."""
         keys, values, headers, timestamps = zip(*records, strict=True)
         payload: list[bytes | None] = [None] * (2 * len(keys))
         payload[::2] = keys
@@ -46,8 +46,8 @@ class RecordColumns(Sequence[Record]):
         headers: Sequence[Header],
         timestamp: int | None,
     ) -> None:
-        """One more record. All of it or nothing, also when a signal raises: what counts the records comes
-        last, and there is no call from the first change on (decisions/0018)."""
+        """Add one record, all of it or nothing, even when a signal raises: the list that counts the
+        records comes last, and nothing is called from the first change on (decisions/0018)."""
         payload, timestamps = self.payload, self.timestamps
         if headers or self.headers:
             self._lay(headers, len(timestamps))
@@ -55,8 +55,8 @@ class RecordColumns(Sequence[Record]):
         timestamps += (timestamp,)
 
     def _lay(self, headers: Sequence[Header], index: int) -> None:
-        """The headers of the record that is about to come; those before it that brought none get an empty
-        tuple, and what was laid for one that did not come goes."""
+        """The headers of the record about to be added; earlier records without headers get an empty
+        tuple, and what was left by one that was never added is dropped."""
         del self.headers[index:]
         if headers:
             self.headers.extend([()] * (index - len(self.headers)))

@@ -1,5 +1,5 @@
-"""What operators and analysts learn about a file: values, made by `Database.admin` and shown by the
-command line.
+"""What operators and analysts learn about a file: values that `Database.admin` returns and the command
+line shows.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from eosdb.model.values import LogRecord, PartitionOffsets, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedBatch:
-    """One batch as it is stored (kafka-dump-log). `count` is what was appended; `records` are those
-    that are still there. `coordinator_epoch` is a marker's, -1 for data."""
+    """One batch as it is stored (kafka-dump-log). `count` records were appended; `records` are those
+    still stored. `coordinator_epoch` is a marker's, -1 for data."""
 
     base_offset: int
     last_offset: int
@@ -33,9 +33,9 @@ class LoggedBatch:
 
 
 class Lag(int):
-    """How many records a reader could take now, with what else lies between it and the end of the log
-    told apart: records that are `held_back` behind the last stable offset, and offsets to be `skipped`,
-    which are markers and aborted data."""
+    """How many records a reader could get now, and what else lies between it and the end of the log:
+    records that are `held_back` by the last stable offset, and offsets to be `skipped`, which are markers
+    and aborted data."""
 
     held_back: int
     skipped: int
@@ -55,7 +55,7 @@ class Lag(int):
 
 @dataclass(frozen=True, slots=True)
 class JsonView:
-    """A typed view over the JSON values of a topic: its columns' types by their names."""
+    """A typed view over the JSON values of a topic: column types by column name."""
 
     name: str
     topic: str
@@ -91,7 +91,7 @@ class JournalEntry:
 
 
 class HangingReason(Enum):
-    """Why nothing that goes on by itself will end an open transaction soon."""
+    """Why an open transaction will not end by itself soon."""
 
     UNKNOWN = "no transactional id of the coordinator has this producer id"
     COMPLETED = "the coordinator has completed it"
@@ -141,14 +141,14 @@ class GroupPartition:
     log_end_offset: int
     lag: Lag | None
     pending: tuple[str, ...] = ()
-    """Transactional ids whose open transactions hold an offset of this partition."""
+    """Transactional ids whose open transactions hold a pending offset of this partition."""
     member_id: str | None = None
     client_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """A group, its state, and every partition that it has an offset or a reader of."""
+    """A group, its state, and every partition for which it has an offset or a reader."""
 
     group_id: str
     state: str
@@ -158,10 +158,11 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Why a reader of a partition does not get further: what stands where, and what holds it there.
+    """Why a reader of a partition gets no further: where everything stands, and which transaction holds
+    it.
 
-    Behind the last stable offset wait `waiting_committed` records that could be read at once if the
-    holder ended, and `waiting_open` ones of open transactions, the holder's among them.
+    Beyond the last stable offset, `waiting_committed` records could be read at once if the holder ended,
+    and `waiting_open` belong to open transactions, the holder's among them.
     """
 
     topic: str
@@ -178,7 +179,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """An offset that a reset would change, or has changed. `before` is -1 for none."""
+    """An offset that a reset would change, or has changed; `before` is -1 if there was none."""
 
     topic: str
     partition: int

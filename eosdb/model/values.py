@@ -1,7 +1,7 @@
-"""The nouns: values that requests carry and answers bring, under Kafka's names.
+"""The nouns: values that requests and answers carry, under Kafka's names.
 
-Plain frozen values without behaviour worth the name; named tuples where one exists per record.
--1 stands for "none" as in Kafka's protocol, and all times are milliseconds since the epoch (UTC).
+Plain frozen values with next to no behaviour; named tuples where there is one per record. -1 stands for
+"none" as in Kafka's protocol, and all times are milliseconds since the epoch (UTC).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Records that are appended together, under one sequence range of one producer."""
+    """Records that are appended together, with one range of a producer's sequence numbers."""
 
     records: Sequence[Record]
     producer_id: int = NO_PRODUCER_ID
@@ -70,7 +70,7 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProduceResult:
-    """What became of one batch. A duplicate brings the offsets of the original."""
+    """The result of one batch. A duplicate has the offsets of the original."""
 
     base_offset: int = NO_OFFSET
     last_offset: int = NO_OFFSET
@@ -126,8 +126,8 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class FetchedData:
-    """What a reader is to see of the stored records from an offset on, column by column: control records
-    are left out and, under read_committed, what transactions took back."""
+    """What a reader sees of the stored records from an offset on, column by column: without control
+    records and, under read_committed, without aborted data."""
 
     offsets: Sequence[int]
     timestamps: Sequence[int]
@@ -154,7 +154,7 @@ class PartitionOffsets:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The offset and the timestamp (ms since the epoch) of a record that was searched for."""
+    """The offset and timestamp (ms since the epoch) of the record that was found."""
 
     offset: int
     timestamp: int
@@ -239,7 +239,7 @@ class GroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupMember:
-    """A member as the leader sees it: what it told with the protocol that was chosen."""
+    """A member as the leader sees it: the metadata it sent for the chosen protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -250,7 +250,7 @@ class JoinGroupMember:
 class JoinGroupResult:
     """The answer to a join. While `is_complete` is False others have yet to join: ask again.
 
-    `members` are told to the leader only.
+    Only the leader gets `members`.
     """
 
     member_id: str
@@ -328,13 +328,13 @@ class TransactionToken:
     producer_id: int
     producer_epoch: int
     number: int = 0
-    """How many transactions were there before it under this epoch. Version 1; under version 2 each has
-    an epoch of its own."""
+    """How many transactions came before it under this epoch. Version 1 only: under version 2 each has an
+    epoch of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """The group that commits offsets, and the membership that is checked (KIP-447)."""
+    """The group that commits offsets, and the membership to be checked (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -355,8 +355,8 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class AppendOnceResult:
-    """`skipped` when the batch, or a later one, had been brought in before. `offsets` are the first
-    offsets that the batch got in its partitions."""
+    """`skipped` when the batch, or a later one, was already in the log. `offsets` are the first offsets
+    of the batch in its partitions."""
 
     skipped: bool
     offsets: dict[TopicPartition, int]
@@ -377,7 +377,8 @@ class ConsumerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerRecord:
-    """What to send, and where: what handlers of `db.processor` return. No `topic`: to its sink."""
+    """What handlers of `db.processor` return: what to send, and where. Without a `topic` it goes to the
+    sink."""
 
     value: object = None
     key: object = None
@@ -416,7 +417,7 @@ class HousekeepingReport:
     expired_producers: int = 0
     expired_offsets: int = 0
     changed_groups: int = 0
-    """Groups that lost members, or whose rebalance had been waited for long enough."""
+    """Groups that lost members, or whose rebalance timed out."""
     deleted_records: int = 0
     compacted_records: int = 0
     snapshots: int = 0

@@ -33,6 +33,6 @@ def counter(unit: Unit, name: str) -> int:
 
 
 def read_counter(source: Unit | sqlite3.Connection, name: str) -> int:
-    """The same for whoever only reads."""
+    """The same for a reader."""
     row = source.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
     return 0 if row is None else int(row[0])

@@ -1,9 +1,9 @@
-"""Marks in a file's history, by which somebody who keeps offsets elsewhere knows later that it is still the
-same: the file, and what has happened in it.
+"""Marks in a file's history, by which a program that keeps offsets elsewhere can tell later that file and
+history are still the same.
 
 A mark is the file's id, the newest event's position, and a digest of that event. A file that was replaced
-has another id; an older copy that was put back lacks the event or, when it has grown since, has another
-one there. A revision that rewrites events would break the marks that there are.
+has another id; an older copy that was put back lacks the event or, if it has grown since, has another one
+there. A revision that rewrites events would break existing marks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def mark(connection: sqlite3.Connection) -> str:
 
 
 def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
-    """Why the mark is none of this file's history; None when it is, as far as the journal goes back.
+    """Why the mark does not belong to this file's history; None when it does, as far as the journal goes
+    back.
 
-    Raises InvalidRequestError for what is no mark.
+    Raises InvalidRequestError for text that is not a mark.
     """
     try:
         known_id, position_text, digest = known_mark.split(".")

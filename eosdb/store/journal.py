@@ -18,16 +18,16 @@ _OF_ID: Final = f"SELECT {_COLUMNS} FROM journal WHERE transactional_id = ? ORDE
 _AT: Final = f"SELECT {_COLUMNS} FROM journal WHERE position = ?"
 _PAGE: Final = 1_000
 _SPAN: Final = 100_000
-"""How many positions one page looks through at most, so that a rare kind holds no snapshot for long."""
+"""The most positions one page looks through, so that a rare kind holds no snapshot for long."""
 
 
 def events(
     connection: sqlite3.Connection, on_altered: Callable[[int], None] | None = None
 ) -> Iterator[tuple[int, Event]]:
-    """Every event with its position, oldest first; memory stays flat. `on_altered` is told of each that
-    does not fit its checksum; those from before schema 7 have none.
+    """Every event with its position, oldest first; memory stays flat. `on_altered` is called for each
+    that does not fit its checksum; those from before schema 7 have none.
 
-    Raises CorruptDatabaseError for a row that is no event.
+    Raises CorruptDatabaseError for a row that is not an event.
     """
     has_begun = False
     for row in connection.execute(_SELECT):
@@ -68,7 +68,7 @@ def page(
         values.extend(kinds)
     for column, wanted in (("topic", topic), ("transactional_id", transactional_id)):
         if wanted is not None:
-            # The unary plus: the order of positions is what is wanted, not the column's index.
+            # The unary plus keeps SQLite from using the column's index: rows must come by position.
             conditions.append(f"+{column} = ?")
             values.append(wanted)
     found = [
@@ -83,7 +83,7 @@ def page(
 
 
 def at(connection: sqlite3.Connection, position: int) -> JournalEntry | None:
-    """The event at the position; None where the journal does not have it."""
+    """The event at the position; None if the journal does not have it."""
     row = connection.execute(_AT, (position,)).fetchone()
     return None if row is None else JournalEntry(*row)
 

@@ -54,15 +54,14 @@ def info(store: Store) -> dict[str, object]:
             "coordinator_epoch": counters.get("coordinator_epoch", 0),
             "next_producer_id": counters.get("next_producer_id", 0),
         }
-        connection.execute("COMMIT")  # What is read here holds up nobody.
+        connection.execute("COMMIT")  # Our own snapshot must not be listed.
         return found | {"wal_held_by": wal_growth.readers(store.path)}
 
 
 def query(
     store: Store, sql: str, parameters: Sequence[object]
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-    """Columns and rows of one reading statement. Raises InvalidRequestError when SQLite refuses
-    it."""
+    """Columns and rows of one read-only statement. Raises InvalidRequestError when SQLite refuses it."""
     if sql.lstrip()[:6].upper() == "ATTACH":
         raise InvalidRequestError(_ONLY_READS)
     rows = _rows(store, sql, parameters)
@@ -71,18 +70,18 @@ def query(
 
 
 def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-    """First the columns, then the rows, on a connection that can neither write nor attach. Few rows are
-    read at once; more hold a snapshot until the last one is read, or the iterator is let go."""
+    """First the columns, then the rows, on a connection that can neither write nor attach. A few rows are
+    read at once; more hold a snapshot until the last one is read, or the iterator is dropped."""
     store.check_open()
     with translated(store.path):
         connection = connect(store.path, store.lock_timeout_ms, read_only=True)
     try:
-        # Wherever it stands. Not by an authorizer: a signal that raises in a callback looks like a refusal.
+        # ATTACH, wherever it is. No authorizer: a signal that raises in a callback looks like a refusal.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         cursor = connection.execute(sql, tuple(parameters))
         rows = cursor.fetchmany(_AT_ONCE)
         if len(rows) < _AT_ONCE:
-            connection.close()  # That was all: no snapshot is held while the caller looks at it.
+            connection.close()  # That was all: no snapshot is held while the caller reads it.
         yield tuple(column[0] for column in cursor.description or ())
         yield from rows
         if len(rows) == _AT_ONCE:
@@ -151,7 +150,7 @@ _COMPUTED = {
     },
     "all_records": {"status": "TEXT"},
 }  # fmt: skip
-"""Columns of the contract's views that SQLite knows no type of."""
+"""Columns of the contract's views for which SQLite knows no type."""
 
 
 @reads("eosdb_json_views")

@@ -1,7 +1,7 @@
 """A store's connections that only read: a pool of snapshots, and one that sees whether anything changed.
 
-No lock is held around the pool: what is changed is changed by one step of C, and whoever closes says so
-before it looks who reads, as whoever reads says so before it looks whether it may (decisions/0018).
+No lock guards the pool: every change is one step of C. A closing thread announces itself before it looks
+for readers, and a reader announces itself before it checks that it may read (decisions/0018).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.open_files import OpenFiles
 
 _LOOK_AGAIN_S: Final = 0.05
-"""How often whoever closes looks whether somebody still reads; it is woken as a rule."""
+"""How often a closing thread checks for running readers; as a rule it is woken instead."""
 
 
 class Readers:
@@ -34,7 +34,7 @@ class Readers:
         self._check_open: Final = check_open
         self._idle: list[sqlite3.Connection] = []
         self._reading: dict[object, tuple[int, sqlite3.Connection | None]] = {}
-        """Who reads: in which thread, and on which connection."""
+        """Running readers: the thread and connection of each."""
         self._is_paused = False
         self._pausing = threading.Lock()
         """Held while nobody may read."""
@@ -47,7 +47,7 @@ class Readers:
         """A connection on one snapshot of the file, which cannot write."""
         reader, connection = object(), None
         try:
-            # Inside, with a name of its own: an interrupt (Ctrl-C) must not leave a reader to wait for.
+            # Inside, with a name of its own: an interrupt must leave no reader for `close` to wait for.
             connection = self._check_out(reader)
             connection.execute("BEGIN")
             yield connection
@@ -69,17 +69,17 @@ class Readers:
             raise translate(error, self._path) from error
 
     def close(self) -> None:
-        """Wait for whoever reads, and close every connection.
+        """Wait for running readers, and close every connection.
 
-        What this thread reads itself has been left by a signal, at an instant at which the block could
-        not end; its traceback keeps it.
+        A reader of this very thread was interrupted by a signal before its block could end; its traceback
+        keeps it alive.
         """
         self._wait_for_others(None)
         self._close_all()
 
     def pause(self, patience_s: float) -> bool:
-        """Close every connection, and open none before `go_on`; False, and nothing has changed, where
-        somebody reads for longer than that, or this thread itself."""
+        """Close every connection, and open none before `go_on`; False, with nothing changed, when a
+        reader takes longer than that or is this thread itself."""
         self._is_paused = True
         self._pausing.acquire()
         if self._watcher_lock.acquire(timeout=patience_s):

@@ -1,11 +1,11 @@
 """One SQLite file and its two doors: `write` for units, `read` for snapshots.
 
-The only place that says BEGIN, COMMIT, ROLLBACK and checkpoint. Writers take their turn three
-times: in the process (group commit), between processes (writer mutex), and against foreign programs
-(SQLite's own lock). `durability` is SQLite's `synchronous`: a unit that decides something is synced
-under "full"; one that is only made valid by a later, synced unit need not be.
+The only place that issues BEGIN, COMMIT, ROLLBACK and checkpoints. Writers queue three times: in the
+process (group commit), between processes (writer mutex), and against foreign programs (SQLite's own
+lock). `durability` is SQLite's `synchronous`: a unit that decides something is synced under "full"; one
+that is only made valid by a later, synced unit need not be.
 
-A signal may raise between any two steps of Python: what must be let go of is let go of in `finally`, by
+A signal may raise between any two steps of Python: what must be released is released in `finally`, by
 calls into C that come first there (decisions/0018).
 """
 
@@ -96,10 +96,10 @@ class Store:
 
     @contextlib.contextmanager
     def together(self, *, sync: bool) -> Iterator[JointUnit]:
-        """Have every `write` of this thread in the block be a part of one unit.
+        """Make every `write` of this thread in the block a part of one unit.
 
-        A part's result or error counts only when the block has ended. When the unit as a whole fails,
-        or a part has to be undone, the block raises and nothing stands: then do each part by itself.
+        A part's result or error counts only when the block has ended. When the unit as a whole fails, or
+        a part has to be undone, the block raises and nothing is stored: then do each part by itself.
         """
         with self._turn() as writer, translated(self.path):
             try:
@@ -113,8 +113,8 @@ class Store:
                 writer.connection.rollback()
 
     def commit_joint(self) -> None:
-        """Inside `together`: what was written so far stands from now on; what follows is a unit of its
-        own, not synced. Should that not be had, the parts that follow fail, and not what stands."""
+        """Inside `together`: commit what was written so far; what follows is a unit of its own, not
+        synced. If that unit cannot begin, the parts that follow fail, not those committed."""
         joint, writer = self._joint, self._writer
         assert joint is not None
         assert writer is not None
@@ -134,7 +134,7 @@ class Store:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
-        """Hold a write unit for the time of the block: committed at its end, undone when it raises.
+        """Hold a write unit for the length of the block: committed at its end, undone when it raises.
 
         Every other writer waits meanwhile. Raises IllegalStateError inside such a block, and
         DatabaseLockedError after a bounded wait.
@@ -143,7 +143,7 @@ class Store:
             with translated(self.path):
                 if self._held is None:
                     connection = connect(self.path, self.lock_timeout_ms)
-                    # decisions/0012: it has the place of the leader, the mutex and a connection of its own.
+                    # decisions/0012: it holds the lead, the mutex and a connection of its own.
                     self._held = HeldUnit(connection, self._apply, self.path, writer.note)
             held = self._held
             try:
@@ -169,8 +169,8 @@ class Store:
                 self._mutex.release()
 
     def _lock_file(self) -> Writer:
-        """Be the one process that writes, on the files that are still there, with nothing in the WAL that
-        the disk has failed to take. `release` of the mutex follows, whatever happens."""
+        """Become the one process that writes, on files that are still in place, with nothing in the WAL
+        that the disk failed to sync. The caller releases the mutex in any case."""
         assert self._mutex is not None
         self._mutex.acquire()
         self._files.check()
@@ -199,7 +199,7 @@ class Store:
 
     @contextlib.contextmanager
     def own_reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection on one snapshot that is nobody else's: for reading on while `close` goes ahead."""
+        """A connection of the caller's own on one snapshot: to go on reading while `close` proceeds."""
         self.check_open()
         with (
             forking.at_work(),
@@ -216,22 +216,23 @@ class Store:
         return self._readers.data_version()
 
     def watch(self) -> Watch:
-        """Tells when the WAL is written, which is what a commit begins with."""
+        """Reports writes to the WAL, with which a commit begins."""
         return Watch(f"{self.path}-wal")
 
     def before_close(self, function: Callable[[], None]) -> None:
-        """Have `function` run before the last connection is closed."""
+        """Register `function` to run before the last connection is closed."""
         self._before_close.append(function)
 
     def before_rest(self, function: Callable[[], None]) -> None:
-        """Have `function` close its connections, which may be opened anew, before the process forks."""
+        """Register `function` to close its connections, which may be reopened, before the process
+        forks."""
         self._before_rest.append(function)
 
     def close(self, *, orderly: bool = True) -> None:
         """Release the file. Waits for running reads and writes; idempotent.
 
-        Not `orderly`, nothing is written any more, as when the process had died. Raises StorageError,
-        the file being released all the same, when the disk has failed to sync what was stored.
+        Unless `orderly`, nothing more is written, as if the process had died. Raises StorageError, with
+        the file released all the same, when the disk has failed to sync what was stored.
         """
         if self._closing or self.forked:
             return
@@ -262,14 +263,14 @@ class Store:
             if writer.close():
                 self._files.remove_orphans()
         except DatabaseLockedError:
-            # Whoever holds it has the file open, and will be the last or leave it to the next.
+            # Its holder has the file open, and will close it last or leave that to the next.
             writer.close_beside_others()
         finally:
             self._mutex.release()
 
     def pause(self, patience_s: float) -> bool:
         """Come to rest before a fork: nobody writes or reads, and no connection is open, until `go_on`.
-        False where that cannot be had."""
+        False where that is not possible."""
         if not self._group.pause(patience_s):
             return False
         if not self._readers.pause(patience_s):
@@ -280,12 +281,12 @@ class Store:
         self._files.forget_shared()
         with contextlib.suppress(
             EosdbError
-        ):  # A disk that fails is known to whoever opens the file.
+        ):  # Everybody who opens the file learns of a failing disk.
             self._close_writer(0)
         return True
 
     def go_on(self) -> None:
-        """Behind a fork; connections are opened when they are needed."""
+        """After a fork; connections are opened when they are needed."""
         self._readers.go_on()
         with contextlib.suppress(RuntimeError):  # An interrupt kept it from coming to rest.
             self._group.go_on()
@@ -309,7 +310,7 @@ class Store:
         return self._counts.has_written
 
     def note(self, error: BaseException | None) -> None:
-        """Have every process know when what failed on a connection of the user's was a sync."""
+        """Tell every process if what failed on a user's connection was a sync."""
         if is_failed_sync(error) and self._mutex is not None and not self._closed:
             self._mutex.note_sync(failed=True)
 
@@ -356,7 +357,7 @@ class Store:
                 if not request.done:
                     request.error, request.done = error, True
         finally:
-            # Both are calls into C, which no signal can come before.
+            # Both are calls into C; no signal can get in before them.
             try:
                 if self._writer is not None:
                     self._writer.connection.rollback()
@@ -364,7 +365,7 @@ class Store:
                 self._mutex.release()
 
     def _run_alone(self, writer: Writer, batch: list[Request]) -> None:
-        """Each for itself, so that each gets its own answer."""
+        """Each on its own, so that each gets its own answer."""
         for request in batch:
             try:
                 writer.make_good()

@@ -63,7 +63,7 @@ def test_a_time_becomes_the_first_record_from_it_on(
 
 
 def test_a_group_without_offset_has_none_to_shift(classic_db: eosdb.Database) -> None:
-    with pytest.raises(InvalidRequestError, match="no offset there"):
+    with pytest.raises(InvalidRequestError, match="no committed offset"):
         reset(classic_db, shift_by=1, execute=True)
     assert reset(classic_db, to_current=True) == (-1, 10)
     assert classic_db.broker.list_groups() == []

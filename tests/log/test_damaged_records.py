@@ -235,7 +235,7 @@ def test_headers_that_are_none_are_no_error_of_json(tmp_path: Path) -> None:
     change(path, "UPDATE records SET headers = '[[' WHERE value = CAST('committed' AS BLOB)")
     with eosdb.connect(path, read_only=True) as db:
         for fetch in (db.broker.fetch, db.broker.fetch_data):
-            with pytest.raises(CorruptRecordError, match="offset 0 has headers that are none"):
+            with pytest.raises(CorruptRecordError, match="offset 0 has invalid headers"):
                 fetch(OLD_TP, 0)
 
 

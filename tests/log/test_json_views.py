@@ -128,9 +128,9 @@ def test_it_survives_replay_backup_and_a_new_topic_of_the_name(
 @pytest.mark.parametrize(
     ("name", "columns", "message"),
     [
-        ("journal", {"a": "TEXT"}, "eosdb's"),
-        ("eosdb_x", {"a": "TEXT"}, "eosdb's"),
-        ("sqlite_x", {"a": "TEXT"}, "SQLite's"),
+        ("journal", {"a": "TEXT"}, "reserved for eosdb or SQLite"),
+        ("eosdb_x", {"a": "TEXT"}, "reserved for eosdb or SQLite"),
+        ("sqlite_x", {"a": "TEXT"}, "reserved for eosdb or SQLite"),
         ("typed", {"a": "TEXT"}, "already"),
         ("two words", {"a": "TEXT"}, "expected a name"),
         ('x"; DROP TABLE topics; --', {"a": "TEXT"}, "expected a name"),

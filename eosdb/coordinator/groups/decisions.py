@@ -1,8 +1,8 @@
 """What a request does to a consumer group: pure decisions over its frozen value (Kafka's classic protocol).
 
 The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference in form: nobody
-waits inside a request. A join or sync that others still have to answer is answered as not complete, and
-the member asks again, as its heartbeats would make it do.
+waits inside a request. A join or sync that still depends on others is answered as not complete, and the
+member asks again, as its heartbeats would make it do.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NO_DEADLINE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a group. `protocols` are its assignors in order of preference, with what it tells
-    the leader for each."""
+    """One member of a group. `protocols` are its assignors in order of preference, each with its metadata
+    for the leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -41,7 +41,7 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     has_joined: bool = True
-    """It is in the generation, or has asked to be in the one that is being prepared."""
+    """It is in the generation, or has joined the one being prepared."""
 
     def metadata(self, protocol: str) -> bytes:
         return dict(self.protocols).get(protocol, b"")
@@ -49,7 +49,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group. `deadline_ms` ends a rebalance that somebody keeps waiting."""
+    """A group. `deadline_ms` ends a rebalance that a member delays."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -73,11 +73,10 @@ class Group:
 def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Group:
     """The group with the member in it, or on its way into the next generation (doJoinGroup).
 
-    A member that asks again with what is known, while nobody prepares another generation, changes
-    nothing; the leader's does, for only the leader can look at the assignment again. A static member
-    that returns under a new id takes over without a rebalance. Raises
-    InconsistentGroupProtocolError and, by `known_member`, UnknownMemberIdError and
-    FencedInstanceIdError.
+    A member that rejoins unchanged while no generation is being prepared changes nothing, unless it is
+    the leader, for only the leader can reconsider the assignment. A static member that returns under a
+    new id takes over without a rebalance. Raises InconsistentGroupProtocolError and, by `known_member`,
+    UnknownMemberIdError and FencedInstanceIdError.
     """
     _check_protocols(group, joining, protocol_type)
     known = group.member(joining.member_id)
@@ -100,7 +99,7 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
 def sync(
     group: Group, member_id: str, generation_id: int, assignments: Mapping[str, bytes]
 ) -> Group:
-    """The group once the leader has said who gets what; a follower's sync changes nothing.
+    """The group once the leader has sent the assignment; a follower's sync changes nothing.
 
     Raises RebalanceInProgressError while a generation is being prepared, and IllegalGenerationError.
     """
@@ -124,7 +123,7 @@ def check_heartbeat(group: Group, generation_id: int) -> None:
 
 
 def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
-    """The group without these members; whoever stays forms a new generation (removeMember)."""
+    """The group without these members; those who stay form a new generation (removeMember)."""
     staying = tuple(m for m in group.members if m.member_id not in member_ids)
     if len(staying) == len(group.members):
         return group
@@ -137,8 +136,8 @@ def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
 
 
 def overdue(group: Group, now_ms: int) -> Group:
-    """The group once nobody waits any longer: without those that did not join, or without the leader
-    that did not sync."""
+    """The group after the deadline: without the members that did not join, or the leader that did not
+    sync."""
     if group.state is GroupState.PREPARING_REBALANCE:
         return _complete(group, now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE and group.leader is not None:
@@ -163,7 +162,7 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
     member = None if group is None else group.member(member_id)
     if member is None or member.group_instance_id != group_instance_id:
         raise UnknownMemberIdError(
-            f"group {name!r}: {member_id!r} is no member, because it left or its session timed out; "
+            f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
             "join again"
         )
     return member
@@ -173,7 +172,7 @@ def check_generation(group: Group, generation_id: int) -> None:
     """Raises IllegalGenerationError."""
     if generation_id != group.generation_id:
         raise IllegalGenerationError(
-            f"group {group.group_id!r}: got generation {generation_id}, it is at "
+            f"group {group.group_id!r}: got generation {generation_id}, the group is at "
             f"{group.generation_id}; join again"
         )
 
@@ -191,7 +190,7 @@ def check_commit(
 
     Without generation, member and instance it is a simple commit: accepted while the group has no
     members, and inside a transaction always. Between join and sync only a transaction's offsets are
-    taken. Raises UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError,
+    accepted. Raises UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError,
     RebalanceInProgressError, and `unknown_group`.
     """
     has_members = group is not None and bool(group.members)
@@ -209,8 +208,8 @@ def check_commit(
 def check_offset_delete(group: Group | None, topics: Collection[str]) -> None:
     """Whether offsets of these topics may be deleted (ClassicGroup.validateOffsetDelete).
 
-    Raises NonEmptyGroupError for a group with members that are no consumers, and
-    GroupSubscribedToTopicError; a member that does not say what it subscribes to counts for all.
+    Raises NonEmptyGroupError for a group with members that are not consumers, and
+    GroupSubscribedToTopicError; a member that does not name its topics counts for all.
     """
     if group is None or not group.members:
         return
@@ -252,7 +251,7 @@ def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
 
 
 def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
-    """A static member is back under a new id; its old id is fenced from now on."""
+    """A static member returns under a new id; its old id is fenced from now on."""
     successor = replace(joining, assignment=holder.assignment, has_joined=holder.has_joined)
     taken = _with(group, holder, successor)
     if group.leader == holder.member_id:
@@ -263,7 +262,7 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
 
 
 def _prepare(group: Group, joined: str | None, now_ms: int) -> Group:
-    """A new generation is being formed; `joined` is in it, the others must ask to be."""
+    """Begin a new generation; `joined` is in it, the others must rejoin."""
     if group.state is GroupState.PREPARING_REBALANCE:
         members = tuple(
             replace(m, has_joined=True) if m.member_id == joined else m for m in group.members
@@ -283,8 +282,7 @@ def _all_joined(group: Group) -> bool:
 
 
 def _complete(group: Group, now_ms: int) -> Group:
-    """The next generation, of those who asked to be in it; static members stay until their session
-    ends."""
+    """The next generation, of the members that joined; static members stay until their session ends."""
     members = tuple(
         replace(m, assignment=b"")
         for m in group.members

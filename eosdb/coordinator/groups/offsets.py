@@ -44,7 +44,7 @@ _EXPIRABLE: Final = """
     )
 """
 OLDEST: Final = f"SELECT g.retain_from {_EXPIRABLE} ORDER BY g.retain_from LIMIT 1"
-"""From when the retention of the offset counts that expires next."""
+"""When retention began for the offset that expires next."""
 _EXPIRED: Final = (
     f"SELECT g.group_id, g.topic, g.partition {_EXPIRABLE} AND g.retain_from <= ? "
     f"ORDER BY g.retain_from LIMIT {STEPS_PER_UNIT}"
@@ -65,12 +65,12 @@ _PEND: Final = (
 @dataclass(slots=True)
 class _OffsetMemo(Memo):
     nothing_pending: set[int] = field(default_factory=set)
-    """Producers of which no offset is in a transaction."""
+    """Producers without pending offsets."""
 
 
 def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[OffsetCommit, ...]:
-    """The offsets as an event carries them. Raises InvalidRequestError and
-    UnknownTopicOrPartitionError for values that can be no offsets."""
+    """The offsets as an event has them. Raises InvalidRequestError and UnknownTopicOrPartitionError for
+    values that cannot be offsets."""
     commits = []
     for key, value in check_mapping("offsets", offsets).items():
         tp = check_topic_partition(key)
@@ -166,7 +166,7 @@ def complete_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
 
 
 def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:
-    """Projection only: the group has become empty at `since_ms`, or (None) has members."""
+    """Projection only: the group became empty at `since_ms`, or (None) has members."""
     if since_ms is None:
         unit.execute(
             "UPDATE group_offsets SET retain_from = NULL "
@@ -193,7 +193,7 @@ def _is_kept(unit: Unit, group_id: str) -> bool:
 
 
 def forget(unit: Unit, group_id: str, tps: Iterable[TopicPartition]) -> None:
-    """Projection only: a tombstone takes the committed and the pending offset."""
+    """Projection only: a tombstone removes the committed and the pending offset."""
     for table in ("group_offsets", "pending_group_offsets"):
         unit.executemany(
             f"DELETE FROM {table} WHERE group_id = ? AND topic = ? AND partition = ?",
@@ -216,8 +216,8 @@ def fetch(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The group's committed offsets; a partition without one is absent.
 
-    Raises UnstableOffsetCommitError when an asked partition has a pending offset; without `asked`
-    only partitions that have a committed offset are looked at.
+    Raises UnstableOffsetCommitError when an asked partition has a pending offset; without `asked` only
+    partitions with a committed offset count.
     """
     found = {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, leader_epoch)
@@ -262,8 +262,8 @@ def delete(
 
 
 def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
-    """Forget what has been kept long enough: since the commit, or since the group's last member left
-    (OffsetExpirationConditionImpl). A group without members that has no offset left is forgotten, too.
+    """Remove offsets past their retention, counted from the commit or from when the group's last member
+    left (OffsetExpirationConditionImpl). A group left without members and offsets is removed, too.
 
     Returns how many offsets.
     """
@@ -288,7 +288,7 @@ def idle_groups(connection: sqlite3.Connection) -> list[str]:
 
 
 def forget_idle(unit: Unit, group_id: str, now_ms: int) -> int:
-    """Forget such a group, if it still is one. Returns how many were forgotten."""
+    """Remove such a group, if it still is one. Returns how many were removed."""
     if unit.execute(f"{_IDLE} AND group_id = ?", (group_id,)).fetchone() is None:
         return 0
     unit.record(

@@ -1,8 +1,8 @@
 """Groups and their members as rows, and the leases by which members stay alive.
 
-What may happen is decided in `group` (pure); here a decision is loaded and recorded. A session is a
-lease, neither an event nor folded from events: it says until when a member counts as alive, is renewed
-by every request of the member, and means nothing for any other table.
+What may happen is decided in `decisions` (pure); here the group is loaded and the decision recorded. A
+session is a lease, neither an event nor folded from events: it says until when a member counts as alive,
+is renewed by every request of the member, and means nothing for any other table.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _RENEW: Final = (
 NEXT_SESSION_END: Final = "SELECT expires FROM group_sessions ORDER BY expires LIMIT 1"
 """When the next session ends (a member is removed after that time, not at it)."""
 NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY deadline LIMIT 1"
-"""When the next rebalance has been waited for long enough."""
+"""When the next rebalance times out."""
 
 
 def load(connection: Unit | sqlite3.Connection, group_id: str) -> Group | None:
-    """The group as it is; None when nobody ever joined it."""
+    """The group as it is; None if nobody ever joined it."""
     row = connection.execute(_BY_ID, (group_id,)).fetchone()
     return None if row is None else _group(row)
 
@@ -59,7 +59,7 @@ def names(connection: sqlite3.Connection) -> list[str]:
 
 
 def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
-    """Make the decided change happen; sessions of members that are gone go with them."""
+    """Carry out the decided change; the sessions of removed members are deleted with them."""
     if after == before:
         return
     fields = _fields(
@@ -123,7 +123,7 @@ def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
 
 
 def first_overdue(unit: Unit, now_ms: int) -> str | None:
-    """A group that has waited for its rebalance long enough."""
+    """A group whose rebalance has timed out."""
     row = unit.execute(
         "SELECT group_id FROM groups WHERE deadline >= 0 AND deadline < ? ORDER BY deadline LIMIT 1",
         (now_ms,),
@@ -132,7 +132,7 @@ def first_overdue(unit: Unit, now_ms: int) -> str | None:
 
 
 def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
-    """Whoever these leases belonged to is removed or has never been a member."""
+    """Delete the leases of members that were removed, or never were members."""
     unit.executemany(
         "DELETE FROM group_sessions WHERE group_id = ? AND member_id = ?",
         [(group_id, member_id) for member_id in sorted(member_ids)],
@@ -140,7 +140,7 @@ def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
 
 
 def altered_sessions(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`, to which no event tells of leases: those that do not fit their checksum."""
+    """For `verify`: leases, which come from no event, that do not fit their checksum."""
     return [
         f"group_sessions: row {lease} does not fit its checksum"
         for *lease, checksum in connection.execute(
@@ -151,7 +151,7 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
 
 
 def expire_members(unit: Unit, now_ms: int) -> int:
-    """Remove members whose session ended, and end rebalances that were waited for long enough.
+    """Remove members whose session ended, and end rebalances that timed out.
 
     Returns how many groups changed: STEPS_PER_UNIT when there may be more.
     """

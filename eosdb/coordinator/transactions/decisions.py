@@ -1,10 +1,10 @@
 """What a request does to a transactional id: pure decisions over its frozen metadata.
 
-The rules are those of Kafka's TransactionCoordinator for transaction versions 1 and 2 (KIP-890), with
-two differences. Fencing an open transaction and preparing its abort are one step, so nobody can come
-in between; and an outdated producer that asks for a new epoch cannot abort its successor's
-transaction. Every function takes the current metadata (None: the transactional id is unknown) and
-returns what to write; nothing here reads a table or a clock.
+The rules are those of Kafka's TransactionCoordinator for transaction versions 1 and 2 (KIP-890), with two
+differences. Fencing an open transaction and preparing its abort are one step, so nothing can come in
+between; and an outdated producer that asks for a new epoch cannot abort its successor's transaction.
+Every function takes the current metadata (None: the transactional id is unknown) and returns what to
+write; nothing here reads a table or a clock.
 """
 
 from __future__ import annotations
@@ -120,15 +120,14 @@ def init_producer_id(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> Initialized | FenceOngoing:
-    """A producer id and epoch that nobody else holds (TransactionCoordinator.handleInitProducerId).
+    """A producer id and epoch that no other producer holds (TransactionCoordinator.handleInitProducerId).
 
     A repeat with the pair that was replaced gets the same answer again; when that answer was a new
-    producer id, once. An abort that fences replaces a pair, too: until somebody else has asked, its
-    holder gets the fencing epoch (KAFKA-19367). `fresh_producer_id` is needed when
-    `needs_new_producer_id` says so. An unknown id starts anew whatever is expected (KIP-360). Raises
-    ProducerFencedError when the expected pair is not the current one (nothing changes, also while a
-    transaction is open, where Kafka would abort it), and ConcurrentTransactionsError while a
-    transaction is ending.
+    producer id, once. An abort that fences replaces a pair, too: until another producer asks, its holder
+    gets the fencing epoch (KAFKA-19367). `fresh_producer_id` is needed when `needs_new_producer_id` says
+    so. An unknown id starts afresh whatever is expected (KIP-360). Raises ProducerFencedError when the
+    expected pair is not the current one (nothing changes, also while a transaction is open, where Kafka
+    would abort it), and ConcurrentTransactionsError while a transaction is ending.
     """
     if current is None:
         return Initialized(
@@ -153,7 +152,7 @@ def init_producer_id(
             raise stale_producer(ProducerFencedError, current, expected)
         return FenceOngoing(_fence(current, now_ms))
     replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
-    # The epoch for fencing only is nobody's: who lost the one before it goes on under a new id.
+    # The fencing-only epoch is never handed out: the holder of the one before goes on under a new id.
     fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
     if expected is None or expected == current.producer or fenced_at_the_end:
         last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch
@@ -163,7 +162,7 @@ def init_producer_id(
             given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
     elif expected == replaced:
         given = current.producer
-        # After a rotation, a pair of the current id with the old id's epoch was never given out.
+        # After a rotation, the current id with the old id's epoch was never handed out.
         rotated = current.previous_producer_id != current.producer_id
         last_epoch = NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
     else:
@@ -197,10 +196,9 @@ def add_to_transaction(
 ) -> TransactionMetadata | None:
     """The transaction with these partitions and groups (handleAddPartitionsToTransaction).
 
-    The first addition starts the transaction. None: all of them are in it, nothing is to be
-    written. Raises InvalidProducerIdMappingError, `stale` for another epoch (what joins implicitly
-    calls it INVALID_PRODUCER_EPOCH), and ConcurrentTransactionsError while the previous transaction
-    is ending.
+    The first addition starts the transaction. None: it has all of them already, nothing to write. Raises
+    InvalidProducerIdMappingError, `stale` for another epoch (what joins implicitly calls it
+    INVALID_PRODUCER_EPOCH), and ConcurrentTransactionsError while the previous transaction is ending.
     """
     current = held_by(current, producer_id, producer_epoch, stale)
     if current.state.is_decided:
@@ -269,8 +267,8 @@ def verify(
 
 
 def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The abort of an open transaction under a higher epoch (prepareFenceProducerEpoch). It remembers
-    the pair that it replaced, so that its holder can learn of it."""
+    """The abort of an open transaction under a higher epoch (prepareFenceProducerEpoch). It remembers the
+    replaced pair, so that its holder can learn of it."""
     fenced = transition(
         current,
         state=TransactionState.PREPARE_EPOCH_FENCE,

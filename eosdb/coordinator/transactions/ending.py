@@ -37,7 +37,7 @@ _ENDS: Final = {
     True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
     False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
-"""By `committed`: the state in which the end is decided, and the one in which it is done."""
+"""By `committed`: the state in which the end is decided, and the one in which it is complete."""
 
 
 # decisions/0007: under version 2 the end of a transaction raises the epoch.
@@ -63,12 +63,12 @@ def end(
 ) -> TransactionMetadata | None:
     """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction).
 
-    Under version 2 the decision raises the epoch, a repeat is known by the epoch before, and an
-    abort is taken also where nothing has begun, since a producer whose appends were lost cannot
-    know. A fence, too, is an abort that the epoch before may repeat. None: it has ended in this very
-    way before, nothing is to be written. Raises InvalidProducerIdMappingError, ProducerFencedError,
-    ConcurrentTransactionsError while it is ending in this way, and InvalidTxnStateError when there
-    is nothing to end or it was decided the other way.
+    Under version 2 the decision raises the epoch, a repeat is recognised by the epoch before, and an
+    abort is accepted even where nothing has begun, since a producer whose appends were lost cannot know.
+    A fence, too, is an abort that the epoch before may repeat. None: it has already ended this way,
+    nothing to write. Raises InvalidProducerIdMappingError, ProducerFencedError,
+    ConcurrentTransactionsError while it is ending in this way, and InvalidTxnStateError when there is
+    nothing to end or it was decided the other way.
     """
     prepare, done = _ENDS[committed]
     if current is not None and _repeats_end(current, producer_id, producer_epoch, version):
@@ -97,8 +97,8 @@ def end(
 def _repeats_end(
     current: TransactionMetadata, producer_id: int, producer_epoch: int, version: int
 ) -> bool:
-    """Whether the pair is the one that the version 2 end of the current state replaced, or its fence. A
-    fence with the last of all epochs has left nothing to answer with: no client may have that one."""
+    """Whether the pair is the one that the current state's version 2 end, or its fence, replaced. A fence
+    with the last epoch leaves nothing to answer with: no client may have that one."""
     replaced = (current.previous_producer_id, current.last_producer_epoch)
     if version != EPOCH_PER_TRANSACTION or (producer_id, producer_epoch) != replaced:
         return False
@@ -134,7 +134,7 @@ def _decided(
 def _decided_otherwise(current: TransactionMetadata, committed: bool) -> ApiError:
     return InvalidTxnStateError(
         f"{named(current)}: got {'commit' if committed else 'abort'}, but the transaction is in state "
-        f"{current.state.label}: its producer ended it otherwise, it timed out, or another producer "
+        f"{current.state.label}: its producer ended it the other way, it timed out, or another producer "
         "asked for the id; that outcome stands"
     )
 
@@ -154,7 +154,7 @@ def _nothing_to_end(current: TransactionMetadata, committed: bool) -> ApiError:
 def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The transaction once all its markers are written (TransactionMetadata.prepareComplete).
 
-    The start time stays; partitions and groups are gone. Where the end used up the epochs, the next
+    The start time stays; partitions and groups are cleared. Where the end used up the epochs, the next
     producer id takes over with epoch 0.
     """
     _, done = _ENDS[current.state is TransactionState.PREPARE_COMMIT]

@@ -1,4 +1,4 @@
-"""Producer ids: unique for ever, handed out from blocks that are taken durably (ProducerIdManager).
+"""Producer ids: unique for ever, handed out from blocks that are allocated durably (ProducerIdManager).
 
 A database object holds one block in memory. Taking the next one is an event with the version it
 expects, so two processes that read the same state cannot both take it; what is left of a block is
@@ -25,7 +25,7 @@ BLOCK_VERSION: Final = "producer_id_block_version"
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """Where the next block begins, and how many have been taken."""
+    """Where the next block begins, and how many have been allocated."""
 
     next_producer_id: int
     version: int
@@ -61,7 +61,7 @@ class ProducerIdManager:
         self._end = 0
 
     def next(self) -> int:
-        """A producer id nobody has had. Raises ProducerIdsExhaustedError."""
+        """A producer id that was never used. Raises ProducerIdsExhaustedError."""
         with self._lock:
             if self._next == self._end:
                 self._allocate_block()

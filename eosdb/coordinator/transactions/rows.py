@@ -1,8 +1,8 @@
 """Transactions as rows, and the steps that change them, inside a write unit.
 
-What may happen is decided in `transaction` (pure); here a decision is loaded, recorded as an event,
-and its markers are written. A transaction ends in two units: the first decides it (Prepare…), the
-second writes every marker and completes it.
+What may happen is decided in `decisions` and `ending` (pure); here the transaction is loaded, the
+decision recorded as an event, and its markers written. A transaction ends in two units: the first decides
+it (Prepare…), the second writes every marker and completes it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _of_event: Final = operator.attrgetter(
 _STATE, _PARTITIONS, _GROUPS = map(
     TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
-"""Which fields a row or an event has in another form."""
+"""The fields that a row or an event has in another form."""
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
 NEXT_TIMEOUT: Final = (
     f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
@@ -89,9 +89,9 @@ _SAVE: Final = (
 @dataclass(slots=True)
 class TransactionMemo(Memo):
     rows: dict[str, TransactionMetadata | None] = field(default_factory=dict)
-    """By transactional id; None: nothing is known of it."""
+    """By transactional id; None: not known."""
     decided: frozenset[str] | None = None
-    """The ids that are decided and not completed; None: not looked up yet."""
+    """The ids with a decided, incomplete transaction; None: not looked up yet."""
 
     def follow(self, saved: TransactionMetadata) -> None:
         """Stay in step with the row."""
@@ -106,7 +106,7 @@ class TransactionMemo(Memo):
 
 
 def load(unit: Unit, transactional_id: str) -> TransactionMetadata | None:
-    """What the coordinator knows of the id; None when it knows nothing."""
+    """What the coordinator knows of the id; None if nothing."""
     known = unit.memos[TransactionMemo].rows
     if transactional_id not in known:
         row = unit.execute(_BY_ID, (transactional_id,)).fetchone()
@@ -171,8 +171,8 @@ def _row(metadata: TransactionMetadata) -> list[object]:
 def record(
     unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
 ) -> None:
-    """Make the decided transition happen."""
-    # Written out, for this runs three times in a transaction, and a list of names costs a hundredth of it.
+    """Carry out the decided transition."""
+    # Written out: this runs three times per transaction, of which a list of names would cost a hundredth.
     unit.record(
         TransactionStateChanged(
             timestamp=now_ms,
@@ -203,7 +203,7 @@ def join(
     tps: frozenset[TopicPartition] = frozenset(),
     groups: frozenset[str] = frozenset(),
 ) -> None:
-    """See that the partitions and groups are in the producer's open transaction (KIP-890).
+    """Make sure that the partitions and groups are in the producer's open transaction (KIP-890).
 
     Under version 1 it must have been added before; under version 2 it joins now, and begins the
     transaction if there is none. Raises the errors of `transaction.verify` and
@@ -229,13 +229,13 @@ def epoch(unit: Unit) -> int:
 
 
 def read_epoch(connection: sqlite3.Connection) -> int:
-    """The same for whoever only reads."""
+    """The same for a reader."""
     return read_counter(connection, COORDINATOR_EPOCH)
 
 
 def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
-    """Take over coordination, under an epoch higher than `above`: markers of the coordinators before
-    are refused from now on."""
+    """Take over coordination, under an epoch higher than `above`: earlier coordinators' markers are
+    refused from now on."""
     taken = max(epoch(unit), above) + 1
     unit.record(CoordinatorElected(timestamp=now_ms, epoch=taken))
     return taken
@@ -244,10 +244,10 @@ def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
 def write_markers_and_complete(
     unit: Unit, decided: TransactionMetadata, coordinator_epoch: int, now_ms: int
 ) -> None:
-    """The second step: every marker, then Complete…; nothing when somebody else has done it.
+    """The second step: every marker, then Complete…; nothing if another process has done it.
 
-    Whoever completed it may be followed by the id's next transaction, so what was decided is compared
-    as a whole. A partition that has seen a newer epoch of the producer is left out. Raises
+    The id's next transaction may have begun since, so what was decided is compared as a whole. A
+    partition that has seen a newer epoch of the producer is left out. Raises
     TransactionCoordinatorFencedError when another coordinator took over since the first step.
     """
     transactional_id = decided.transactional_id
@@ -277,7 +277,7 @@ def write_markers_and_complete(
 
 
 def decided_ids(unit: Unit) -> frozenset[str]:
-    """Transactional ids that are decided and not completed."""
+    """Transactional ids with a decided, incomplete transaction."""
     memo = unit.memos[TransactionMemo]
     if memo.decided is None:
         memo.decided = frozenset(
@@ -296,7 +296,7 @@ def first_timed_out(unit: Unit, now_ms: int) -> str | None:
 
 
 def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
-    """Forget transactional ids that nobody has used for so long. Returns how many."""
+    """Remove transactional ids that have gone unused too long. Returns how many."""
     rows = unit.execute(
         "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
         f"WHERE state {MAY_EXPIRE} AND last_update_time <= ? "

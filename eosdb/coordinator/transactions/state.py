@@ -1,7 +1,8 @@
-"""What the coordinator keeps of a transactional id, which value may follow which, and whose it is.
+"""What the coordinator stores for a transactional id, which value may follow which, and the check of its
+producer.
 
-The table and the checks are those of Kafka's TransactionState and TransactionMetadata. No request
-can bring about a transition that they refuse: a refusal is a bug in eosdb, or a damaged table.
+The table and the checks are those of Kafka's TransactionState and TransactionMetadata. No request can
+cause a transition that they refuse: a refusal is a bug in eosdb, or a damaged table.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 }
 """Which states may precede each (Kafka: TransactionState.validPreviousStates).
 
-Dead and PrepareEpochFence are only passed through: no stored value is in either. From rest straight
-to PrepareAbort goes a version 2 abort of a transaction that nothing has reached yet.
+Dead and PrepareEpochFence are only passed through: no stored value is in either. A version 2 abort of a
+transaction that nothing has reached yet goes straight from rest to PrepareAbort.
 """
 assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
 assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
@@ -52,15 +53,15 @@ class IllegalTransitionError(AssertionError):
 
 class TransactionMetadata(NamedTuple):
     """What the coordinator knows of a transactional id (Kafka: TransactionMetadata). A named tuple,
-    because every transition makes two of them; its fields stand as the table's columns do.
+    because every transition makes two of them; its fields are in the order of the table's columns.
 
-    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists
-    partitions of `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the
-    pair that the last `init_producer_id` or version 2 `end_txn` replaced at its holder's own
-    request, or that a fence replaced: whoever sends that pair again repeats the request, or asks
-    for what the fence has done. `next_producer_id` takes over at the completion, when the end has
-    used up the epochs. `transaction_version` is that of the request that ended the transaction, 1 in
-    every other state, and after a fence, which nobody requested.
+    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists partitions of
+    `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the pair that the last
+    `init_producer_id` or version 2 `end_txn` replaced at its holder's own request, or that a fence
+    replaced: whoever sends that pair again repeats the request, or asks for what the fence has done.
+    `next_producer_id` takes over at the completion, when the end has used up the epochs.
+    `transaction_version` is that of the request that ended the transaction; it is 1 in every other state,
+    and after a fence, which nobody requested.
     """
 
     transactional_id: str
@@ -86,11 +87,11 @@ class TransactionMetadata(NamedTuple):
 def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
     """The value with the changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
 
-    Raises IllegalTransitionError for a state that may not follow the current one, and for changes
-    that do not go with the new state.
+    Raises IllegalTransitionError for a state that may not follow the current one, and for changes that do
+    not fit the new state.
     """
     new = current._replace(**changes)
-    broken: str | None = "that is no legal transition"
+    broken: str | None = "that is not a legal transition"
     if current.state in LEGAL_PREVIOUS[new.state]:
         broken = _broken_rule(current, new)
     if broken is not None:
@@ -102,7 +103,7 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
 
 
 def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
-    """What does not go with the new state, or None."""
+    """What does not fit the new state, or None."""
     if new.state is TransactionState.EMPTY:
         rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
         if not rotated and new.producer not in (old.producer, _bumped(old)):

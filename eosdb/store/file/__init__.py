@@ -1,1 +1,1 @@
-"""The file as the operating system has it: connections, locks, names, forks, failures."""
+"""The file as the operating system sees it: connections, locks, names, forks, failures."""

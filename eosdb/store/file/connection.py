@@ -1,4 +1,4 @@
-"""Connections of the driver, with the settings that every one of ours has."""
+"""Driver connections, opened with the settings eosdb needs."""
 
 from __future__ import annotations
 

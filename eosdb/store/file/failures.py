@@ -36,7 +36,7 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
         CorruptDatabaseError,
         "the file is damaged; restore a backup, and see `eosdb verify`",
     ),
-    sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is no SQLite database"),
+    sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is not a SQLite database"),
 }
 _SYNC: Final = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 _FULL_EXTENDED: Final = {
@@ -47,7 +47,7 @@ _FULL_EXTENDED: Final = {
 
 
 def is_failed_sync(error: BaseException | None) -> bool:
-    """Whether the disk has failed to make durable what was written."""
+    """Whether the disk failed to make a write durable."""
     return getattr(error, "sqlite_errorcode", None) in _SYNC
 
 
@@ -57,7 +57,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended in _SYNC:
         return StorageError(
             f"{path}: the disk failed to sync this write, which is undone, though it may be there again "
-            "after a crash of the machine; look after the disk (the system's log says more, such as "
+            "after a crash of the machine; check the disk (the system's log says more, such as "
             f"`dmesg`) and try again (SQLite: {error})"
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
@@ -67,7 +67,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise eosdb's error for whatever sqlite3 raises inside the block."""
+    """Raise eosdb's error for any that sqlite3 raises inside the block."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,10 +1,10 @@
 """What makes `fork` safe: SQLite's connections do not survive it, and must not even be inherited.
 
-SQLite remembers in the process which locks it holds on a file. A forked child inherits that memory but not
-the locks: connections of its own would take none. So before a fork every database of the process comes to
-rest and closes its connections; in the parent they are opened again when they are next needed, and the
-child inherits nothing (decisions/0019). Where that could not be had – somebody was in the middle of a
-transaction, has a connection of his own, or the fork came from C – the child is refused that file.
+SQLite remembers in the process which locks it holds on a file. A forked child inherits that memory but
+not the locks: its own connections would lock nothing. So before a fork every database of the process
+comes to rest and closes its connections; the parent reopens them when they are next needed, and the child
+inherits nothing (decisions/0019). Where that is not possible – a transaction is running, the user holds a
+connection, or the fork came from C – the child is refused that file.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from eosdb.errors import IllegalStateError
 from eosdb.store.file.open_files import identity_of
 
 _PATIENCE_S: Final = 5.0
-"""How long a fork waits at most for those that are reading or writing."""
+"""The longest a fork waits for running reads and writes."""
 _LOOK_AGAIN_S: Final = 0.005
 _pause: Final = threading.Lock()
-"""Never let go of: to wait without a module that knows the time."""
+"""Never released: waiting on it needs no module that knows the time."""
 _pause.acquire()
 _SHARED_MEMORY: Final = "-shm"
 _OPEN_FILES: Final = "/proc/self/fd"
 
 
 class Resting(Protocol):
-    """What has connections, and can do without them for a while."""
+    """Something with connections that can do without them for a while."""
 
     def pause(self, patience_s: float) -> bool:
-        """Close every connection and open none before `go_on`; False where that cannot be had."""
+        """Close every connection and open none before `go_on`; False where that is not possible."""
 
     def go_on(self) -> None:
         """Connections may be opened again."""
 
 
 class _Process:
-    """What there is once in each process."""
+    """The state of which each process has one."""
 
     def __init__(self) -> None:
         self.id = os.getpid()
         self.open: weakref.WeakSet[Resting] = weakref.WeakSet()
         self.paused: list[Resting] = []
         self.at_work: dict[object, int] = {}
-        """Who is in a block of `at_work`: the threads, once for each block."""
+        """The threads inside an `at_work` block, once per block."""
         self.is_forking = False
         self.forking = threading.Lock()
         """Held from before a fork until after it."""
@@ -57,20 +57,20 @@ class _Process:
 
 _process = _Process()
 _of_the_parent: Final[list[object]] = []
-"""Kept for ever: connections that were inherited all the same must not even be closed."""
+"""Kept for ever: a connection that was inherited anyway must not even be closed."""
 
 
 def rests(found: Resting) -> None:
-    """Have `found` rest whenever the process forks."""
+    """Bring `found` to rest whenever the process forks."""
     _process.open.add(found)
 
 
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
-    """Around the use of a connection that is nobody's: a fork waits for it, and it for the fork."""
+    """For using a connection no database owns: a fork waits for the block, and the block for a fork."""
     me, mine, process = threading.get_ident(), object(), _process
     try:
-        # Said before it is looked whether somebody forks, who looks after saying so.
+        # Announce first, then check for a fork; a forking thread does the same the other way round.
         process.at_work[mine] = me
         while process.is_forking and list(process.at_work.values()).count(me) == 1:
             process.at_work.pop(mine)
@@ -88,7 +88,7 @@ def check_not_inherited(path: str) -> None:
     if _process.inherited and identity_of(path) in _process.inherited:
         raise IllegalStateError(
             f"{path} was in use when this process was forked: by a block of db.begin(), a query that was "
-            "being read, a connection of your own, or a fork that Python was not told of. SQLite cannot "
+            "being read, a connection of your own, or a fork made outside Python. SQLite cannot "
             "lock it here. Start the process by `spawn` or `forkserver`, or end that use before the fork"
         )
 
@@ -101,7 +101,7 @@ def _before() -> None:
         _pause.acquire(timeout=_LOOK_AGAIN_S)
         waited += _LOOK_AGAIN_S
     for found in list(process.open):
-        # Noted first: whatever happens, it is told to go on.
+        # Noted first, so that `go_on` is called whatever happens.
         process.paused.append(found)
         if not found.pause(_PATIENCE_S):
             process.paused.remove(found)
@@ -112,7 +112,7 @@ def _after_in_parent() -> None:
     while process.paused:
         process.paused.pop().go_on()
     process.is_forking = False
-    with contextlib.suppress(RuntimeError):  # An interrupt came before it was taken.
+    with contextlib.suppress(RuntimeError):  # An interrupt came before it was acquired.
         process.forking.release()
 
 

@@ -1,8 +1,8 @@
-"""Which processes hold a lock on a file, as far as the system knows: for the error of a wait in vain.
+"""Which processes hold a lock on a file, as far as the system knows: for the error after a lock time-out.
 
 The kernel names no process for an open-file-description lock, but each process's list of open files says
-which locks they hold. It is read without opening the file, which would drop SQLite's locks on it when it is
-closed. Processes of other users show nothing.
+which locks they hold. The list is read without opening the file itself: closing it would drop SQLite's
+locks. Other users' processes stay unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STOPPED: Final = ("T", "t")
 
 def describe_holders(path: str, locked: Collection[int]) -> str:
     """Who has locked any of these bytes of the file at `path`: something like `process 4711 (python
-    app.py)`; empty where nobody is found."""
+    app.py)`; empty when none is found."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Folders whose files are memory, on systems that have a place for them."""
+"""Folders whose files live in memory, on systems that have a place for them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 
 def folder_in_memory(owner: object, prefix: str = "eosdb-") -> tuple[str, Callable[[], object]]:
-    """A new folder, and what removes it. That is called when nobody has `owner` any more, too, at the
-    latest at the end of the process."""
+    """A new folder and its finalizer, which also runs when `owner` is garbage-collected, at the latest
+    when the process ends."""
     folder = tempfile.mkdtemp(prefix=prefix, dir=memory_folder())
     return folder, weakref.finalize(owner, _remove, folder, os.getpid())
 
 
 def memory_folder() -> str | None:
-    """The place, if there is one; else None, by which `tempfile` means the usual one."""
+    """The place, if there is one; None means `tempfile`'s default."""
     return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
 
 

@@ -1,13 +1,12 @@
 """The writer mutex between processes: an advisory lock on a small file beside the database.
 
-It is held around every write unit and every checkpoint of ours, so a commit never resets the WAL
-beside a running checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two
-byte ranges make it fair: whoever waits for the writer byte holds the queue byte, so the last holder
-cannot overtake. The kernel releases the lock of a process that dies. The locks are
-open-file-description locks: they also exclude two databases of one process, and closing another
-descriptor does not drop them.
+It is held around every write unit and every checkpoint of ours, so a commit never resets the WAL beside a
+running checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two byte ranges
+make it fair: the process waiting for the writer byte holds the queue byte, so the last holder cannot
+overtake it. The kernel releases the lock of a process that dies. The locks are open-file-description
+locks: they also exclude two databases of one process, and closing another descriptor does not drop them.
 
-The file holds one byte, which says to every process that a sync has failed (decisions/0017).
+The file holds one byte, which tells every process that a sync has failed (decisions/0017).
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from typing import Final
 from eosdb.errors import DatabaseLockedError, StorageError
 from eosdb.store.file import lock_holder
 
-# decisions/0002: whoever waits for the writer byte holds the queue byte, so nobody overtakes.
+# decisions/0002: the next writer holds the queue byte while it waits, so nobody overtakes it.
 _QUEUE: Final = 0
 _WRITER: Final = 1
 _FLOCK: Final = "hhqqi4x"
 _SYNC_FAILED_AT: Final = 8
-"""Where in the file the byte stands; behind the ranges that are locked."""
+"""Where the byte is in the file: behind the locked ranges."""
 _FAILED: Final = b"!"
 
 
@@ -41,8 +40,8 @@ class WriterMutex:
         self._use(_open(path))
 
     release: Callable[[], object]
-    """Let go of whatever is held. Harmless when nothing is. No Python runs in it, so that a signal
-    cannot come before it (decisions/0018)."""
+    """Release whatever is held; harmless when nothing is. No Python runs in it, so no signal can get in
+    first (decisions/0018)."""
 
     def _use(self, descriptor: int) -> None:
         self.release = partial(fcntl.fcntl, descriptor, fcntl.F_OFD_SETLK, _NOTHING)
@@ -51,8 +50,8 @@ class WriterMutex:
     def acquire(self, timeout_ms: int | None = None) -> None:
         """Return when this process is the one writer.
 
-        To be called where `release` follows whatever happens. Raises DatabaseLockedError after the
-        bounded wait, of `timeout_ms` or as long as for everybody.
+        Call it where `release` follows in any case. Raises DatabaseLockedError after `timeout_ms`, or
+        after the object's default.
         """
         if _try_lock(self._descriptor, _QUEUE):
             if _try_lock(self._descriptor, _WRITER):
@@ -90,14 +89,14 @@ class WriterMutex:
         self._use(granted)
         _close(before)
 
-    # -- what all processes are to know ---------------------------------------------------------
+    # -- what every process must know -----------------------------------------------------------
 
     def has_sync_failed(self) -> bool:
-        """Whether somebody's sync has failed and nobody has made good for it yet."""
+        """Whether a sync has failed, in any process, and the WAL has not been renewed since."""
         return os.pread(self._descriptor, 1, _SYNC_FAILED_AT) == _FAILED
 
     def note_sync(self, *, failed: bool) -> None:
-        """Kept in memory that processes share, not on the disk: a power cut ends what it is about."""
+        """Kept in memory that processes share, not on the disk: a power cut ends the condition too."""
         os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
 
     @property
@@ -112,7 +111,7 @@ def _nothing() -> None:
 
 
 class _Waiter:
-    """Blocks for the lock on a new descriptor; hands it over, or drops it if nobody waits any more.
+    """Blocks for the lock on a new descriptor; hands it over, or drops it once nobody waits for it.
 
     It hands over from its own thread, which no signal interrupts.
     """
@@ -122,19 +121,19 @@ class _Waiter:
         self._exchange = exchange
         self._lock = threading.Lock()
         self._finished = threading.Lock()
-        """Let go of when there is an answer. Not an Event: a signal could leave that locked."""
+        """Released when there is an answer. Not an Event: a signal could leave that locked."""
         self._finished.acquire()
         self._granted = False
         self._is_wanted = True
         self._error: OSError | None = None
         self.is_abandoned = False
-        """Set before who was to have the lock lets go of it; looked at when it has been handed over."""
+        """Set before the waiting thread gives up; checked once the lock has been handed over."""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="eosdb-writer-lock", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the lock has been handed over; if not, it will not be any more."""
+        """Whether the lock has been handed over; if not, it never will be."""
         self._finished.acquire(timeout=seconds)
         with self._lock:
             self._is_wanted = False

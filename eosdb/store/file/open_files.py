@@ -1,7 +1,7 @@
-"""Which files an open database stands on, so that one that is taken away or replaced is noticed.
+"""Which files an open database uses, so that removing or replacing one is noticed.
 
-SQLite goes on with the files it has open, whatever becomes of their names. Whoever opens the name anew
-then works on other files, with locks of their own, and what either has acknowledged is lost to the other.
+SQLite goes on with the files it has open, whatever becomes of their names. A program that opens the name
+later works on other files, with other locks, and what either has acknowledged is lost to the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eosdb.errors import StorageError
 from eosdb.store.file.watch import NameWatch
 
 _UNFINISHED: Final = ".eosdb-unfinished"
-"""The second name that a file has for the instant in which it is made (see new_file.py)."""
+"""The second name a file has for the instant in which it is made (see new_file.py)."""
 
 
 class OpenFiles:
@@ -25,17 +25,17 @@ class OpenFiles:
         self._known: dict[str, tuple[int, int]] = {}
         self._watch: NameWatch | None = None
         self._is_sound = False
-        """As far as was looked; what the watch tells counts from there."""
+        """Whether the last look found every file in place; the watch reports what changes after it."""
 
     def note(self, name: str, identity: tuple[int, int] | None = None) -> None:
-        """From now on the file of this name is to stay the one that it is, or that `identity` says."""
+        """From now on this name must keep the file it has, or the one that `identity` names."""
         found = identity or identity_of(name)
         if found is not None:
             self._known[name] = found
 
     def note_database(self) -> None:
-        """To be called when a connection has read, which is when SQLite has the files open. A database
-        file that was noted before must still be that file."""
+        """Call it once a connection has read, which is when SQLite has the files open. A database file
+        noted before must still be the same one."""
         self.check()
         for suffix in ("", "-wal", "-shm"):
             self.note(self._path + suffix)
@@ -43,7 +43,8 @@ class OpenFiles:
         self._is_sound = False
 
     def forget_shared(self) -> None:
-        """Every connection is about to be closed: SQLite may remove the WAL and the shared memory."""
+        """Call it before every connection is closed: SQLite may then remove the WAL and the shared
+        memory."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -51,8 +52,9 @@ class OpenFiles:
             self._known.pop(self._path + suffix, None)
 
     def remove_orphans(self) -> None:
-        """Remove the WAL and the shared memory of a database file that has been taken away, when all of it
-        has been copied. SQLite leaves them, and would read them into the next file of that name."""
+        """Remove the WAL and the shared memory of a database file that has been removed, once all of the
+        WAL has been copied. SQLite leaves them behind, and would read them into the next file of that
+        name."""
         if identity_of(self._path) == self._known.get(self._path):
             return
         for suffix in ("-wal", "-shm"):
@@ -61,7 +63,7 @@ class OpenFiles:
                 os.unlink(name)
 
     def check(self) -> None:
-        """`look`, for whoever has the turn to write: costs nothing as long as no name has been touched."""
+        """`look`, for the current writer: costs nothing as long as no name has been touched."""
         if self._is_sound and self._watch is not None and not self._watch.may_have_changed():
             return
         self._is_sound = False

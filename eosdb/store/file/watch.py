@@ -1,7 +1,7 @@
-"""Being told by the kernel that a file is written (inotify), so that waiting for it costs nothing.
+"""The kernel's notice that a file is written (inotify), so that waiting for it costs nothing.
 
-Not every system can, and an instance may not be had; then whoever waits looks again after a short sleep.
-A write to the WAL is seen before it is a commit, so what is told here is only that it is worth looking.
+Not every system has it, and instances may run out; then waiting means looking again after a short sleep.
+A write to the WAL is seen before it is a commit, so a notice only says that it is worth looking.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _IN_NAME_TAKEN: Final = 0x4 | 0x400 | 0x800
 """IN_ATTRIB (a file that is open loses a name), IN_DELETE_SELF, IN_MOVE_SELF."""
 _FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK
 _SLEEP_MS: Final = 10
-"""How often to look where the kernel does not tell."""
+"""How often to look where the kernel gives no notice."""
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def _watch(paths: Iterable[str], events: int) -> int:
-    """A descriptor that can be read when one of the events has happened; -1 where that cannot be had."""
+    """A descriptor that becomes readable when one of the events happens; -1 where there is none."""
     if not hasattr(_libc, "inotify_init1"):
         return -1
     descriptor: int = _libc.inotify_init1(_FLAGS)
@@ -49,7 +49,8 @@ class NameWatch:
             self._poll.register(descriptor, select.POLLIN)
 
     def may_have_changed(self) -> bool:
-        """Since it was asked last; always where the kernel does not tell."""
+        """Whether a name was touched since the last call; always True where the kernel gives no
+        notice."""
         if self._descriptor < 0:
             return True
         if not self._poll.poll(0):
@@ -73,7 +74,7 @@ class Watch:
             self._poll.register(self._descriptor, select.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Return when the file is written (True), or when the time is over, or earlier."""
+        """Return when the file is written (True), or when the time is up, or earlier."""
         if self._descriptor < 0:
             self._poll.poll(min(timeout_ms, _SLEEP_MS))
             return False

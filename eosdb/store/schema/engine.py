@@ -19,8 +19,8 @@ def make_engine(
     busy_timeout_ms: int,
     note: Callable[[BaseException | None], None],
 ) -> Engine:
-    """Connections have eosdb's settings: none of them checkpoints or writes eosdb's tables, and BEGIN
-    is SQLAlchemy's to say. `note` is called with every error."""
+    """Connections have eosdb's settings: none of them checkpoints or writes eosdb's tables, and
+    SQLAlchemy issues BEGIN. `note` is called with every error."""
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)
@@ -42,7 +42,7 @@ def make_engine(
 
 
 def raise_refusals(engine: Engine) -> None:
-    """Have statements that the guard refuses say why."""
+    """Make statements that the guard refuses say why."""
 
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:

@@ -1,7 +1,8 @@
 """Which file this is: an id that is made with the file and stays with its history.
 
-A copy of the file as it is keeps the id; one whose history goes another way gets a new one. It looks like
-a Kafka cluster's id: 16 random bytes in base64url. It is no event, for replay must not bring it back.
+An exact copy of the file keeps the id; one whose history takes another course gets a new one. It looks
+like a Kafka cluster's id: 16 random bytes in base64url. It is no event, for replay must not bring it
+back.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def _new() -> str:
-    """Straight from the system, so that forked processes do not make the same; as in Kafka, not with a
-    `-` in front, which command lines take for an option."""
+    """Straight from the system, so that forked processes do not make the same one; as in Kafka never with
+    a leading `-`, which command lines take for an option."""
     while (found := base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]).startswith("-"):
         pass
     return found

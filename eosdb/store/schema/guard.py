@@ -1,7 +1,7 @@
 """Which names in the file are eosdb's, and what a user's own SQL may not do to them.
 
 Tables and views of ours, and every name that begins with `eosdb_`, are written by eosdb alone: a row
-that no event tells of would be gone after the next rebuild.
+without an event would be gone after the next rebuild.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     if action in _ON_A_SECOND_NAME:
         return is_own(second or "")
     if action == sqlite3.SQLITE_PRAGMA:
-        # A checkpoint is one without a value, too; the others may be asked for what they are.
+        # wal_checkpoint writes even without a value; the others may be read.
         return (first or "").lower() in _PRAGMAS and (
             second is not None or first == "wal_checkpoint"
         )
@@ -71,7 +71,7 @@ def authorize(action: int, first: str | None, second: str | None, *_: object) ->
 
 
 def refused(error: BaseException | None) -> InvalidRequestError | None:
-    """The error to raise when the guard was what SQLite refused a statement for."""
+    """The error to raise when SQLite refused a statement because of the guard."""
     code = getattr(error, "sqlite_errorcode", None)
     # On a connection whose schema is not the newest, the refusal comes under another code.
     if code != sqlite3.SQLITE_AUTH and not (
@@ -79,7 +79,7 @@ def refused(error: BaseException | None) -> InvalidRequestError | None:
     ):
         return None
     return InvalidRequestError(
-        "the statement would write a table of eosdb's, take a name that is eosdb's (its tables and "
+        "the statement would write one of eosdb's tables, use a name reserved for eosdb (its tables and "
         f"views, and all that begin with {PREFIX}), end the transaction, or change how the file is "
         "written; write records and offsets with publish and commit_offsets, and your own tables "
         "under names of your own"

@@ -1,4 +1,4 @@
-"""Which file is this, and how does it come to the newest schema.
+"""Which file this is, and how it gets to the newest schema.
 
 A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the
 number of its newest revision. Alembic is imported only to upgrade an older file.
@@ -52,7 +52,7 @@ def open_file(
     lock_timeout_ms: int,
     sync: bool = True,
 ) -> WriterMutex | None:
-    """See to it that `path` is an eosdb file of the newest schema, in WAL mode.
+    """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
     A file that is made is durable when this returns, unless `sync` is False. Returns the writer
     mutex, None when read-only. Raises DatabaseNotFoundError, NotAnEosdbFileError,
@@ -75,7 +75,7 @@ def _open_file(
     if not create:
         _check_exists(path)
     if os.path.exists(path) and not os.path.exists(path + _LOCK):
-        # Before the lock file is made: a stranger's file gets nothing of ours put beside it.
+        # Before the lock file is made: nothing of ours is put beside another application's file.
         identify(path, lock_timeout_ms)
     mutex = _open_mutex(path, lock_timeout_ms)
     try:
@@ -151,7 +151,7 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
 
 
 def _marked_in_header(path: str) -> bool:
-    """What a file that SQLite cannot read says of itself."""
+    """Whether the header of a file that SQLite cannot read marks it as eosdb's."""
     with open(path, "rb") as file:
         header = file.read(72)
     return int.from_bytes(header[68:72], "big") == APPLICATION_ID
@@ -215,7 +215,7 @@ def _upgrade(path: str, busy_timeout_ms: int) -> None:
 
 
 def _in_unit(path: str, busy_timeout_ms: int, change: Callable[[sqlite3.Connection], None]) -> None:
-    """Change the schema in one commit, and see to it that the file is in WAL mode."""
+    """Change the schema in one commit, and make sure that the file is in WAL mode."""
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:

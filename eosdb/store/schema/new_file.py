@@ -1,7 +1,7 @@
 """A new file: made beside its path from a ready image, synced, and then given its name.
 
-Whoever looks sees no file or a whole one, and power loss leaves no third thing, for two fsyncs in all.
-The caller holds the writer mutex.
+Other programs see no file or a whole one, and so does the next start after power loss, for two fsyncs in
+all. The caller holds the writer mutex.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")
 
 
 def make(path: str, *, sync: bool) -> bool:
-    """Have an empty eosdb file appear at `path`, where there is none; durable when `sync`.
+    """Make an empty eosdb file appear at `path`, where there is none; durable if `sync`.
 
-    False, and nothing has happened, where the system cannot do it this way; then let SQLite make the
-    file, or say what is wrong. Raises StorageError when somebody else has just made one.
+    False, with nothing done, where the system does not support this; then let SQLite make the file, or
+    report what is wrong. Raises StorageError when another program has just made one.
     """
     image = _image()
     if image is None:
@@ -37,12 +37,14 @@ def make(path: str, *, sync: bool) -> bool:
     try:
         _write(unfinished, data, sync=sync)
         reach(Failpoint.MIGRATION_APPLIED)
-        # What a file that has been deleted left behind would be read into the new one.
+        # A WAL that a deleted file left behind would be read into the new one.
         _remove_left_behind(path, sync=sync)
         # Not renamed: that would replace what another program makes at this moment.
         os.link(unfinished, path)
     except FileExistsError:
-        raise StorageError(f"{path} has just been made by somebody else; open it again") from None
+        raise StorageError(
+            f"{path} has just been created by another program; open it again"
+        ) from None
     except OSError:
         return False
     finally:
@@ -53,7 +55,7 @@ def make(path: str, *, sync: bool) -> bool:
 
 
 def forget_unfinished(path: str) -> None:
-    """Remove what a process that was killed while it made the file has left."""
+    """Remove what a process left that was killed while making the file."""
     with contextlib.suppress(OSError):
         os.unlink(_unfinished(path))
 
@@ -72,7 +74,7 @@ def _unfinished(path: str) -> str:
 
 
 def _write(path: str, data: bytes, *, sync: bool) -> None:
-    """A new file of ours alone, so that closing a descriptor of it drops nobody's locks."""
+    """A new file that nobody else has open, so that closing a descriptor of it drops no locks."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as f:
         f.write(data)
         f.flush()
@@ -81,7 +83,7 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
 
 
 def _remove_left_behind(path: str, *, sync: bool) -> None:
-    """As SQLite does when it makes a file; and durably, before the new file is there."""
+    """As SQLite does when it makes a file; durably, before the new file appears."""
     found = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
     for name in found:
         os.unlink(name)
@@ -104,7 +106,8 @@ def _with_own_id(image: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def _image() -> bytes | None:
-    """What all new files begin with; None where Python's SQLite cannot tell the bytes of a file."""
+    """The image that all new files begin with; None where Python's sqlite3 cannot serialize a
+    database."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         if not hasattr(scratch, "serialize"):

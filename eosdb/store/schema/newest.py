@@ -22,9 +22,9 @@ EVENT_TABLES: Final = ("journal", "records")
 """The truth."""
 # decisions/0009: not folded from events, so a rebuild leaves them alone.
 LEASE_TABLES: Final = ("group_sessions",)
-"""Until when somebody counts as alive: neither events nor folded from them."""
+"""The leases of group members: neither events nor folded from them."""
 IDENTITY_TABLE: Final = "eosdb_file"
-"""Which file this is: not an event either, for it is not the history's but the file's."""
+"""The file's id: not an event either, for it belongs to the file and not to its history."""
 _ALEMBICS: Final = "eosdb_alembic_version"
 
 
@@ -51,20 +51,20 @@ def newest_schema() -> tuple[SchemaObject, ...]:
 
 
 def tables() -> tuple[str, ...]:
-    """The name of every table, in an order in which it stands behind those it refers to."""
+    """The name of every table, each after those it refers to."""
     return tuple(found.table for found in newest_schema() if found.type == "table")
 
 
 def materialized_tables() -> tuple[str, ...]:
-    """Those of the tables that are folded from the events."""
+    """The tables that are folded from the events."""
     others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, _ALEMBICS)
     return tuple(name for name in tables() if name not in others)
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make everything in an empty database, and say in its header what it is.
+    """Make everything in an empty database, and mark its header.
 
-    It is part of a unit that the caller has begun, or it is not atomic.
+    Atomic only inside a unit that the caller has begun.
     """
     for statement in statements():
         connection.execute(statement)
@@ -82,7 +82,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def stamp(connection: sqlite3.Connection, version: int) -> None:
-    """Say in the header that this is an eosdb file, and of which schema."""
+    """Mark the header: an eosdb file, and its schema version."""
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={version}")
 
@@ -106,7 +106,7 @@ def create_views(connection: sqlite3.Connection) -> None:
 
 @lru_cache(maxsize=1)
 def views() -> dict[str, str]:
-    """The definition of every view by its name, each behind those it reads from."""
+    """The definition of every view by its name, each after those it reads from."""
     folder = files("eosdb.store.views")
     texts = {
         entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")

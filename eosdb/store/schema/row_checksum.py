@@ -1,6 +1,7 @@
-"""The checksum of a row: in tables whose rows no event tells, and in those that decide what a reader sees.
+"""The checksum of a row: in tables whose rows come from no event, and in those that decide what a reader
+sees.
 
-Rows of the log have one that costs less for many of them at once (`log.checksum`).
+Rows of the log have another, which costs less for many rows at once (`log.checksum`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The contract's views, one .sql file each, made anew after every upgrade."""
+"""The contract's views, one .sql file each, recreated after every upgrade."""

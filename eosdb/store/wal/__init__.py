@@ -1,1 +1,2 @@
-"""What SQLite does not do for its write-ahead log: renewal after a failed sync, and who lets it grow."""
+"""What SQLite does not do for its write-ahead log: renew it after a failed sync, and name the readers
+that make it grow."""

@@ -1,6 +1,6 @@
-"""Who keeps the WAL from being begun anew, and the warning about it.
+"""Which readers keep the WAL from being reused, and the warning about them.
 
-A snapshot that somebody reads needs the WAL from where it was taken. Until it ends nothing behind can be
+A snapshot that somebody reads needs the WAL from where it was taken. Until it ends nothing later can be
 copied into the file, and the WAL grows with every page that is written: SQLite leaves no other choice.
 """
 
@@ -18,32 +18,32 @@ _MIB: Final = 1024 * 1024
 
 
 class Checkpoint(NamedTuple):
-    """What one found in the WAL, and how much of it is in the file now."""
+    """How much a checkpoint found in the WAL, and how much of that is in the file now."""
 
     wal_bytes: int
     copied_bytes: int
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is in the file; then the next write begins the WAL anew, unless somebody reads
-        from it just then."""
+        """Whether all of it is in the file; then the next write reuses the WAL, unless a reader is using
+        it just then."""
         return self.copied_bytes == self.wal_bytes
 
     def added_since(self, before: Checkpoint) -> int:
-        """What the WAL has got since then."""
+        """What the WAL has gained since then."""
         begun_anew = before.is_whole or self.wal_bytes < before.wal_bytes
         return self.wal_bytes if begun_anew else self.wal_bytes - before.wal_bytes
 
 
 class WalGrowth:
-    """Warns of a reader that stands still when the WAL is beyond its limit, and at each doubling."""
+    """Warns of a stalled reader when the WAL exceeds its limit, and at each doubling."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._limit = WAL_LIMIT_BYTES
 
     def look(self, found: Checkpoint) -> None:
-        """To be called with what each checkpoint found."""
+        """Call it with what each checkpoint found."""
         if found.wal_bytes < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
         if found.wal_bytes < self._limit or found.is_whole:

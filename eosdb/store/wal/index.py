@@ -1,4 +1,4 @@
-"""What SQLite's shared memory says of the WAL, read from where SQLite has it in memory.
+"""What SQLite's shared memory says about the WAL, read where SQLite has mapped it.
 
 A descriptor of our own would drop SQLite's locks when it is closed.
 """
@@ -13,7 +13,7 @@ _LAYOUT: Final = struct.Struct("=4I4I2I 2I 48x I5I")
 """Version, unused, change, flags and page size; newest frame, pages, two checksums; two salts; two
 checksums; a copy of all this; newest frame that has been copied; up to where readers of five kinds read."""
 _FIRST_READER_BYTE: Final = 123
-"""Whoever reads up to the first of the five marks has a lock on this byte; the others follow."""
+"""Readers of the first of the five marks lock this byte; the bytes of the others follow."""
 
 
 class WalIndex(NamedTuple):
@@ -23,12 +23,12 @@ class WalIndex(NamedTuple):
     sums: tuple[int, int]
     salts: bytes
     copied: int
-    """How many of the frames are in the file, too."""
+    """How many of the frames are also in the file."""
     read_marks: tuple[int, ...]
 
     def readers_up_to(self, frame: int) -> list[int]:
-        """The bytes of the shared memory that are locked by whoever reads a snapshot of this frame, or of
-        one before it."""
+        """The bytes of the shared memory that readers of a snapshot up to this frame, or an earlier one,
+        lock."""
         marks = enumerate(self.read_marks, _FIRST_READER_BYTE)
         return [byte for byte, mark in marks if mark <= frame]
 

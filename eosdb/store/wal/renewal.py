@@ -1,9 +1,8 @@
 """What follows a failed sync: the WAL's content is written and synced anew, and read back from the disk.
 
 After a failed fsync Linux takes the pages for clean. A later sync that succeeds covers only what was
-written after it, and what stands before it in the WAL would be gone with the power, and with it all that
-follows. So nothing is written until this has succeeded (decisions/0017). The bytes do not change, so
-readers go on.
+written since; a power cut would lose what comes before it in the WAL, and with it all that follows. So
+nothing is written until this has succeeded (decisions/0017). The bytes do not change, so readers go on.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from eosdb.errors import CorruptDatabaseError, StorageError
 from eosdb.store.wal import index as wal_index
 
 _HEADER: Final = struct.Struct(">8I")
-"""Of the WAL: magic, format, page size, checkpoint, two salts, two checksums."""
+"""The WAL's: magic, format, page size, checkpoint, two salts, two checksums."""
 _FRAME: Final = struct.Struct(">6I")
-"""Of a frame: page, size after commit, two salts, two checksums."""
+"""A frame's: page, size after commit, two salts, two checksums."""
 _BIG_ENDIAN_SUMS: Final = 0x377F0683
 _WORD_MASK: Final = 0xFFFFFFFF
 _CHUNK: Final = 1024 * 1024
 
 
 def renew(path: str) -> None:
-    """Have all that the WAL of the database at `path` holds on the disk.
+    """Bring all that the WAL of the database at `path` holds to the disk.
 
-    The caller has the only right to write: the writer mutex, and SQLite's lock. Raises StorageError when
-    the disk still fails, and CorruptDatabaseError when the system has already forgotten what it had not
+    The caller is the only writer: it holds the writer mutex and SQLite's lock. Raises StorageError when
+    the disk still fails, and CorruptDatabaseError when the system has already dropped what it had not
     written.
     """
     wal = f"{path}-wal"
@@ -45,7 +44,7 @@ def renew(path: str) -> None:
     except OSError as error:
         raise StorageError(
             f"{path}: the disk has failed to sync what was stored ({error.strerror}), so nothing more is "
-            "written. All of it can be read, but might not survive a power cut. Look after the disk (the "
+            "written. All of it can be read, but might not survive a power cut. Check the disk (the "
             "system's log says more, such as `dmesg`) and try again, or make a copy on another one "
             "(`eosdb backup`)"
         ) from error
@@ -74,8 +73,8 @@ def _write_anew(descriptor: int) -> None:
 
 
 def _check_whole(descriptor: int, path: str) -> None:
-    """Whether the frames that are in force are still what was written: the system may have dropped pages
-    that it took for clean, and read old ones from the disk instead."""
+    """Whether the valid frames are still what was written: the system may have dropped pages that it took
+    for clean, and read old ones from the disk instead."""
     index = wal_index.read(path)
     if index is None:
         raise StorageError(f"{path}-shm is not in memory, so what the WAL holds cannot be checked")
@@ -91,7 +90,7 @@ def _check_whole(descriptor: int, path: str) -> None:
 
 
 def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:
-    """The checksums after each frame, for as long as they are right: each covers all that stands before."""
+    """The checksums after each frame, as long as they are right: each covers everything before it."""
     header = os.pread(descriptor, _HEADER.size, 0)
     if len(header) < _HEADER.size or header[16:24] != salts:
         return

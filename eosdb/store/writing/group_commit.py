@@ -1,13 +1,13 @@
 """Group commit: requests of many threads share one SQLite commit.
 
-Whoever comes queues up and tries to lead. The leader runs what has queued up in one unit, commits once,
-and wakes whom it has answered, and then who may lead next. Threads that write all the time would so split
+Every thread queues its request and tries to lead. The leader runs the queue in one unit, commits once,
+wakes the threads it has answered, and then the next leader. Threads that write all the time would split
 into two halves that never share a commit; a leader of a synced round therefore waits a little for as many
-as were there lately (decisions/0016).
+as came lately (decisions/0016).
 
-A signal (Ctrl-C) may raise between any two steps of Python. So the lead is a lock of C's that knows its
-owner and is let go of by one call (decisions/0018), a request stays in the queue until it has been
-answered, and nobody waits for a wake-up alone.
+A signal (Ctrl-C) may raise between any two steps of Python. So the lead is a C lock that knows its owner
+and is released by one call (decisions/0018), a request stays in the queue until it has been answered, and
+nobody relies on a wake-up alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _ROUND_MAX: Final = 128
 # decisions/0016: otherwise threads split into two halves that never share a commit.
 _GATHER_SECONDS: Final = 0.0005
-"""How long a leader waits at most for the others: less than a sync to most disks."""
+"""The longest a leader waits for the others: less than a sync takes on most disks."""
 _LOOK_AGAIN_SECONDS: Final = 1.0
 """An interrupt (Ctrl-C) may keep a leader from waking somebody."""
 
@@ -46,7 +46,7 @@ class Request:
         self.error: BaseException | None = None
         self.done = False
         self.is_left = False
-        """Its thread has gone: answered, or interrupted, and then nobody is to run it any more."""
+        """Its thread has left, answered or interrupted; nobody must run it any more."""
         self._wake: threading.Lock | None = None
 
     @property
@@ -54,7 +54,7 @@ class Request:
         return not (self.done or self.is_left)
 
     def prepare_to_wait(self) -> bool:
-        """Whether it can be woken already; if not, it can be from now on."""
+        """Whether its thread can be woken already; if not, it can be from now on."""
         if self._wake is not None:
             return True
         wake = threading.Lock()
@@ -63,7 +63,7 @@ class Request:
         return False
 
     def wait(self, seconds: float) -> bool:
-        """Until somebody wakes this request's thread; False when the time is over."""
+        """Wait until this request's thread is woken; False when the time is up."""
         assert self._wake is not None
         return self._wake.acquire(timeout=seconds)
 
@@ -87,14 +87,14 @@ class GroupCommit:
         self._patience_ms = patience_ms
         self._lead = threading.RLock()
         self._lock = threading.Lock()
-        """Guards the queue, and what goes with it."""
+        """Guards the queue and what belongs to it."""
         self._queue: deque[Request] = deque()
         self._holder: Request | None = None
-        """Who holds the turn for a unit of its own."""
+        """The thread that holds the turn for a unit of its own."""
         self._gathering: Request | None = None
-        """Whose thread waits for more requests to share its round."""
+        """The request whose thread waits for more requests to share its round."""
         self._crowd = 1
-        """How many threads were there lately."""
+        """How many threads came lately."""
         self._refusal: Callable[[], Exception] | None = None
 
     def submit(self, function: Callable[[Unit], T], sync: bool) -> T:
@@ -124,7 +124,7 @@ class GroupCommit:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Lead for the time of the block without running any request: others wait.
+        """Lead for the length of the block without running any request: others wait.
 
         Raises DatabaseLockedError when another thread does so for too long, and IllegalStateError in the
         thread that already does.
@@ -162,7 +162,7 @@ class GroupCommit:
         )
 
     def end(self, refusal: Callable[[], Exception]) -> None:
-        """Return when everything that has come is done; whoever comes now gets `refusal()`."""
+        """Return when every queued request is done; later ones get `refusal()`."""
         last = Request(_nothing, sync=False, alone=True)
         with self._lock:
             self._refusal = refusal
@@ -176,7 +176,7 @@ class GroupCommit:
         self._wake_next()
 
     def pause(self, patience_s: float) -> bool:
-        """Take the lead, if it can be had, until `go_on` of the same thread."""
+        """Take the lead, if it is free, until `go_on` of the same thread."""
         return not self._is_ours() and self._lead.acquire(timeout=patience_s)
 
     def go_on(self) -> None:
@@ -203,8 +203,8 @@ class GroupCommit:
     def _wait_for_lead(self, request: Request, *, for_ever: bool = False) -> bool:
         """True when this thread leads, False when the request has been answered meanwhile.
 
-        It stands in the queue before this looks who leads, and who leads looks into the queue after it
-        has ceased to: so one of the two sees the other.
+        The request is queued before this looks for a leader, and a leader looks into the queue after it
+        has stopped leading: so one of the two sees the other.
         """
         waited, patience = 0.0, self._patience_ms / 1000
         pause = min(_LOOK_AGAIN_SECONDS, max(patience, 0.05))
@@ -220,14 +220,14 @@ class GroupCommit:
         return False
 
     def _may_lead(self, request: Request) -> bool:
-        """Not before somebody who came earlier and wants a turn of its own; and such a one, not before
-        those who came earlier."""
+        """Not before an earlier thread that wants a turn of its own; and such a thread, not before any
+        earlier one."""
         with self._lock:
             first = self._first()
             return first is request or not (request.alone or (first is not None and first.alone))
 
     def _first(self) -> Request | None:
-        """The first that waits; those before it have gone or been answered."""
+        """The first that waits; those before it have left or been answered."""
         while self._queue and not self._queue[0].is_waiting:
             self._queue.popleft()
         return self._queue[0] if self._queue else None
@@ -239,7 +239,7 @@ class GroupCommit:
             following.wake()
 
     def _check_patience(self) -> None:
-        """Nobody waits without end for one that holds the turn."""
+        """Nobody waits for ever for the thread that holds the turn."""
         if self._holder is not None:
             raise DatabaseLockedError(
                 f"a block of db.begin() in another thread has been writing for {self._patience_ms} ms; "
@@ -249,7 +249,7 @@ class GroupCommit:
     # -- leading --------------------------------------------------------------------------------
 
     def _gather(self, own: Request) -> None:
-        """Give those that were there lately the time to come again."""
+        """Give the threads that came lately time to come again."""
         own.prepare_to_wait()
         try:
             with self._lock:

@@ -1,7 +1,8 @@
 """A write unit that a caller holds open around statements of its own (`Database.begin`).
 
-It has a connection of its own, so that nothing a user does to it can harm the writer's. SQLAlchemy
-wraps that connection when the user asks for it; what would end the unit behind our back is refused.
+It has a connection of its own, so that nothing a user does with it can harm the writer's. SQLAlchemy
+wraps that connection when the user asks for it; statements that would end the unit behind our back are
+refused.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class HeldUnit:
         self._is_ours = False
 
     def commit(self) -> int:
-        """Make everything durable. Returns roughly how many bytes went into the WAL."""
+        """Commit everything. Returns roughly how many bytes went into the WAL."""
         self._check_begun()
         self._end()
         reach(Failpoint.USER_UNIT_UNCOMMITTED)
@@ -68,7 +69,7 @@ class HeldUnit:
         return 16_384 + before
 
     def roll_back(self) -> None:
-        """Undo everything that is not committed; also after SQLite has done so itself."""
+        """Undo everything that is not committed, even if SQLite already has."""
         try:
             self._end()
         finally:
@@ -79,7 +80,7 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def ours(self) -> Iterator[Unit]:
-        """Write to eosdb's tables: all of the block or, when it raises, nothing of it."""
+        """Write to eosdb's tables: all of the block or, when it raises, nothing."""
         self._check_begun()
         self._is_ours = True
         try:
@@ -116,7 +117,7 @@ class HeldUnit:
         def check(*_: object) -> None:
             self._check_begun()
 
-        # The first connection of an engine is looked at, and rolled back behind that.
+        # SQLAlchemy inspects an engine's first connection, and rolls it back afterwards.
         with self._let_end():
             wrapped = engine.connect()
         wrapped.begin()
@@ -124,7 +125,7 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def _let_end(self) -> Iterator[None]:
-        """SQLAlchemy may believe that it ends something; nothing happens."""
+        """SQLAlchemy may believe that it ends the transaction; nothing happens."""
         self._ending = True
         try:
             yield
@@ -146,7 +147,7 @@ class HeldUnit:
         if not self._raw.in_transaction:
             raise IllegalStateError(
                 "SQLite has undone the transaction of this block (the disk is full, or a statement "
-                "said OR ROLLBACK); nothing of it is stored, begin again"
+                "said OR ROLLBACK); nothing was stored, begin again"
             )
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -158,6 +159,6 @@ class HeldUnit:
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """A function that is refused comes under the code of any error."""
+    """A refused function is reported under the generic error code."""
     code = getattr(error, "sqlite_errorcode", None)
     return code == sqlite3.SQLITE_AUTH or "not authorized" in str(error)

@@ -1,6 +1,6 @@
 """A turn in which several writes of one thread are parts of one unit (`Store.together`).
 
-The turn can go on after that unit has been committed: what follows is a unit of its own.
+The turn can outlast that unit's commit: what follows is a unit of its own.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class JointUnit:
         return self._thread == threading.get_ident()
 
     def run(self, function: Callable[[Unit], T]) -> T:
-        """One part. A part that raises when it has written something ends the whole unit, as an error of
-        SQLite's own does."""
+        """One part. A part that raises after it has written something ends the whole unit, as any SQLite
+        error does."""
         self.check()
         self.parts += 1
         before = self.unit.connection.total_changes
@@ -53,7 +53,7 @@ class JointUnit:
             raise
 
     def fail(self, error: EosdbError) -> None:
-        """End the unit: nothing of it is to stand."""
+        """End the unit; nothing it wrote is kept."""
         self._failure = error
 
     def check(self) -> None:

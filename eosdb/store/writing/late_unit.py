@@ -1,8 +1,8 @@
 """A unit that writes late: replay saves the same few rows at every event, and only the last save of a row
 matters.
 
-Rows wait here, the newest for each key, until a statement names their table: whoever reads with SQL sees
-what has been folded so far, and nobody has to think of it. The live path writes at once; there a row is
+Rows wait here, the newest for each key, until a statement names their table: SQL always sees what has
+been folded so far, and no caller has to think of it. The live path writes at once, since there a row is
 saved once or twice in a unit.
 """
 
@@ -17,11 +17,11 @@ from typing import Any, Final
 from eosdb.store.writing.unit import Apply, T, Unit
 
 _WAITING_MAX: Final = 5_000
-"""Rows of one table that wait at most, so that memory stays flat."""
+"""The most rows of one table that wait, so that memory stays flat."""
 
 
 class LateUnit(Unit):
-    """For projections alone: `record` is not for it. Made by `late`."""
+    """For projections only, without `record`. Made by `late`."""
 
     __slots__ = ("_inserts", "_saves")
 
@@ -86,7 +86,7 @@ class LateUnit(Unit):
 
 @contextmanager
 def late(connection: sqlite3.Connection, apply: Apply) -> Iterator[LateUnit]:
-    """A unit for the block; at its end everything is written, unless the block raises."""
+    """A unit for the block; everything is written at its end, unless the block raises."""
     unit = LateUnit(connection, apply)
     yield unit
     unit.flush()

@@ -1,8 +1,8 @@
 """A unit of work: what happens between BEGIN IMMEDIATE and COMMIT, seen from the inside.
 
-"Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the
-memos of state that has been read already, and `record`, the one way in which anything changes:
-insert the event, then fold it into the materialized tables by the same `apply` that replay uses.
+"Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the memos of
+state that has been read already, and `record`, the only way anything changes: insert the event, then fold
+it into the materialized tables by the same `apply` that replay uses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eosdb.store.schema.row_checksum import row_checksum
 
 T = TypeVar("T")
 STEPS_PER_UNIT: Final = 500
-"""So many of what is due, be it partitions, groups or ids, one unit takes on: others want their turn."""
+"""The most partitions, groups or ids that one unit of due work handles: others want their turn."""
 Apply = Callable[["Unit", Event, int], None]
 """Folds an event at a journal position into the materialized tables."""
 
@@ -29,13 +29,13 @@ _INSERT_EVENT: Final = (
 
 
 class RedoCarefullyError(Exception):
-    """A part of the unit must be undone alone; never leaves the store."""
+    """One part of the unit must be undone; never leaves the store."""
 
 
 class Memo:
-    """What a room remembers of rows that were read or written before, a dataclass with slots, which a unit
-    makes when it is asked for it (`unit.memos[Kind]`). It outlives the unit unless somebody else writes
-    the file, and is gone when anything of a unit is undone."""
+    """What a room remembers of rows read or written before: a dataclass with slots, made on first use
+    (`unit.memos[Kind]`). It outlives the unit unless somebody else writes the file, and is dropped when
+    anything in a unit is undone."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ M = TypeVar("M", bound=Memo)
 
 
 class Memos(dict[type[Memo], Memo]):
-    """One memo of each kind, empty at first. None is to be kept: what follows may forget it."""
+    """One memo of each kind, empty at first. Do not keep a reference: any later step may drop it."""
 
     if TYPE_CHECKING:  # A dictionary's own look-up is twice as fast.
 
@@ -79,13 +79,13 @@ class Unit:
         self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
         self.memos: Final = Memos()
         self._position: int | None = None
-        """That of the last event, when it is known."""
+        """The last event's position, if it is known."""
         self.written_bytes = 0
         self.careful = True
-        """Whether parts can be undone alone; if not, one that must be has the whole unit run again."""
+        """Whether one part can be undone; if not, a part that must be makes the whole unit run again."""
 
     def forget(self) -> None:
-        """What is remembered may not be what the file says."""
+        """Drop everything remembered: the file may say otherwise."""
         self.memos.clear()
         self._position = None
 
@@ -107,21 +107,21 @@ class Unit:
         row: Callable[[T], Sequence[object]],
         value: T,
     ) -> None:
-        """Projection only: write a whole row, `row(value)`. Of what is saved under one key of the table
-        the newest alone matters."""
+        """Projection only: write a whole row, `row(value)`. Of several saved under one key only the
+        newest matters."""
         self.execute(statement, row(value))
 
     def insert(self, table: str, statement: str, row: Sequence[object]) -> None:
-        """Projection only: write a row that is not there yet."""
+        """Projection only: write a new row."""
         self.execute(statement, row)
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo what the block wrote when it raises, and only that.
 
-        An error of SQLite's own is left to the unit as a whole: it may have ended the savepoint. Most
-        parts that fail have written nothing yet, so a unit that is not careful sets no savepoint;
-        raises RedoCarefullyError where one was needed.
+        A SQLite error is left to the unit as a whole: it may have ended the savepoint. Most parts that
+        fail have written nothing yet, so a unit that is not careful sets no savepoint; it raises
+        RedoCarefullyError where one was needed.
         """
         if not self.careful:
             before = self.connection.total_changes

@@ -23,7 +23,7 @@ from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
 
 _REMEMBERED_MAX: Final = 20_000
 _UNITS_PER_LOOK: Final = 16
-"""So often it is counted what the memos hold, so that memory stays flat."""
+"""How often the size of the memos is checked, so that memory stays flat."""
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 _FRAME_BYTES: Final = 4_096
 _READERS_WAIT_MS: Final = 50
@@ -54,7 +54,7 @@ class Counts:
 
 
 class Writer:
-    """One at a time uses it: whoever has the store's turn."""
+    """Used by one thread at a time: the one that has the store's turn."""
 
     def __init__(
         self,
@@ -79,22 +79,22 @@ class Writer:
         self._unit = Unit(self.connection, apply)
         self._data_version = -1
         self._are_memos_true = False
-        """Whether the newest unit has been committed, and the memos tell what it left."""
+        """Whether the newest unit has been committed, so that the memos match the file."""
         self._begun = 0
         self._changes_before = 0
-        # Left by others, who may have been killed before it was their turn to copy it.
+        # Left by other processes, which may have been killed before they could copy it.
         self._wal_bytes = _size(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
-        """What the last checkpoint found added to the WAL, against what had been estimated."""
+        """What the last checkpoint found in the WAL beyond what had been estimated."""
         self._found = Checkpoint(0, 0)
         self._growth = WalGrowth(path)
 
     # -- units ----------------------------------------------------------------------------------
 
     def run(self, batch: list[Request]) -> None:
-        """Every request in one unit; each is told what became of it. Raises sqlite3.Error when nothing
-        of it stands."""
+        """Run every request in one unit; each gets its own result or error. Raises sqlite3.Error when the
+        unit is undone."""
         sync = any(request.sync for request in batch)
         try:
             self._run(batch, sync=sync, careful=False)
@@ -102,7 +102,8 @@ class Writer:
             self._run(batch, sync=sync, careful=True)
 
     def _run(self, batch: list[Request], *, sync: bool, careful: bool) -> None:
-        """A signal may raise behind the commit: then the unit stands, and whoever is in it is told so."""
+        """A signal may raise after the commit: then the unit is stored, and its requests are answered
+        so."""
         outcomes: list[tuple[object, Exception | None]] = []
         is_committing = False
         try:
@@ -137,8 +138,7 @@ class Writer:
             return None, error
 
     def begin(self, *, sync: bool, careful: bool) -> Unit:
-        """Take SQLite's write lock. `careful` as in Unit. Whatever happens, `roll_back` is to follow,
-        or `commit`."""
+        """Take SQLite's write lock; `careful` as in Unit. Always follow with `commit` or `roll_back`."""
         execute = self.connection.execute
         synchronous = self.durable if sync else self._relaxed
         if synchronous != self._synchronous:
@@ -162,7 +162,7 @@ class Writer:
         return unit
 
     def commit(self, requests: int) -> None:
-        """Make the unit stand, with so many requests in it. Raises sqlite3.Error."""
+        """Commit the unit, which holds this many requests. Raises sqlite3.Error."""
         if self.connection.in_transaction:
             try:
                 self.connection.execute("COMMIT")
@@ -177,25 +177,25 @@ class Writer:
             self.wrote(16_384 + changes * 200 + self._unit.written_bytes)
 
     def roll_back(self) -> None:
-        """Undo the unit, also where SQLite has undone it itself."""
+        """Undo the unit, even if SQLite already has."""
         self._unit.forget()
         self.connection.rollback()
 
     def wrote(self, wal_bytes: int) -> None:
-        """So much, roughly, has gone into the WAL."""
+        """Count what has gone into the WAL, roughly."""
         self._counts.has_written = True
         self._wal_bytes += wal_bytes
 
     # -- syncs that fail ------------------------------------------------------------------------
 
     def note(self, error: sqlite3.Error) -> None:
-        """Have every process know when what failed was a sync."""
+        """Tell every process if what failed was a sync."""
         if is_failed_sync(error):
             self._mutex.note_sync(failed=True)
 
     def make_good(self) -> None:
-        """After a failed sync, of whichever process: nothing is written before what is there is on the
-        disk. Raises StorageError when it cannot be brought there."""
+        """After a failed sync, in any process: nothing is written before the WAL is on the disk. Raises
+        StorageError when that fails."""
         if not self._mutex.has_sync_failed():
             return
         try:
@@ -229,8 +229,8 @@ class Writer:
         reach(Failpoint.CHECKPOINT_DONE)
 
     def _checkpoint(self, mode: str = "PASSIVE") -> Checkpoint:
-        """What fails does not undo a commit that has succeeded, such as on a full disk: the next round
-        tries again, and makes good for a sync first."""
+        """A failure, such as a full disk, does not undo the commit before it: the next round tries again,
+        after renewing the WAL if a sync has failed."""
         try:
             _, frames, copied = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
@@ -239,8 +239,8 @@ class Writer:
         return Checkpoint(frames * _FRAME_BYTES, copied * _FRAME_BYTES)
 
     def _begin_wal_anew(self) -> Checkpoint:
-        """With readers that overlap all the time the WAL would never be reused: wait for those that are
-        reading now, but not again for one that stands still."""
+        """With overlapping readers the WAL would never be reused: wait for those that are reading now,
+        but not again for one that stalls."""
         try:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
             return self._checkpoint("RESTART")
@@ -248,10 +248,11 @@ class Writer:
             self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
 
     def close(self) -> bool:
-        """Close the connection, with the mutex held: the last one of a file copies the WAL and removes it,
-        and tells nobody when that fails. So it is done before. Whether all of the WAL has been copied.
+        """Close the connection, with the mutex held. The last one of a file copies and removes the WAL,
+        and reports no failure, so the WAL is copied before. Returns whether all of it was.
 
-        Raises StorageError when the disk fails; the WAL stays as it is then, for whoever opens the file.
+        Raises StorageError when the disk fails; the WAL then stays for the next program that opens the
+        file.
         """
         try:
             self.make_good()
@@ -264,7 +265,8 @@ class Writer:
         return found.is_whole
 
     def close_beside_others(self) -> None:
-        """Close the connection without copying the WAL, which a last one that cannot write leaves alone."""
+        """Close the connection without copying the WAL: a last connection that cannot write leaves it
+        alone."""
         try:
             reader = connect(self._path, self._lock_timeout_ms, read_only=True)
         except sqlite3.Error:
