@@ -138,7 +138,7 @@ def test_what_is_lost_is_logged_when_the_query_may_go_on(
     new_file(source, range(5))
     caplog.clear()
     assert reader() == list(range(5))
-    assert "stands at offset 20, but this is another file" in caplog.text
+    assert "offset 20, but this is another file" in caplog.text
 
 
 def test_a_micro_batch_that_was_planned_on_another_file_is_not_read_from_this_one(
