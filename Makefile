@@ -9,7 +9,7 @@ demo: $(SETUP)
 	$(PYTHON) demo/flights.py
 
 test: $(SETUP)
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2
 
 # The rest (tests/rooms.py) is left to `make test`.
 test-fast: $(SETUP)
