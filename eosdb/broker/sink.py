@@ -45,7 +45,6 @@ Batches = (
 _PART_RECORDS: Final = 1_000
 _UNIT_BYTES: Final = 16 * 1024 * 1024
 """What is appended in one unit; more holds the write lock for long, and makes the WAL large."""
-# decisions/0014: the proof is stored with the records, or with the decision of their transaction.
 _UNIT_RECORDS: Final = 50_000
 _HELD_CHARS: Final = 1_000
 """What a sink may say about a batch; it is stored."""
@@ -116,6 +115,7 @@ class OnceAppender(RequestHandler):
         return log_append.append(unit, partition, part.batch, config, now).base_offset
 
     def _remember(self, unit: Unit, this: SinkBatch) -> None:
+        # decisions/0014: the proof is stored with the records, or with the decision of their transaction.
         unit.record(SinkBatchAppended(timestamp=self._clock.time_ms(), **this._asdict()))
 
     # -- in a transaction -----------------------------------------------------------------------

@@ -206,8 +206,8 @@ def join(
     """Make sure that the partitions and groups are in the producer's open transaction (KIP-890).
 
     Under version 1 it must have been added before; under version 2 it joins now, and begins the
-    transaction if there is none. Raises the errors of `transaction.verify` and
-    `transaction.add_to_transaction`.
+    transaction if there is none. Raises the errors of `decisions.verify` and
+    `decisions.add_to_transaction`.
     """
     current = load(unit, transactional_id)
     if version < EPOCH_PER_TRANSACTION:

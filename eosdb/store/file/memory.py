@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable
 
 
-def folder_in_memory(owner: object, prefix: str = "eosdb-") -> tuple[str, Callable[[], object]]:
+def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
     """A new folder and its finalizer, which also runs when `owner` is garbage-collected, at the latest
     when the process ends."""
-    folder = tempfile.mkdtemp(prefix=prefix, dir=memory_folder())
+    folder = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder())
     return folder, weakref.finalize(owner, _remove, folder, os.getpid())
 
 
