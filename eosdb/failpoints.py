@@ -27,7 +27,8 @@ class Failpoint(Enum):
     USER_UNIT_UNCOMMITTED = "user_unit.uncommitted"
     """All writes of a `db.begin()` block are done, the unit is not committed."""
     END_TXN_DECIDED = "end_txn.decided"
-    """PrepareCommit or PrepareAbort is durable, no marker is written."""
+    """PrepareCommit or PrepareAbort is durable, no marker is written. A process that this point or
+    MARKER_WRITTEN is armed for ends every transaction in two steps."""
     MARKER_WRITTEN = "marker.written"
     """One marker of a transaction is written, others and the completion are not."""
     SNAPSHOT_WRITTEN = "snapshot.written"
@@ -44,6 +45,9 @@ class Failpoint(Enum):
     """The WAL has been copied into the file, the writer lock is still held."""
 
 
+_BETWEEN = (Failpoint.END_TXN_DECIDED.value, Failpoint.MARKER_WRITTEN.value)
+
+
 def _armed() -> tuple[str, int] | None:
     name, _, count = os.environ.get("EOSDB_FAILPOINT", "").partition(":")
     return (Failpoint(name).value, int(count or 0)) if name else None
@@ -51,17 +55,29 @@ def _armed() -> tuple[str, int] | None:
 
 _target = _armed()
 _watcher: Callable[[Failpoint], None] | None = None
+_in_steps: Callable[[], bool] | None = None
 
 
 @contextlib.contextmanager
-def watched(watcher: Callable[[Failpoint], None]) -> Iterator[None]:
-    """Have `watcher` called at every point; an exception it raises ends the operation there."""
-    global _watcher
-    before, _watcher = _watcher, watcher
+def watched(
+    watcher: Callable[[Failpoint], None], in_steps: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Have `watcher` called at every point; an exception it raises ends the operation there. `in_steps` is
+    asked whether the end of a transaction is to be two steps."""
+    global _watcher, _in_steps
+    before = _watcher, _in_steps
+    _watcher, _in_steps = watcher, in_steps
     try:
         yield
     finally:
-        _watcher = before
+        _watcher, _in_steps = before
+
+
+def ends_in_steps() -> bool:
+    """Whether somebody wants to look, or die, between the decision of a transaction and its markers."""
+    if _in_steps is not None:
+        return _in_steps()
+    return _target is not None and _target[0] in _BETWEEN
 
 
 def reach(point: Failpoint) -> None:

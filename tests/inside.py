@@ -17,3 +17,20 @@ def mutex(db: eosdb.Database) -> WriterMutex:
     made = db._store._mutex
     assert made is not None
     return made
+
+
+class Commits:
+    """How many units, and how many synced ones, a block takes."""
+
+    def __init__(self, db: eosdb.Database) -> None:
+        self._db = db
+
+    def __enter__(self) -> Commits:
+        self._before = self._db.metrics()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        after = self._db.metrics()
+        self.all, self.synced = (
+            after[name] - self._before[name] for name in ("commit-total", "fsync-total")
+        )

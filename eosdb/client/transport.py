@@ -137,7 +137,7 @@ class DirectTransport:
     ) -> None:
         """Like `submit_all`, with the answers in `exchanges`. If all succeed, `last` is carried out in the
         same turn and answered in `answered`, which otherwise stays open. After an interrupt they hold what
-        was done."""
+        was done, that of `last` if it has been committed, too."""
         if self._sharing is None:
             exchanges += [self.submit(name, request) for request in requests]
             return
@@ -147,14 +147,21 @@ class DirectTransport:
                 exchanges += [self.submit(name, request) for request in requests]
                 if all(e.error is None and succeeded(e.answer) for e in exchanges):
                     answered.carry_out(last, self._broker)
-        except EosdbError as error:
-            if turn is not None and turn.stands:
-                # What `last` decided has been committed, whether or not it could be completed.
+        except BaseException as error:
+            # Committed with what `last` decided, whether or not that could be completed.
+            stands = turn is not None and turn.stands
+            if not stands:
+                exchanges.clear()
+            if not isinstance(error, EosdbError):
+                if stands and not answered.done:
+                    answered.carry_out(last, self._broker)  # Said again, it has the same answer.
+                raise
+            if stands:
                 if not answered.done:
                     answered.fail(error)
                 return
             answered.reopen()
-            exchanges[:] = [self.submit(name, request) for request in requests]
+            exchanges += [self.submit(name, request) for request in requests]
 
     def poll(self) -> int | None:
         return None

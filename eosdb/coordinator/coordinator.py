@@ -17,7 +17,7 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.leadership import Decision, Leadership
+from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing
@@ -62,7 +62,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
-        self.leadership: Final = Leadership(store, clock)
+        self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write; housekeeping checks here whether it is due."""
 
@@ -160,9 +160,9 @@ class TransactionCoordinator:
                     current, transactional_id, timeout_ms, expected, fresh, now
                 )
                 if isinstance(verdict, FenceOngoing):
-                    decision = Decision(verdict.prepared, transaction_rows.epoch(unit), True)
+                    decision = Decision(verdict.prepared, transaction_rows.epoch(unit), End.DECIDED)
                 else:
-                    decision = Decision(verdict.metadata, transaction_rows.epoch(unit), False)
+                    decision = Decision(verdict.metadata, transaction_rows.epoch(unit), End.NONE)
                 transaction_rows.record(unit, current, decision.metadata, now)
                 return decision
 
@@ -170,8 +170,8 @@ class TransactionCoordinator:
             if decision is not None:
                 break
             fresh = self._producer_ids.next()
-        if decision.completing:
-            self.leadership.complete(decision)
+        if decision.end is not End.NONE:
+            self._complete(decision)
             raise ConcurrentTransactionsError(
                 f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
                 "and has been aborted; call init_producer_id again"
@@ -276,18 +276,18 @@ class TransactionCoordinator:
                 if prepared is not None:
                     with_decision(unit)
                     transaction_rows.record(unit, current, prepared, now)
-                    return Decision(prepared, transaction_rows.epoch(unit), completing=True)
+                    return Decision(prepared, transaction_rows.epoch(unit), End.DECIDED)
                 assert current is not None
-                return Decision(current, transaction_rows.epoch(unit), completing=False)
+                return Decision(current, transaction_rows.epoch(unit), End.NONE)
 
             decision = self._decide(transactional_id, decide)
             if decision is not None:
                 break
             fresh = self._producer_ids.next()
-        if not decision.completing:
-            return decision.metadata.producer
-        self.leadership.complete(decision)
-        return ending.complete(decision.metadata, 0).producer
+        self._complete(decision)
+        if decision.end is End.DECIDED:
+            return ending.complete(decision.metadata, 0).producer
+        return decision.metadata.producer
 
     def write_markers(
         self,
@@ -332,9 +332,14 @@ class TransactionCoordinator:
         self.leadership.try_again(transactional_id)
         with self.leadership.deciding(transactional_id, decide) as first_step:
             decision = self.write(first_step)
-            if decision is not None and decision.completing and self._store.is_joint:
+            if decision is not None and decision.end is not End.NONE and self._store.is_joint:
                 self._store.commit_joint()
         return decision
+
+    def _complete(self, decision: Decision) -> None:
+        """The second step, if it is still to be done."""
+        if decision.end is End.DECIDED:
+            self.leadership.complete(decision)
 
     def _abort_timed_out(self) -> int:
         """Fence and abort every open transaction that has timed out. Returns how many."""
@@ -349,14 +354,14 @@ class TransactionCoordinator:
                     return None
                 prepared = decisions.abort_timed_out(current, now)
                 transaction_rows.record(unit, current, prepared, now)
-                return Decision(prepared, transaction_rows.epoch(unit), completing=True)
+                return Decision(prepared, transaction_rows.epoch(unit), End.DECIDED)
 
             with self.leadership.deciding(due, decide) as first_step:
                 decision = self._store.write(first_step)
             if decision is not None:
                 aborted += 1
                 with contextlib.suppress(TransactionCoordinatorFencedError):
-                    self.leadership.complete(decision)
+                    self._complete(decision)
         return aborted
 
     def _first_timed_out(self, unit: Unit) -> str | None:

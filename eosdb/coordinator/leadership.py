@@ -10,32 +10,45 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from eosdb.clock import Clock
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError
-from eosdb.failpoints import Failpoint, reach
+from eosdb.failpoints import Failpoint, ends_in_steps, reach
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 
+class End(Enum):
+    """How far the end of a transaction has come in the unit that decides it."""
+
+    NONE = "none"
+    """Nothing was ended."""
+    DECIDED = "decided"
+    """The markers are to be written in a unit that follows."""
+    COMPLETED = "completed"
+    """The markers and Complete… are in the same unit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a first step recorded, and under which coordinator epoch."""
+    """What was recorded, and under which coordinator epoch."""
 
     metadata: TransactionMetadata
     coordinator_epoch: int
-    completing: bool
+    end: End
 
 
 class Leadership:
     """One per coordinator. Threads may share it."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, partitions_at_once: int) -> None:
         self._store = store
         self._clock = clock
+        self._partitions_at_once = partitions_at_once
         self._elected = False
         self._lock = threading.Lock()
         self._completing: set[str] = set()
@@ -75,10 +88,13 @@ class Leadership:
                 decided.clear()
                 self._finish(transactional_id)
             decision = decide(unit)
-            if decision is not None and decision.completing:
-                with self._lock:
-                    self._completing.add(transactional_id)
-                    decided.append(decision)
+            if decision is None or decision.end is not End.DECIDED:
+                return decision
+            if (completed := self._completed_at_once(unit, decision)) is not None:
+                return completed
+            with self._lock:
+                self._completing.add(transactional_id)
+                decided.append(decision)
             return decision
 
         decided: list[Decision] = []
@@ -88,6 +104,23 @@ class Leadership:
             if decided:
                 self._finish(transactional_id)
             raise
+
+    def _completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
+        """The second step in the unit of the first. None when it must wait: there are too many partitions,
+        one of them has seen a newer coordinator, or a test wants to look in between."""
+        # decisions/0021: one commit where it fits.
+        decided, epoch = decision.metadata, decision.coordinator_epoch
+        if len(decided.partitions) > self._partitions_at_once or ends_in_steps():
+            return None
+        try:
+            with unit.savepoint():
+                completed = transaction_rows.write_markers_and_complete(
+                    unit, decided, epoch, self._clock.time_ms()
+                )
+        except TransactionCoordinatorFencedError:
+            return None
+        assert completed is not None
+        return Decision(completed, epoch, End.COMPLETED)
 
     def try_again(self, transactional_id: str) -> None:
         """It was requested again: perhaps it can be completed now."""

@@ -86,6 +86,7 @@ class Store:
         """
         self._check_writable()
         if self._joint is not None and self._joint.is_ours:
+            self._go_on_with(self._joint)
             return self._joint.run(function)
         return self._group.submit(function, sync)
 
@@ -107,7 +108,8 @@ class Store:
                 self._joint = joint = JointUnit(unit, self.path)
                 yield joint
                 joint.check()
-                writer.commit(joint.parts)
+                if not joint.is_committed:
+                    writer.commit(joint.parts)
             finally:
                 self._joint = None
                 writer.connection.rollback()
@@ -125,12 +127,24 @@ class Store:
         except EosdbError as error:
             joint.fail(error)
             raise
-        joint.parts, joint.stands = 0, True
+        finally:
+            # Also when somebody interrupts behind the commit (decisions/0018).
+            if not writer.connection.in_transaction and not joint.has_failed:
+                joint.parts, joint.stands, joint.is_committed = 0, True, True
+
+    def _go_on_with(self, joint: JointUnit) -> None:
+        """Begin the next unit of the turn, if the one before has been committed."""
+        if not joint.is_committed:
+            return
+        assert self._writer is not None
+        joint.check()
         try:
             with translated(self.path):
-                writer.begin(sync=False, careful=False)
+                self._writer.begin(sync=False, careful=False)
         except EosdbError as error:
             joint.fail(error)
+            raise
+        joint.is_committed = False
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:

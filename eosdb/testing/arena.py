@@ -155,6 +155,10 @@ class Arena:
             self.counts["crash between decision and markers"] += 1
             raise NodeCrashed(self._running_on)
 
+    def ends_in_steps(self) -> bool:
+        """Half of the transactions end in two steps, as those over very many partitions do."""
+        return self._running_on is None or self._crash_rng.random() < 0.5
+
     def restart(self, node: int) -> None:
         """The process has died, and its actors with it. Another one opens the file."""
         self.say(f"node {node} crashes")

@@ -114,7 +114,7 @@ class _Schedule:
     def run(self) -> None:
         arena = self._arena
         self._give_birth()
-        with watched(arena.reached):
+        with watched(arena.reached, arena.ends_in_steps):
             while not self._is_done and arena.scheduler.steps < _LONGEST_SCHEDULE:
                 if self._rng.random() < arena.faults.admin:
                     self._act()

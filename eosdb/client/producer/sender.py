@@ -333,7 +333,7 @@ class Sender:
                 "produce", closures, exchanges, _all_stored, request, answered, sync=sync
             )
         except BaseException:
-            if answered.done and answered.error is None:
+            if exchanges:
                 self._sent(requests, exchanges, now_ms, start_ns)
             else:
                 self._interrupted(requests, now_ms)

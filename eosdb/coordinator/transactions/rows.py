@@ -243,8 +243,8 @@ def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
 
 def write_markers_and_complete(
     unit: Unit, decided: TransactionMetadata, coordinator_epoch: int, now_ms: int
-) -> None:
-    """The second step: every marker, then Complete…; nothing if another process has done it.
+) -> TransactionMetadata | None:
+    """The second step: every marker, then Complete…; None when somebody else has done it.
 
     The id's next transaction may have begun since, so what was decided is compared as a whole. A
     partition that has seen a newer epoch of the producer is left out. Raises
@@ -253,7 +253,7 @@ def write_markers_and_complete(
     transactional_id = decided.transactional_id
     metadata = load(unit, transactional_id)
     if metadata != decided:
-        return
+        return None
     if epoch(unit) != coordinator_epoch:
         raise TransactionCoordinatorFencedError(
             f"transactional id {transactional_id!r}: decided under coordinator epoch "
@@ -273,7 +273,9 @@ def write_markers_and_complete(
                     now_ms=now_ms,
                     transaction_version=decided.transaction_version,
                 )
-    record(unit, decided, complete(decided, now_ms), now_ms)
+    completed = complete(decided, now_ms)
+    record(unit, decided, completed, now_ms)
+    return completed
 
 
 def decided_ids(unit: Unit) -> frozenset[str]:

@@ -28,6 +28,8 @@ class JointUnit:
         self.parts = 0
         self.stands = False
         """The first unit has been committed."""
+        self.is_committed = False
+        """Whatever was written has been committed, and nothing follows yet."""
 
     @property
     def is_ours(self) -> bool:
@@ -51,6 +53,10 @@ class JointUnit:
             if isinstance(error, RedoCarefullyError) and self._failure is not None:
                 raise self._failure from error
             raise
+
+    @property
+    def has_failed(self) -> bool:
+        return self._failure is not None
 
     def fail(self, error: EosdbError) -> None:
         """End the unit; nothing it wrote is kept."""

@@ -69,7 +69,7 @@ def run(settings: Settings) -> Result:
         life = _Life(world, settings)
         violation = None
         try:
-            with watched(world.reached):
+            with watched(world.reached, world.ends_in_steps):
                 life.live(settings.steps)
             life.finish()
         except Violation as broken:

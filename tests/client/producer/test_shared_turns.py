@@ -11,8 +11,8 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.coordinator.leadership import Leadership
-from tests.inside import writer
+from eosdb.store.store import Store
+from tests.inside import Commits, writer
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -32,23 +32,6 @@ def transactional(db: eosdb.Database, **config: Any) -> eosdb.Producer:
     return producer
 
 
-class Commits:
-    """How many units, and how many synced ones, a block takes."""
-
-    def __init__(self, db: eosdb.Database) -> None:
-        self._db = db
-
-    def __enter__(self) -> Commits:
-        self._before = self._db.metrics()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        after = self._db.metrics()
-        self.all, self.synced = (
-            after[name] - self._before[name] for name in ("commit-total", "fsync-total")
-        )
-
-
 def send_both(producer: eosdb.Producer, count: int = 3) -> None:
     for i in range(count):
         producer.send("t", b"%d" % i, partition=0)
@@ -62,7 +45,7 @@ def test_the_last_records_and_the_decision_are_one_commit(db: eosdb.Database) ->
         send_both(producer)
         with Commits(db) as commits:
             producer.commit_transaction()
-        assert (commits.all, commits.synced) == (2, 1), "records and Prepare, then the markers"
+        assert (commits.all, commits.synced) == (1, 1), "records, Prepare, markers and Complete"
     assert committed_values(db, TP) == committed_values(db, OTHER) == [b"0", b"1", b"2"] * 2
 
 
@@ -75,7 +58,7 @@ def test_offsets_go_along_with_the_records_before_them(db: eosdb.Database) -> No
     assert (commits.all, commits.synced) == (1, 0)
     with Commits(db) as commits:
         producer.commit_transaction()
-    assert (commits.all, commits.synced) == (2, 1)
+    assert (commits.all, commits.synced) == (1, 1)
     assert db.broker.offset_fetch("g", [TP])[TP].offset == 7
     assert committed_values(db, TP) == [b"0", b"1", b"2"]
 
@@ -167,19 +150,15 @@ def test_a_callback_is_told_before_the_commit_and_may_still_send(db: eosdb.Datab
 
 @pytest.fixture
 def interrupted(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C comes when a commit is decided and completed, and before its answer."""
-    complete = Leadership.complete
+    """Ctrl-C comes when a commit is in the file, and before its answer."""
+    commit = Store.commit_joint
 
-    def then_interrupt(leadership: Leadership, decision: Any) -> None:
-        complete(leadership, decision)
-        monkeypatch.undo()
-        monkeypatch.setattr(db._store._writer, "checkpoint_when_due", once)
-
-    def once() -> None:
+    def commit_and_interrupt(store: Store) -> None:
+        commit(store)
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Leadership, "complete", then_interrupt)
+    monkeypatch.setattr(Store, "commit_joint", commit_and_interrupt)
 
 
 def test_a_commit_that_was_interrupted_is_said_again(db: eosdb.Database, interrupted: None) -> None:
