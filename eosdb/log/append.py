@@ -38,6 +38,7 @@ from eosdb.log.producer_state import (
 )
 from eosdb.log.record_rows import insert_into_records, places
 from eosdb.model.values import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
+from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -45,28 +46,33 @@ _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 rows."""
 
 
-class _Marker(NamedTuple):
-    """The parameters of a marker's row."""
+class _Numbers(NamedTuple):
+    """The parameters of a row that one statement can take once for all rows of a batch."""
 
     partition_id: int
     offset: int
-    timestamp: int
+    timestamp_type: int
     producer_id: int
     producer_epoch: int
-    control: str
+    sequence: int
+    sequence_round: int
+    is_transactional: int
     position: int
+    timestamp: int
 
 
-_MARKER: Final = {
-    **places(_Marker._fields),
-    "timestamp_type": "0",
-    "sequence": "-1",
-    "sequence_round": "0",
-    "is_transactional": "1",
-}
-_INSERT_MARKER: Final = insert_into_records(
-    [{**_MARKER, "checksum": checksum.stored(str(checksum.MARKER), **_MARKER)}]
-)
+_CONTENT: Final = ("control", "key", "value", "headers", "checksum")
+"""The other parameters of a row; the last is the sum of its content."""
+
+
+def _row(after: int) -> str:
+    """SQL: a row whose values are all bound, after so many others."""
+    terms = places(_Numbers._fields + _CONTENT, after)
+    terms["checksum"] = checksum.stored(terms["checksum"], **terms)
+    return f"({', '.join(terms.values())})"
+
+
+_RECORD: Final = Insertion("records", [f'"{name}"' for name in _Numbers._fields + _CONTENT], _row)
 
 
 def append(
@@ -178,12 +184,11 @@ def append_marker(
             control=control,
         )
     )
-    unit.execute(
-        _INSERT_MARKER,
-        _Marker(
-            partition.partition_id, offset, now_ms, producer_id, producer_epoch, control, position
-        ),
-    )
+    numbers = _Numbers(
+        partition.partition_id, offset, 0, producer_id, producer_epoch, NO_SEQUENCE, 0, 1, position,
+        now_ms,
+    )  # fmt: skip
+    unit.insert(_RECORD, (*numbers, control, None, None, None, checksum.MARKER))
     reach(Failpoint.MARKER_WRITTEN)
 
 
@@ -236,10 +241,12 @@ def _decide(
 def _newest_stored_serial(
     unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
 ) -> int:
-    row = unit.execute(
+    row = unit.select(
+        "records",
         "SELECT sequence_round, sequence FROM records WHERE partition_id = ? AND producer_id = ? "
         "AND producer_epoch = ? AND sequence >= 0 ORDER BY sequence_round DESC, sequence DESC LIMIT 1",
         (partition_id, producer_id, producer_epoch),
+        lambda waiting: waiting[0] == partition_id,
     ).fetchone()
     if row is None:
         return NO_SEQUENCE
@@ -282,27 +289,13 @@ def _stored_range(
     return StoredRange(Duplicate(offset, offset + count - 1), count, occupied=True)
 
 
-class _Numbers(NamedTuple):
-    """The parameters a statement takes once for all of its rows."""
-
-    partition_id: int
-    offset: int
-    timestamp_type: int
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    sequence_round: int
-    is_transactional: int
-    position: int
-    timestamp: int
-
-
 _NUMBERS: Final = {**places(_Numbers._fields), "control": "NULL"}
 _FIRST_SUM: Final = f"?{len(_Numbers._fields) + 1}"
 """The checksum of the first row without its content and, if it varies, its timestamp."""
 _CHECKSUM: Final = f"SELECT {checksum.stored('0', **_NUMBERS)}"
 _FEW: Final = 8
-"""For fewer rows it does not pay to work out how their checksums continue."""
+"""As many rows of a batch may wait for those of others; more make statements of their own, whose checksums
+continue."""
 
 
 @lru_cache(maxsize=128)
@@ -332,11 +325,6 @@ def _insert_records(
     timestamps: list[int],
     timestamp_type: int,
 ) -> None:
-    columns = batch.columns(timestamps)
-    varying, width = tuple(columns), len(columns)
-    cells: list[object] = [None] * (width * batch.count)
-    for i, column in enumerate(columns.values()):
-        cells[i::width] = column
     sequenced = event.base_sequence >= 0
 
     def numbers(done: int, timestamp: int) -> _Numbers:
@@ -354,8 +342,20 @@ def _insert_records(
             timestamp,
         )
 
+    if batch.count <= _FEW:
+        for i, content in enumerate(batch.content_sums):
+            key, value = batch.payload[2 * i : 2 * i + 2]
+            headers = batch.headers[i] if batch.headers else None
+            time = timestamps[i] if len(timestamps) > 1 else timestamps[0]
+            unit.insert(_RECORD, (*numbers(i, time), None, key, value, headers, content))
+        return
+    columns = batch.columns(timestamps)
+    varying, width = tuple(columns), len(columns)
+    cells: list[object] = [None] * (width * batch.count)
+    for i, column in enumerate(columns.values()):
+        cells[i::width] = column
     step = first = 0
-    if batch.count > _FEW and max(timestamps) < checksum.TIMES:
+    if max(timestamps) < checksum.TIMES:
         constant = timestamps[0] if len(timestamps) == 1 else 0
         ends = (numbers(0, constant), numbers(batch.count - 1, constant))
         first, last = (unit.execute(_CHECKSUM, of_row).fetchone()[0] for of_row in ends)

@@ -32,10 +32,12 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.values import AbortedTransaction, TopicPartition
 from eosdb.store.counters import set_counter
+from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 
 _TIME_INDEX_INTERVAL_BYTES: Final = 65_536
 """How much is appended between two entries of the time index (Kafka: index.interval.bytes)."""
+_TIME_INDEX_ENTRY: Final = Insertion.plain("time_index", ("partition_id", "timestamp", '"offset"'))
 _SNAPSHOTS_KEPT: Final = 2
 
 
@@ -128,8 +130,7 @@ def _grow(
     indexed, pending = partition.indexed_timestamp, partition.bytes_since_index
     if pending >= _TIME_INDEX_INTERVAL_BYTES and partition.max_timestamp > indexed:
         unit.insert(
-            "time_index",
-            'INSERT INTO time_index (partition_id, timestamp, "offset") VALUES (?, ?, ?)',
+            _TIME_INDEX_ENTRY,
             (partition.partition_id, partition.max_timestamp, partition.log_end_offset),
         )
         indexed, pending = partition.max_timestamp, 0

@@ -15,6 +15,7 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.taken_back import taken_back
 from eosdb.model.values import AbortedTransaction
 from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 
 _FROM: Final = (
@@ -26,10 +27,13 @@ _PRODUCERS: Final = (
     'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? AND is_transactional = 1 '
     'ORDER BY "offset"'
 )
-_INSERT: Final = (
-    "INSERT INTO transaction_index (partition_id, producer_id, first_offset, last_offset, "
-    "last_stable_offset, previous_offset, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
+_ENTRY: Final = Insertion.plain(
+    "transaction_index",
+    (
+        "partition_id", "producer_id", "first_offset", "last_offset", "last_stable_offset",
+        "previous_offset", "checksum",
+    ),
+)  # fmt: skip
 _DELETE: Final = "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset = ?"
 
 
@@ -102,7 +106,7 @@ def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
 def add(unit: Unit, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
     """Projection only: one more entry, after the one that ends at `previous_offset` (-1: none)."""
     row = (partition_id, *entry, previous_offset)
-    unit.insert("transaction_index", _INSERT, (*row, row_checksum(*row)))
+    unit.insert(_ENTRY, (*row, row_checksum(*row)))
 
 
 def forget_below(unit: Unit, partition_id: int, log_start_offset: int) -> None:

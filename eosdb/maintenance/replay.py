@@ -15,8 +15,7 @@ from eosdb.progress import Progress, reporting, silent
 from eosdb.store import journal
 from eosdb.store.schema.migrate import create_materialized
 from eosdb.store.schema.newest import materialized_tables
-from eosdb.store.writing.late_unit import late
-from eosdb.store.writing.unit import Apply, Unit
+from eosdb.store.writing.unit import Apply, Unit, late
 
 _EVENTS_REMEMBERED: Final = 20_000
 """How many events are folded before the memos are dropped."""

@@ -107,7 +107,7 @@ class Store:
                 unit = writer.begin(sync=sync, careful=False)
                 self._joint = joint = JointUnit(unit, self.path)
                 yield joint
-                joint.check()
+                joint.write_waiting()
                 if not joint.is_committed:
                     writer.commit(joint.parts)
             finally:
@@ -120,9 +120,9 @@ class Store:
         joint, writer = self._joint, self._writer
         assert joint is not None
         assert writer is not None
-        joint.check()
         try:
             with translated(self.path):
+                joint.write_waiting()
                 writer.commit(joint.parts)
         except EosdbError as error:
             joint.fail(error)

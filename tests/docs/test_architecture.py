@@ -67,9 +67,11 @@ def test_each_event_is_folded_into_the_tables_that_the_page_names(
             def see(statement: str) -> None:
                 found[kind].update(WRITES.findall(statement))
 
+            unit.write_waiting()
             unit.connection.set_trace_callback(see)
             try:
                 fold(unit, event, position)
+                unit.write_waiting()
             finally:
                 unit.connection.set_trace_callback(None)
 
@@ -136,11 +138,12 @@ def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterat
 
 
 def calls(request: Callable[[], object], last: str) -> list[str]:
-    """eosdb's calls on the stack when SQLite is asked from within `last`."""
+    """eosdb's calls on the stack when SQLite is asked, or a row is left to wait, from within `last`."""
     deepest: list[str] = []
 
     def look(frame: FrameType, event: str, argument: Any) -> None:
-        if event != "c_call" or not getattr(argument, "__name__", "").startswith("execute"):
+        asks = event == "c_call" and getattr(argument, "__name__", "").startswith("execute")
+        if not asks and (event != "call" or frame.f_code.co_qualname != "Waiting.save"):
             return
         names: list[str] = []
         at: FrameType | None = frame

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.maintenance import replay
-from eosdb.store.writing import late_unit
+from eosdb.store.writing import waiting as waiting_rows
 from tests.readers import committed_values, dump_state
 
 TOPIC = "t"
@@ -271,10 +271,10 @@ class Histories(RuleBasedStateMachine):
             report = self.db.verify()
             assert report.ok, report.problems
             before = dump_state(self.folder / "histories.db")
-            # The live path wrote each row at once, rebuild writes late: however late, it is the same.
+            # However late rows are written, it is the same.
             for waiting, remembered in ((5_000, 20_000), (1, 3), (3, 1)):
                 with (
-                    mock.patch.object(late_unit, "_WAITING_MAX", waiting),
+                    mock.patch.object(waiting_rows, "_WAITING_MAX", waiting),
                     mock.patch.object(replay, "_EVENTS_REMEMBERED", remembered),
                 ):
                     self.db.rebuild()

@@ -41,18 +41,28 @@ class JointUnit:
         error does."""
         self.check()
         self.parts += 1
-        before = self.unit.connection.total_changes
+        before = self.unit.changes
         try:
             return function(self.unit)
         except sqlite3.Error as error:
             self._failure = translate(error, self._path)
             raise self._failure from error
         except Exception as error:
-            if self.unit.connection.total_changes != before:
-                self._failure = StorageError("a part of a joint unit has to be undone")
-            if isinstance(error, RedoCarefullyError) and self._failure is not None:
+            redo = isinstance(error, RedoCarefullyError)
+            if redo or self.unit.changes != before:
+                self._failure = _to_be_undone()
+            if redo and self._failure is not None:
                 raise self._failure from error
             raise
+
+    def write_waiting(self) -> None:
+        """Before the commit: raises the error that ends the unit."""
+        self.check()
+        try:
+            self.unit.write_waiting()
+        except RedoCarefullyError as error:
+            self._failure = _to_be_undone()
+            raise self._failure from error
 
     @property
     def has_failed(self) -> bool:
@@ -66,3 +76,7 @@ class JointUnit:
         """Raises the error that has ended the unit."""
         if self._failure is not None:
             raise self._failure
+
+
+def _to_be_undone() -> StorageError:
+    return StorageError("a part of a joint unit has to be undone")

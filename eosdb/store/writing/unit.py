@@ -3,28 +3,42 @@
 "Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the memos of
 state that has been read already, and `record`, the only way anything changes: insert the event, then fold
 it into the materialized tables by the same `apply` that replay uses.
+
+A unit writes late (`waiting`): each row that it changes once, and what is new in few statements.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from eosdb.events.encoding import encode
 from eosdb.events.kinds import Event
 from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.insertion import Insertion
+from eosdb.store.writing.waiting import Waiting
 
 T = TypeVar("T")
+Parameters = Sequence[object] | Mapping[str, object]
 STEPS_PER_UNIT: Final = 500
 """The most partitions, groups or ids that one unit of due work handles: others want their turn."""
 Apply = Callable[["Unit", Event, int], None]
 """Folds an event at a journal position into the materialized tables."""
 
-_INSERT_EVENT: Final = (
-    "INSERT INTO journal (position, kind, timestamp, topic, partition, transactional_id, detail, "
-    "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_EVENT: Final = Insertion.plain(
+    "journal",
+    (
+        "position",
+        "kind",
+        "timestamp",
+        "topic",
+        "partition",
+        "transactional_id",
+        "detail",
+        "checksum",
+    ),
 )
 
 
@@ -68,37 +82,45 @@ class Unit:
     """The inside of a write unit."""
 
     __slots__ = (
-        "_position", "careful", "connection", "execute", "executemany", "memos", "projection",
+        "_position", "_waited", "_waiting", "careful", "connection", "memos", "projection",
         "written_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: sqlite3.Connection, apply: Apply) -> None:
         self.connection: Final = connection
         self.projection: Final = apply
-        self.execute: Callable[..., sqlite3.Cursor] = connection.execute
-        self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
         self.memos: Final = Memos()
+        self._waiting = Waiting(connection)
+        self._waited = 0
+        """How often something was left to wait."""
         self._position: int | None = None
         """The last event's position, if it is known."""
         self.written_bytes = 0
         self.careful = True
-        """Whether one part can be undone; if not, a part that must be makes the whole unit run again."""
+        """Whether one part can be undone, for which everything is written at once; if not, a part that must
+        be undone makes the whole unit run again."""
 
     def forget(self) -> None:
         """Drop everything remembered: the file may say otherwise."""
         self.memos.clear()
         self._position = None
 
+    def discard(self) -> None:
+        """The unit has been undone: what waits is not written, and what is remembered is wrong."""
+        self._waiting.discard()
+        self.forget()
+
     def record(self, event: Event) -> int:
         """Make `event` a row of the journal and fold it. Returns its position."""
         position = self.last_position() + 1
         row = (position, *encode(event))
-        self.execute(_INSERT_EVENT, (*row, row_checksum(*row)))
+        self.insert(_EVENT, (*row, row_checksum(*row)))
         self._position = position
         # decisions/0001: the event first, and tables through its projection alone, as in a rebuild.
         self.projection(self, event, position)
         return position
 
+    # decisions/0025: live path and replay write late, through the same rows that wait.
     def save(
         self,
         table: str,
@@ -109,11 +131,67 @@ class Unit:
     ) -> None:
         """Projection only: write a whole row, `row(value)`. Of several saved under one key only the
         newest matters."""
-        self.execute(statement, row(value))
+        if self.careful:
+            self.connection.execute(statement, row(value))
+            return
+        self._waited += 1
+        self._waiting.save(table, key, statement, row, value)
 
-    def insert(self, table: str, statement: str, row: Sequence[object]) -> None:
-        """Projection only: write a new row."""
-        self.execute(statement, row)
+    def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
+        """Write a new row of the log, or in a projection one of a table that is folded."""
+        if self.careful:
+            self.connection.execute(insertion.statement(1, len(row)), row)
+            return
+        self._waited += 1
+        self._waiting.insert(insertion, row)
+
+    def select(
+        self,
+        table: str,
+        statement: str,
+        parameters: Parameters,
+        concerns: Callable[[Sequence[object]], bool],
+    ) -> sqlite3.Cursor:
+        """Run a SELECT from this table alone, which nobody saves to; its new rows wait on unless one of
+        them concerns it."""
+        if any(concerns(row) for _, row in self._waiting.new_rows(table)):
+            return self.execute(statement, parameters)
+        return self.connection.execute(statement, parameters)
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        """Run a statement, which sees everything saved so far."""
+        if self._waiting.tables:
+            self._see(statement)
+        return self.connection.execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
+        """The same for many rows of parameters."""
+        if self._waiting.tables:
+            self._see(statement)
+        return self.connection.executemany(statement, parameters)
+
+    def _see(self, statement: str) -> None:
+        with self._redone_carefully():
+            self._waiting.write_named_in(statement)
+
+    def write_waiting(self) -> None:
+        """Write everything that waits, before the unit is committed. Raises RedoCarefullyError for a row
+        that does not fit: alone, its request gets its own error."""
+        if self._waiting.tables:
+            with self._redone_carefully():
+                self._waiting.write_all()
+
+    @contextlib.contextmanager
+    def _redone_carefully(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise RedoCarefullyError from error
+
+    @property
+    def changes(self) -> int:
+        """Grows with everything that is written or waits."""
+        return self.connection.total_changes + self._waited
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -124,13 +202,13 @@ class Unit:
         RedoCarefullyError where one was needed.
         """
         if not self.careful:
-            before = self.connection.total_changes
+            before = self.changes
             try:
                 yield
             except sqlite3.Error:
                 raise
             except Exception as error:
-                if self.connection.total_changes != before:
+                if self.changes != before:
                     raise RedoCarefullyError from error
                 raise
             return
@@ -152,3 +230,17 @@ class Unit:
             return self._position
         row = self.execute("SELECT COALESCE(MAX(position), 0) FROM journal").fetchone()
         return int(row[0])
+
+
+@contextlib.contextmanager
+def late(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
+    """A unit for projections in the block, as the live path's; everything is written at the end, unless the
+    block raises. Raises sqlite3.Error."""
+    unit = Unit(connection, apply)
+    unit.careful = False
+    try:
+        yield unit
+        unit.write_waiting()
+    except RedoCarefullyError as error:
+        assert error.__cause__ is not None
+        raise error.__cause__ from None

@@ -157,14 +157,16 @@ class Writer:
             or (self._begun % _UNITS_PER_LOOK == 0 and unit.memos.size() > _REMEMBERED_MAX)
         ):
             self._data_version = version
-            unit.forget()
+            unit.discard()
         self._are_memos_true = False
         return unit
 
     def commit(self, requests: int) -> None:
-        """Commit the unit, which holds this many requests. Raises sqlite3.Error."""
+        """Commit the unit, which holds this many requests. Raises sqlite3.Error, and RedoCarefullyError as
+        `Unit.write_waiting`."""
         if self.connection.in_transaction:
             try:
+                self._unit.write_waiting()
                 self.connection.execute("COMMIT")
             except sqlite3.Error as error:
                 self.note(error)
@@ -178,7 +180,7 @@ class Writer:
 
     def roll_back(self) -> None:
         """Undo the unit, even if SQLite already has."""
-        self._unit.forget()
+        self._unit.discard()
         self.connection.rollback()
 
     def wrote(self, wal_bytes: int) -> None:

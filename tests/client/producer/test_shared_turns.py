@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.client.transport import DirectTransport
 from eosdb.store.store import Store
 from tests.inside import Commits, writer
 from tests.readers import committed_values
@@ -223,14 +225,17 @@ class FailsOnce:
 
 def failing(db: eosdb.Database, fatal: int) -> tuple[FailsOnce, Callable[[], None]]:
     inside = writer(db)
-    connection, execute = inside.connection, inside._unit.execute
+    connection = inside.connection
     fails = FailsOnce(connection, fatal)
-    inside.connection = fails  # type: ignore[misc, assignment]
-    inside._unit.execute = fails.execute
+    everywhere: list[Any] = [inside, inside._unit]
+    for holder in everywhere:
+        holder.connection = fails
+    inside._unit._waiting._connection = fails  # type: ignore[assignment]
 
     def mend() -> None:
-        inside.connection = connection  # type: ignore[misc]
-        inside._unit.execute = execute
+        for holder in everywhere:
+            holder.connection = connection
+        inside._unit._waiting._connection = connection
 
     return fails, mend
 
@@ -267,5 +272,38 @@ def test_whichever_statement_fails_the_transaction_is_committed_once_or_not_at_a
         assert committed_values(db, TP) == committed_values(db, OTHER) == written
         if not fails.has_failed:
             break
-    assert fatal > 30, "records, decision, markers: every one of them has failed once"
+    assert fatal > 20, "records, decision, markers: every one of them has failed once"
     assert db.verify().ok
+
+
+def test_a_row_that_fits_no_more_at_the_end_costs_only_its_own_request(db: eosdb.Database) -> None:
+    """A stranger has stored a sequence before its producer does: nothing tells but the unique index."""
+
+    def batch(who: eosdb.ProducerIdAndEpoch, sequence: int) -> eosdb.RecordBatch:
+        record = eosdb.Record(None, b"%d" % sequence)
+        return eosdb.RecordBatch([record], *who, base_sequence=sequence)
+
+    taken, free = db.broker.init_producer_id(), db.broker.init_producer_id()
+    for sequence in range(6):
+        db.broker.append(TP, batch(taken, sequence))
+    with closing(sqlite3.connect(db.path)) as stranger:
+        stranger.execute(
+            'INSERT INTO records (partition_id, "offset", timestamp, timestamp_type, producer_id, '
+            "producer_epoch, sequence, sequence_round, is_transactional, position) "
+            "SELECT partition_id, 1000, timestamp, 0, producer_id, producer_epoch, 6, 0, 0, position "
+            "FROM records WHERE sequence = 5"
+        )
+        stranger.commit()
+    exchanges = DirectTransport(db.broker).submit_all(
+        "Produce",
+        [
+            lambda broker: broker.produce({OTHER: batch(free, 0)}),
+            lambda broker: broker.produce({TP: batch(taken, 6)}),
+            lambda broker: broker.produce({OTHER: batch(free, 1)}),
+        ],
+        sync=True,
+    )
+    first, refused, last = [exchange.answer for exchange in exchanges]
+    assert (first[OTHER].base_offset, last[OTHER].base_offset) == (0, 1)
+    assert isinstance(refused[TP].error, eosdb.OutOfOrderSequenceNumberError)
+    assert committed_values(db, OTHER) == [b"0", b"1"]

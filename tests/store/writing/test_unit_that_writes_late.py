@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eosdb.events.kinds import Event
-from eosdb.store.writing import late_unit
-from eosdb.store.writing.late_unit import late
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing import waiting as waiting_rows
+from eosdb.store.writing.insertion import Insertion
+from eosdb.store.writing.unit import Unit, late
 from tests.tidy.tree import modules
 
 INSERT = "INSERT INTO items (value, key) VALUES (?, ?)"
@@ -27,6 +27,8 @@ UPSERT = (
     "INSERT INTO others (value, key) VALUES (?, ?) "
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
+NOTE = Insertion.plain("notes", ("a", "b"))
+ITEM = Insertion.plain("items", ("value", "key"))
 keys, values = st.integers(0, 4), st.integers(0, 99)
 operations = st.one_of(
     st.tuples(st.just("save"), keys, values),
@@ -69,7 +71,7 @@ def perform(unit: Unit, history: list[tuple[str, int | str, int]]) -> list[objec
             case "upsert":
                 unit.save("others", a, UPSERT, row, (a, b))
             case "append":
-                unit.insert("notes", "INSERT INTO notes (a, b) VALUES (?, ?)", (a, b))
+                unit.insert(NOTE, (a, b))
             case "delete":
                 unit.execute("DELETE FROM items WHERE key = ?", (a,))
                 known.discard(a)
@@ -96,7 +98,7 @@ def test_late_and_at_once_give_the_same(
 ) -> None:
     with database() as at_once, database() as later:
         expected = perform(Unit(at_once, fold), history)
-        with mock.patch.object(late_unit, "_WAITING_MAX", waiting), late(later, fold) as unit:
+        with mock.patch.object(waiting_rows, "_WAITING_MAX", waiting), late(later, fold) as unit:
             assert perform(unit, history) == expected
         assert tables(later) == tables(at_once)
 
@@ -124,8 +126,8 @@ def test_what_cannot_be_written_is_refused_at_the_end() -> None:
         pytest.raises(sqlite3.IntegrityError),
         late(connection, fold) as unit,
     ):
-        unit.insert("items", INSERT, (1, 7))
-        unit.insert("items", INSERT, (2, 7))
+        unit.insert(ITEM, (1, 7))
+        unit.insert(ITEM, (2, 7))
 
 
 @pytest.mark.parametrize("room", ["eosdb.log", "eosdb.coordinator"])

@@ -1,0 +1,111 @@
+"""Rows that wait to be written: a unit saves the same few rows again and again, and only the last save of
+each matters; what is new goes out in few statements.
+
+They wait, the newest for each key, until a statement names their table: SQL always sees what has been
+folded so far, and no caller has to think of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
+
+from eosdb.store.writing.insertion import Insertion
+
+_WAITING_MAX: Final = 5_000
+"""The most rows of one table that wait, so that memory stays flat."""
+
+_DELETES_RECORDS: Final = "DELETE FROM records"
+_TABLE_IN_ITS_TRIGGER: Final = " partitions"
+
+
+class Waiting:
+    """The rows of one unit."""
+
+    __slots__ = ("_connection", "_inserts", "_saves", "tables")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._saves: dict[str, dict[Hashable, tuple[str, Callable[[Any], Any], Any]]] = {}
+        self._inserts: dict[str, list[tuple[Insertion, Sequence[object]]]] = {}
+        self.tables: Final[dict[str, None]] = {}
+        """Whose rows wait, in the order in which they came."""
+
+    def save(
+        self,
+        table: str,
+        key: Hashable,
+        statement: str,
+        row: Callable[[Any], Sequence[object]],
+        value: object,
+    ) -> None:
+        """Replaces what waits under the key."""
+        waiting = self._saves.get(table)
+        if waiting is None:
+            waiting = self._saves[table] = {}
+            self.tables[table] = None
+        before = waiting.get(key)
+        # An INSERT that still waits stays one, with the newer row.
+        waiting[key] = (statement if before is None else before[0], row, value)
+        if len(waiting) > _WAITING_MAX:
+            self.write(table)
+
+    def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
+        """A new row."""
+        table = insertion.table
+        waiting = self._inserts.get(table)
+        if waiting is None:
+            waiting = self._inserts[table] = []
+            self.tables[table] = None
+        waiting.append((insertion, row))
+        if len(waiting) > _WAITING_MAX:
+            self.write(table)
+
+    def new_rows(self, table: str) -> list[tuple[Insertion, Sequence[object]]]:
+        """The new rows of the table that wait."""
+        return self._inserts.get(table, [])
+
+    def write_named_in(self, statement: str) -> None:
+        """Write the rows of every table that the statement names, or its triggers."""
+        if _DELETES_RECORDS in statement:
+            statement += _TABLE_IN_ITS_TRIGGER
+        for table in [table for table in self.tables if table in statement]:
+            self.write(table)
+
+    def write_all(self) -> None:
+        for table in [*self.tables]:
+            self.write(table)
+
+    def write(self, table: str) -> None:
+        """Write the rows of one table: what is new first."""
+        self.tables.pop(table, None)
+        execute = self._connection.execute
+        inserts = self._inserts.pop(table, None)
+        if inserts:
+            for insertion, group in itertools.groupby(inserts, _insertion):
+                for statement, values in insertion.statements([row for _, row in group]):
+                    execute(statement, values)
+        saves = self._saves.pop(table, None)
+        if not saves:
+            return
+        if len(saves) < 3:
+            for statement, row, value in saves.values():
+                execute(statement, row(value))
+            return
+        of_statement: dict[str, list[Sequence[object]]] = {}
+        for statement, row, value in saves.values():
+            of_statement.setdefault(statement, []).append(row(value))
+        for statement, rows in of_statement.items():
+            self._connection.executemany(statement, rows)
+
+    def discard(self) -> None:
+        """Nothing that waits is to be written."""
+        self._saves.clear()
+        self._inserts.clear()
+        self.tables.clear()
+
+
+def _insertion(waiting: tuple[Insertion, Sequence[object]]) -> Insertion:
+    return waiting[0]
