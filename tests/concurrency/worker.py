@@ -18,13 +18,10 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
-from types import ModuleType
 
 import eosdb
 from eosdb import TopicPartition, failpoints
-from eosdb.coordinator import leadership
 from eosdb.failpoints import Failpoint
-from eosdb.log import append as log_append
 
 
 def threads(count: int, work: Callable[[int], None]) -> None:
@@ -141,7 +138,7 @@ def hold(path: str) -> None:
         mutex.release()
 
 
-def suspend(path: str, point: Failpoint, where: ModuleType) -> None:
+def suspend(path: str, point: Failpoint) -> None:
     """Stop between the two steps of a commit, or within the second; when woken, go on."""
     with eosdb.connect(path, durability="normal") as db:
         me = db.broker.init_producer_id("sleepy")
@@ -151,16 +148,14 @@ def suspend(path: str, point: Failpoint, where: ModuleType) -> None:
             tp, eosdb.RecordBatch([eosdb.Record(value=b"v")], *me, 0, True),
             transactional_id="sleepy",
         )  # fmt: skip
-        reach = failpoints.reach
 
         def stop(reached: Failpoint) -> None:
             if reached is point:
                 print("stopping", flush=True)
                 os.kill(os.getpid(), signal.SIGSTOP)
-            reach(reached)
 
-        where.reach = stop  # type: ignore[attr-defined]
-        print("ended", *db.broker.end_txn("sleepy", *me, True), flush=True)
+        with failpoints.watched(stop):
+            print("ended", *db.broker.end_txn("sleepy", *me, True), flush=True)
 
 
 if __name__ == "__main__":
@@ -178,6 +173,6 @@ if __name__ == "__main__":
     elif mode == "hold":
         hold(file)
     elif mode == "suspend":
-        suspend(file, Failpoint.END_TXN_DECIDED, leadership)
+        suspend(file, Failpoint.END_TXN_DECIDED)
     else:
-        suspend(file, Failpoint.MARKER_WRITTEN, log_append)
+        suspend(file, Failpoint.MARKER_WRITTEN)

@@ -17,17 +17,19 @@ from eosdb import OffsetAndMetadata, TopicPartition, failpoints
 from eosdb.failpoints import Failpoint
 
 INSTANTS = (
-    (Failpoint.END_TXN_DECIDED, 0),
-    (Failpoint.MARKER_WRITTEN, 0),
-    (Failpoint.MARKER_WRITTEN, 1),
-    (Failpoint.UNIT_COMMITTED, 0),  # The decision is durable, the coordinator does not know.
-    (Failpoint.UNIT_COMMITTED, 1),  # All is done, nobody has been told.
+    (Failpoint.UNIT_COMMITTED, 0, False),  # All is done in one commit, nobody has been told.
+    (Failpoint.END_TXN_DECIDED, 0, True),
+    (Failpoint.MARKER_WRITTEN, 0, True),
+    (Failpoint.MARKER_WRITTEN, 1, True),
+    (Failpoint.UNIT_COMMITTED, 0, True),  # The decision is durable, the coordinator does not know.
+    (Failpoint.UNIT_COMMITTED, 1, True),  # All is done in two steps, nobody has been told.
 )
+"""The point, how often it is passed before, and whether the transaction ends in two steps."""
 GROUP = "g"
 
 
 def child(path: str, number: int) -> None:
-    point, visits = INSTANTS[number % len(INSTANTS)]
+    point, visits, in_steps = INSTANTS[number % len(INSTANTS)]
     db = eosdb.connect(path, durability="normal")
     producer = db.producer(transactional_id="a")
     producer.init_transactions()
@@ -39,7 +41,8 @@ def child(path: str, number: int) -> None:
     line = f"{point.value} {token.producer_id} {token.producer_epoch}\n"
     os.write(1, line.encode())
     failpoints._target = (point.value, visits)
-    producer.commit_transaction()
+    with failpoints.watched(lambda _: None, lambda: in_steps):
+        producer.commit_transaction()
 
 
 def main(path: str, count: int) -> None:

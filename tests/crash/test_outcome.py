@@ -1,6 +1,6 @@
 """A commit is killed between the decision and the answer; `db.outcome` tells what became of it, each time.
 
-Method: real processes, 100 per `--seeds` (three by default), each killed at one of five instants.
+Method: real processes, 100 per `--seeds` (three by default), each killed at one of six instants.
 """
 
 from __future__ import annotations

@@ -67,11 +67,9 @@ def test_each_event_is_folded_into_the_tables_that_the_page_names(
             def see(statement: str) -> None:
                 found[kind].update(WRITES.findall(statement))
 
-            unit.write_waiting()
             unit.connection.set_trace_callback(see)
             try:
                 fold(unit, event, position)
-                unit.write_waiting()
             finally:
                 unit.connection.set_trace_callback(None)
 

@@ -82,12 +82,12 @@ class Unit:
     """The inside of a write unit."""
 
     __slots__ = (
-        "_position", "_waited", "_waiting", "careful", "connection", "memos", "projection",
+        "_connection", "_position", "_waited", "_waiting", "careful", "memos", "projection",
         "written_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: sqlite3.Connection, apply: Apply) -> None:
-        self.connection: Final = connection
+        self._connection: Final = connection
         self.projection: Final = apply
         self.memos: Final = Memos()
         self._waiting = Waiting(connection)
@@ -99,6 +99,12 @@ class Unit:
         self.careful = True
         """Whether one part can be undone, for which everything is written at once; if not, a part that must
         be undone makes the whole unit run again."""
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For what goes past the unit's own methods; everything that waits is written first."""
+        self.write_waiting()
+        return self._connection
 
     def forget(self) -> None:
         """Drop everything remembered: the file may say otherwise."""
@@ -132,7 +138,7 @@ class Unit:
         """Projection only: write a whole row, `row(value)`. Of several saved under one key only the
         newest matters."""
         if self.careful:
-            self.connection.execute(statement, row(value))
+            self._connection.execute(statement, row(value))
             return
         self._waited += 1
         self._waiting.save(table, key, statement, row, value)
@@ -140,7 +146,7 @@ class Unit:
     def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
         """Write a new row of the log, or in a projection one of a table that is folded."""
         if self.careful:
-            self.connection.execute(insertion.statement(1, len(row)), row)
+            self._connection.execute(insertion.statement(1, len(row)), row)
             return
         self._waited += 1
         self._waiting.insert(insertion, row)
@@ -156,19 +162,19 @@ class Unit:
         them concerns it."""
         if any(concerns(row) for _, row in self._waiting.new_rows(table)):
             return self.execute(statement, parameters)
-        return self.connection.execute(statement, parameters)
+        return self._connection.execute(statement, parameters)
 
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run a statement, which sees everything saved so far."""
         if self._waiting.tables:
             self._see(statement)
-        return self.connection.execute(statement, parameters)
+        return self._connection.execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
         """The same for many rows of parameters."""
         if self._waiting.tables:
             self._see(statement)
-        return self.connection.executemany(statement, parameters)
+        return self._connection.executemany(statement, parameters)
 
     def _see(self, statement: str) -> None:
         with self._redone_carefully():
@@ -191,7 +197,7 @@ class Unit:
     @property
     def changes(self) -> int:
         """Grows with everything that is written or waits."""
-        return self.connection.total_changes + self._waited
+        return self._connection.total_changes + self._waited
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:

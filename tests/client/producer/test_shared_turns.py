@@ -227,15 +227,15 @@ def failing(db: eosdb.Database, fatal: int) -> tuple[FailsOnce, Callable[[], Non
     inside = writer(db)
     connection = inside.connection
     fails = FailsOnce(connection, fatal)
-    everywhere: list[Any] = [inside, inside._unit]
+    inside.connection = fails  # type: ignore[misc, assignment]
+    everywhere: list[Any] = [inside._unit, inside._unit._waiting]
     for holder in everywhere:
-        holder.connection = fails
-    inside._unit._waiting._connection = fails  # type: ignore[assignment]
+        holder._connection = fails
 
     def mend() -> None:
+        inside.connection = connection  # type: ignore[misc]
         for holder in everywhere:
-            holder.connection = connection
-        inside._unit._waiting._connection = connection
+            holder._connection = connection
 
     return fails, mend
 

@@ -132,7 +132,7 @@ def test_what_cannot_be_written_is_refused_at_the_end() -> None:
 
 @pytest.mark.parametrize("room", ["eosdb.log", "eosdb.coordinator"])
 def test_nobody_who_folds_goes_round_the_unit(room: str) -> None:
-    """`unit.connection` would not see what waits."""
+    """`unit.connection` has everything written that waits, which would then wait in vain."""
     texts = {
         name: path.read_text(encoding="utf-8")
         for name, path in modules().items()
