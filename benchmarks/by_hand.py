@@ -15,8 +15,8 @@ import argparse
 import re
 import sqlite3
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
@@ -26,7 +26,7 @@ from time import perf_counter, process_time
 from typing import Final, TypeAlias
 
 import eosdb
-from benchmarks import raw
+from benchmarks import eos, raw
 from benchmarks.raw import VALUE
 
 OURS: Final = "eosdb"
@@ -93,9 +93,12 @@ class Template:
 def template(folder: Path) -> Template:
     """Made of what eosdb writes now. Raises ValueError when the same transactions, made in both ways,
     leave files that differ."""
-    path, base = folder / "template.db", folder / "base.db"
+    base = folder / "base.db"
     clock = eosdb.ManualClock(start_ms=1_700_000_000_000)
-    with pairs_producer(path, clock) as producer, closing(sqlite3.connect(path)) as file:
+    with (
+        eos.producing(folder, 2, clock=clock, transactional_id="bench") as (_, producer),
+        closing(sqlite3.connect(folder / "eos.db")) as file,
+    ):
 
         def make(times: int) -> State:
             for _ in range(times):
@@ -113,16 +116,6 @@ def template(folder: Path) -> Template:
                 made.write(check, number)
             _compare(make(_CHECKED), _state(check))
     return made
-
-
-@contextmanager
-def pairs_producer(path: Path, clock: eosdb.Clock | None = None) -> Iterator[eosdb.Producer]:
-    """A transactional producer and two partitions to send to, in a new file."""
-    with eosdb.connect(path, clock=clock) as db:
-        db.admin.create_topic("t", 2)
-        with db.producer(transactional_id="bench") as producer:
-            producer.init_transactions()
-            yield producer
 
 
 def one_pair(producer: eosdb.Producer) -> None:
@@ -261,7 +254,7 @@ def one_round(made: Template, folder: Path, pairs: int) -> dict[str, Cost]:
     """What a transaction costs each. They take turns of a few transactions, and who begins changes."""
     row, insert = raw.shape().row, raw.shape().insert
     with (
-        pairs_producer(folder / "eos.db") as producer,
+        eos.producing(folder, 2, transactional_id="bench") as (_, producer),
         closing(made.copy(folder / "hand.db")) as hand,
         closing(raw.open_file(folder / "raw.db")) as plain,
     ):

@@ -16,10 +16,10 @@ BATCHED = {"linger_ms": 60_000, "batch_size": 1_000_000}
 
 @contextmanager
 def producing(
-    folder: Path, partitions: int = 1, **config: object
+    folder: Path, partitions: int = 1, *, clock: eosdb.Clock | None = None, **config: object
 ) -> Iterator[tuple[eosdb.Database, eosdb.Producer]]:
     """A new file with the topic `t`, and a producer that has already sent something."""
-    with eosdb.connect(folder / "eos.db") as db:
+    with eosdb.connect(folder / "eos.db", clock=clock) as db:
         db.admin.create_topic("t", partitions)
         with db.producer(**config) as producer:  # type: ignore[arg-type]
             if "transactional_id" in config:
@@ -50,7 +50,7 @@ def transactional_rate(producer: eosdb.Producer, records: int, size: int) -> flo
 def idempotent(folder: Path, records: int, size: int) -> float:
     """Records a second by `send` without transactions, flushed after each `size`."""
     config = BATCHED if size > 1 else {}
-    with producing(folder, **config) as (_, producer):
+    with producing(folder, **config) as (_, producer):  # type: ignore[arg-type]
         start = perf_counter()
         for _ in range(0, records, size):
             for _ in range(size):
@@ -79,17 +79,6 @@ def process(folder: Path, records: int, size: int) -> float:
                         consumer.position_offsets(), consumer.group_metadata()
                     )
             return done / (perf_counter() - start)
-
-
-def two_partitions(folder: Path, transactions: int) -> float:
-    """Transactions a second that put one record into each of two partitions."""
-    with producing(folder, 2, transactional_id="bench") as (_, producer):
-        start = perf_counter()
-        for _ in range(transactions):
-            with producer.transaction():
-                producer.send("t", VALUE, partition=0)
-                producer.send("t", VALUE, partition=1)
-        return transactions / (perf_counter() - start)
 
 
 def threads(folder: Path, records: int, count: int) -> float:

@@ -53,11 +53,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`ours` has to reach `bound` times `theirs`, or stay below it; `bound` itself without `theirs`."""
+    """`ours` has to reach `bound` times `theirs`, or stay below it; `bound` itself without `theirs`.
+    Without a bound the ratio is only told."""
 
     ours: str
     theirs: str | None
-    bound: float
+    bound: float | None
     at_least: bool = True
 
     def of(self, values: Mapping[str, float]) -> float | None:
@@ -66,7 +67,9 @@ class Target:
         theirs = 1.0 if self.theirs is None else values.get(self.theirs)
         return None if ours is None or theirs is None else ours / theirs
 
-    def met(self, ratio: float) -> bool:
+    def met(self, ratio: float) -> bool | None:
+        if self.bound is None:
+            return None
         return ratio >= self.bound if self.at_least else ratio <= self.bound
 
 

@@ -14,6 +14,8 @@ round; a ratio is the median of the ratios within the rounds, in brackets the lo
 Values are 100 bytes; eosdb and raw sqlite3 sync at every commit (`durability="full"`, `synchronous=FULL`).
 Compare the ratios, not the rates: machines and their disks differ. More in [README.md](README.md)."""
 
+_MET = {True: "yes", False: "**no**", None: "–"}
+
 
 def markdown(
     results: Sequence[Result], machine: Mapping[str, str], settings: Settings, plots: Sequence[Path]
@@ -60,7 +62,7 @@ def _verdict(result: Result, target: Target) -> tuple[str, ...]:
     sign = "≥" if target.at_least else "≤"
     unit = "" if target.theirs is not None else f" {_unit(result, target.ours)}"
     wanted = (target.ours, target.theirs or "–")
-    bound = f"{sign} {target.bound:g}{unit}"
+    bound = "–" if target.bound is None else f"{sign} {target.bound:g}{unit}"
     ratios = result.ratios(target)
     if not ratios:
         missing = next(
@@ -75,7 +77,7 @@ def _verdict(result: Result, target: Target) -> tuple[str, ...]:
         return (*wanted, missing, bound, "–")
     ratio = statistics.median(ratios)
     spread = f" ({ratios[0]:.2f}–{ratios[-1]:.2f})" if len(ratios) > 1 else ""
-    return (*wanted, f"{ratio:.2f}{spread}{unit}", bound, "yes" if target.met(ratio) else "**no**")
+    return (*wanted, f"{ratio:.2f}{spread}{unit}", bound, _MET[target.met(ratio)])
 
 
 def _row(result: Result, row: Row) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from benchmarks import growing, machine, measure, plots, reading, report, writing
+from benchmarks import growing, machine, measure, plots, reading, report, writing, years
 from benchmarks.measure import Case, Settings
 
 HERE = Path(__file__).parent
@@ -23,7 +23,8 @@ HERE = Path(__file__).parent
 
 def cases(settings: Settings) -> list[Case]:
     """All cases, the quick ones first."""
-    return [*writing.cases(settings), *reading.cases(settings), *growing.cases(settings)]
+    rooms = (writing, reading, years, growing)
+    return [case for room in rooms for case in room.cases(settings)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from benchmarks import eos, peers, raw
+from benchmarks import by_hand, eos, peers, raw
 from benchmarks.measure import (
     Case,
     Contender,
     NotMeasured,
+    Round,
     Row,
     Settings,
     Target,
     fileless,
     plainly,
+    side_by_side,
 )
 
 FULL = "yes"
@@ -116,40 +120,65 @@ def _process(settings: Settings) -> Case:
 
 
 def _two_partitions(settings: Settings) -> Case:
-    transactions = settings.size(2_000, 50)
-    ours, limit = "eosdb, 1 record to each of 2 partitions", "raw sqlite3, 1 row"
+    transactions = settings.size(1_000, 50)
+    ours, hand, limit = (
+        "eosdb, 1 record to each of 2 partitions",
+        "the same rows by hand",
+        "raw sqlite3, 1 row",
+    )
+    names = {by_hand.OURS: ours, by_hand.HAND: hand, by_hand.ONE_ROW: limit}
     events = f"{peers.EVENTSOURCING}, 2 events"
 
     def two_events(folder: Path) -> float:
         return peers.eventsourcing_send(folder, 2 * transactions, 2) / 2
 
-    contenders: dict[str, Contender | None] = {
-        ours: lambda f: eos.two_partitions(f, transactions),
-        limit: lambda f: raw.singles(f, transactions),
-        events: if_there(peers.EVENTSOURCING, two_events),
-    }
-    rows = [Row(ours, FULL), Row(limit, FULL), peer_row(peers.EVENTSOURCING, "2 events")]
+    contenders = {events: if_there(peers.EVENTSOURCING, two_events)}
+    rows = [Row(name, FULL) for name in names.values()]
+    rows += [Row(_cpu(name), unit="ms of CPU") for name in names.values()]
+    rows.append(peer_row(peers.EVENTSOURCING, "2 events"))
     for name in _KAFKAS:
         run = partial(peers.kafka_two_partitions, name, settings.size(200, 5))
         contenders[name] = if_there(name, fileless(run))
         rows.append(peer_row(name))
+
+    @contextmanager
+    def opened(settings: Settings) -> Iterator[Round]:
+        with TemporaryDirectory(dir=settings.folder, prefix="bench-") as kept:
+            made = by_hand.template(Path(kept))
+
+            def one_round(folder: Path) -> Mapping[str, float]:
+                found = dict(side_by_side(contenders)(folder))
+                for name, cost in by_hand.one_round(made, folder, transactions).items():
+                    found[names[name]], found[_cpu(names[name])] = 1000 / cost.wall, cost.cpu
+                return found
+
+            yield one_round
+
     return Case(
         name="two-partitions",
         title="The smallest durable transactions",
         unit="commits/s",
         rows=rows,
-        targets=(Target(ours, limit, 0.35),),
-        open=plainly(contenders),
+        targets=(
+            Target(_cpu(ours), _cpu(hand), 2.0, at_least=False),
+            Target(ours, hand, None),
+            Target(ours, limit, None),
+        ),
+        open=opened,
     )
+
+
+def _cpu(name: str) -> str:
+    return f"{name}, CPU"
 
 
 def _threads(settings: Settings) -> Case:
     records = settings.size(4_000, 80)
-    one, eight = "eosdb, 1 thread", "eosdb, 8 threads"
+    one, eight, limit = "eosdb, 1 thread", "eosdb, 8 threads", "raw sqlite3, 1 thread"
     contenders: dict[str, Contender | None] = {
         one: lambda f: eos.threads(f, records, 1),
         eight: lambda f: eos.threads(f, records, 8),
-        "raw sqlite3, 1 thread": lambda f: raw.singles(f, records),
+        limit: lambda f: raw.singles(f, records),
         "raw sqlite3, 8 threads": lambda f: raw.singles(f, records, 8),
     }
     rows = [Row(name, FULL) for name in contenders]
@@ -165,7 +194,7 @@ def _threads(settings: Settings) -> Case:
         title="Durable idempotent sends of one record, each thread its own producer",
         unit="records/s",
         rows=rows,
-        targets=(Target(eight, one, 4.0),),
+        targets=(Target(eight, limit, 1.2), Target(eight, one, None)),
         open=plainly(contenders),
     )
 

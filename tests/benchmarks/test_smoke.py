@@ -11,8 +11,8 @@ from benchmarks import measure, peers, run
 from benchmarks.measure import Case, Row, Settings, Target
 
 CHEAP = (
-    "send", "two-partitions", "threads", "batch-sizes", "poll", "size", "scenario", "commit-latency",
-    "connect", "lookups",
+    "send", "two-partitions", "threads", "batch-sizes", "poll", "size", "scenario", "journal",
+    "commit-latency", "connect", "lookups",
 )  # fmt: skip
 
 
