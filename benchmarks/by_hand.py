@@ -22,11 +22,11 @@ from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter, process_time
 from typing import Final, TypeAlias
 
 import eosdb
 from benchmarks import eos, raw
+from benchmarks.measure import Cost, calling, costs
 from benchmarks.raw import VALUE
 
 OURS: Final = "eosdb"
@@ -242,14 +242,6 @@ def _unhashed(column: str, value: Value) -> Value:
 # -- measuring ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Cost:
-    """CPU time of all threads of this process, and time on the wall, for one call in ms."""
-
-    cpu: float = 0.0
-    wall: float = 0.0
-
-
 def one_round(made: Template, folder: Path, pairs: int) -> dict[str, Cost]:
     """What a transaction costs each. They take turns of a few transactions, and who begins changes."""
     row, insert = raw.shape().row, raw.shape().insert
@@ -259,29 +251,13 @@ def one_round(made: Template, folder: Path, pairs: int) -> dict[str, Cost]:
         closing(raw.open_file(folder / "raw.db")) as plain,
     ):
         numbers, rows = count(1), count()
-        calls: dict[str, Callable[[], object]] = {
-            OURS: lambda: one_pair(producer),
-            HAND: lambda: made.write(hand, next(numbers)),
-            ONE_ROW: lambda: plain.execute(insert, row(next(rows))),
+        turns = {
+            OURS: calling(lambda: one_pair(producer)),
+            HAND: calling(lambda: made.write(hand, next(numbers))),
+            ONE_ROW: calling(lambda: plain.execute(insert, row(next(rows)))),
         }
-        for call in calls.values():
-            call()
-        return costs(calls, pairs)
-
-
-def costs(calls: Mapping[str, Callable[[], object]], times: int) -> dict[str, Cost]:
-    """The mean cost of each call."""
-    names, found = list(calls), {name: Cost() for name in calls}
-    for turn, done in enumerate(range(0, times, _TURN)):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            call, size = calls[name], min(_TURN, times - done)
-            cpu, wall = process_time(), perf_counter()
-            for _ in range(size):
-                call()
-            found[name].cpu += (process_time() - cpu) * 1000 / times
-            found[name].wall += (perf_counter() - wall) * 1000 / times
-    return found
+        costs(turns, 1, 1)
+        return costs(turns, pairs, _TURN)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,10 +7,13 @@ import platform
 import sqlite3
 import statistics
 from contextlib import closing
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
+
+from benchmarks import kafka
 
 _OPTIONS = (
     "DEFAULT_CACHE_SIZE", "DEFAULT_MMAP_SIZE", "DEFAULT_PAGE_SIZE", "DEFAULT_SYNCHRONOUS",
@@ -25,6 +28,7 @@ def description(folder: Path) -> dict[str, str]:
     """The machine in words; `folder` is where the files of the benchmark are."""
     system = file_system(folder)
     return {
+        "date": date.today().isoformat(),
         "CPU": f"{_cpu()}, {os.cpu_count()} cores",
         "kernel": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "file system": system
@@ -34,6 +38,7 @@ def description(folder: Path) -> dict[str, str]:
         "SQLite": sqlite3.sqlite_version,
         "SQLite compiled with": ", ".join(_compiled()),
         "versions": ", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
+        "Kafka": kafka.description(),
     }
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 Contender = Callable[[Path], float]
 """Measures one thing once in an empty folder of its own."""
@@ -170,3 +170,44 @@ def latencies_ms(calls: Mapping[str, Callable[[], object]], times: int) -> dict[
             calls[name]()
             found[name].append(perf_counter() - start)
     return {name: statistics.median(values) * 1000 for name, values in found.items()}
+
+
+@dataclass(slots=True)
+class Cost:
+    """CPU time, and time on the wall, for one call in ms."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+
+
+Turn = Callable[[], AbstractContextManager[Callable[[], object]]]
+"""What somebody does when it is his turn: the context prepares, and cleans up; the call is measured."""
+
+
+def calling(call: Callable[[], object]) -> Turn:
+    """A turn that needs no preparation."""
+    return lambda: nullcontext(call)
+
+
+def costs(
+    turns: Mapping[str, Turn],
+    times: int,
+    at_once: int,
+    clocks: Mapping[str, Callable[[], float]] | None = None,
+) -> dict[str, Cost]:
+    """The mean cost of each one's call. They take turns of so many calls, and who begins changes.
+
+    CPU time is that of all threads of this process, or what his own clock says.
+    """
+    names, found = list(turns), {name: Cost() for name in turns}
+    for turn, done in enumerate(range(0, times, at_once)):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            cpu_s = (clocks or {}).get(name, process_time)
+            with turns[name]() as call:
+                cpu, wall = cpu_s(), perf_counter()
+                for _ in range(min(at_once, times - done)):
+                    call()
+                found[name].wall += (perf_counter() - wall) * 1000 / times
+                found[name].cpu += (cpu_s() - cpu) * 1000 / times
+    return found

@@ -1,13 +1,11 @@
 """Peers that pip can install, each set up to keep what it acknowledges where it can.
 
-Who is not installed is left out, and the report says so. Kafka takes part twice: as librdkafka's mock
-cluster, which lives in this process's memory and keeps nothing, and as a real broker when
-EOSDB_BENCH_KAFKA=host:port names one.
+Who is not installed is left out, and the report says so. Kafka takes part as librdkafka's mock cluster,
+which lives in this process's memory and keeps nothing; `beside_kafka.py` measures a real broker.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import uuid
 from collections.abc import Iterator
@@ -18,28 +16,23 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
+from benchmarks import kafka
 from benchmarks.raw import VALUE, seconds_of
 
 EVENTSOURCING: Final = "eventsourcing, SQLite recorder"
 QUEUE: Final = "persist-queue, SQLite ack queue"
 MOCK: Final = "confluent-kafka, mock cluster"
-KAFKA: Final = "confluent-kafka, real broker"
 DURABLE: Final = {
     EVENTSOURCING: "yes, WAL and synchronous=FULL",
     QUEUE: "yes, WAL and synchronous=FULL; a commit for each put",
     MOCK: "no, in memory",
-    KAFKA: "as the broker is set up",
 }
 _MODULES: Final = {EVENTSOURCING: "eventsourcing", QUEUE: "persistqueue", MOCK: "confluent_kafka"}
 
 
 def absent(peer: str) -> str | None:
     """Why a peer cannot take part; None when it can."""
-    if peer == KAFKA and "EOSDB_BENCH_KAFKA" not in os.environ:
-        return "EOSDB_BENCH_KAFKA names no broker"
-    if not find_spec(_MODULES.get(peer, "confluent_kafka")):
-        return "not installed"
-    return _refusal() if peer == KAFKA else None
+    return None if find_spec(_MODULES[peer]) else "not installed"
 
 
 class EventSourcing:
@@ -126,136 +119,68 @@ def queue_get(folder: Path, records: int) -> float:
         return records / (perf_counter() - start)
 
 
-class Kafka:
-    """confluent-kafka's producer and consumer, on a new topic of two partitions."""
-
-    def __init__(self, peer: str) -> None:
-        from confluent_kafka import Consumer, Producer
-        from confluent_kafka.admin import AdminClient
-        from confluent_kafka.cimpl import NewTopic
-
-        self._producer_class, self._consumer_class = Producer, Consumer
-        self._mock = peer == MOCK
-        self.topic = f"eosdb-bench-{uuid.uuid4().hex}"
-        if self._mock:
-            # The cluster lives as long as the client that has made it.
-            self._owner = Producer({"test.mock.num.brokers": 1, "log_level": 0})
-            (broker,) = self._owner.list_topics().brokers.values()
-            self._servers = f"{broker.host}:{broker.port}"
-            self._owner.list_topics(self.topic)
-        else:
-            self._servers = os.environ["EOSDB_BENCH_KAFKA"]
-            admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
-            wanted = NewTopic(self.topic, num_partitions=2, replication_factor=-1)
-            admin.create_topics([wanted])[self.topic].result(30)
-
-    def producer(self, **config: object) -> Any:
-        return self._producer_class(
-            {
-                "bootstrap.servers": self._servers,
-                "enable.idempotence": True,
-                "queue.buffering.max.messages": 1_000_000,
-                "log_level": 0,
-                **{name.replace("_", "."): value for name, value in config.items()},
-            }
-        )
-
-    def transactional(self) -> Any:
-        producer = self.producer(transactional_id=uuid.uuid4().hex)
-        producer.init_transactions(60)
-        producer.begin_transaction()
-        producer.produce(self.topic, VALUE, partition=0)
-        producer.commit_transaction(60)
-        return producer
-
-    def consumer(self, group: str) -> Any:
-        return self._consumer_class(
-            {
-                "bootstrap.servers": self._servers,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-
-
 @cache
-def _kafka(peer: str) -> Kafka:
-    """One cluster for the whole run: starting one takes longer than most measurements."""
-    return Kafka(peer)
+def _mock() -> tuple[kafka.Cluster, str]:
+    """One cluster, and its topic, for the whole run: starting one takes longer than most measurements."""
+    cluster = kafka.Cluster()
+    return cluster, cluster.create_topic()
 
 
-@cache
-def _refusal() -> str | None:
-    """Why the real broker cannot be used, found out once and not in each case."""
-    try:
-        _kafka(KAFKA)
-    except Exception as error:
-        return f"{os.environ['EOSDB_BENCH_KAFKA']} cannot be used: {type(error).__name__} {error}"
-    return None
-
-
-def kafka_transactions(peer: str, records: int, size: int) -> float:
+def mock_transactions(records: int, size: int) -> float:
     """Records a second, `size` in each transaction."""
-    kafka = _kafka(peer)
-    producer = kafka.transactional()
+    cluster, topic = _mock()
+    producer = cluster.transactional(topic)
     start = perf_counter()
     for _ in range(0, records, size):
         producer.begin_transaction()
         for _ in range(size):
-            producer.produce(kafka.topic, VALUE, partition=0)
+            producer.produce(topic, VALUE, partition=0)
         producer.commit_transaction(60)
     return records / (perf_counter() - start)
 
 
-def kafka_two_partitions(peer: str, transactions: int) -> float:
+def mock_two_partitions(transactions: int) -> float:
     """Transactions a second that put one record into each of two partitions."""
-    kafka = _kafka(peer)
-    producer = kafka.transactional()
+    cluster, topic = _mock()
+    producer = cluster.transactional(topic)
     start = perf_counter()
     for _ in range(transactions):
         producer.begin_transaction()
         for partition in (0, 1):
-            producer.produce(kafka.topic, VALUE, partition=partition)
+            producer.produce(topic, VALUE, partition=partition)
         producer.commit_transaction(60)
     return transactions / (perf_counter() - start)
 
 
-def kafka_idempotent(peer: str, records: int, size: int) -> float:
+def mock_idempotent(records: int, size: int) -> float:
     """Records a second without transactions, flushed after each `size`."""
-    kafka = _kafka(peer)
-    producer = kafka.producer()
-    producer.produce(kafka.topic, VALUE, partition=0)
+    cluster, topic = _mock()
+    producer = cluster.producer()
+    producer.produce(topic, VALUE, partition=0)
     producer.flush(60)
     start = perf_counter()
     for _ in range(0, records, size):
         for _ in range(size):
-            producer.produce(kafka.topic, VALUE, partition=0)
+            producer.produce(topic, VALUE, partition=0)
         producer.flush(60)
     return records / (perf_counter() - start)
 
 
-def kafka_process(peer: str, records: int, size: int) -> float:
+def mock_process(records: int, size: int) -> float:
     """Records a second read from one partition and sent to the other, positions in the transaction."""
-    from confluent_kafka import TopicPartition
-
-    kafka = _kafka(peer)
-    source = kafka.producer()
+    cluster, topic = _mock()
+    source = cluster.producer()
     for _ in range(records + 1):
-        source.produce(kafka.topic, VALUE, partition=0)
+        source.produce(topic, VALUE, partition=0)
     source.flush(60)
-    producer, consumer = kafka.transactional(), kafka.consumer(uuid.uuid4().hex)
-    consumer.assign([TopicPartition(kafka.topic, 0, 0)])
-    consumer.consume(1, 10)
+    producer, consumer = cluster.transactional(topic), cluster.consumer(topic)
     start, done = perf_counter(), 0
     while done < records:
         found = consumer.consume(size, 10)
         assert found, "the cluster has lost records"
         producer.begin_transaction()
         for message in found:
-            producer.produce(kafka.topic, message.value(), partition=1)
+            producer.produce(topic, message.value(), partition=1)
         producer.send_offsets_to_transaction(
             consumer.position(consumer.assignment()), consumer.consumer_group_metadata()
         )
@@ -266,15 +191,11 @@ def kafka_process(peer: str, records: int, size: int) -> float:
     return rate
 
 
-def kafka_read(peer: str, records: int) -> float:
+def mock_read(records: int) -> float:
     """Records a second that a consumer gets; the mock cluster keeps no list of aborted transactions."""
-    from confluent_kafka import TopicPartition
-
-    kafka = _kafka(peer)
-    kafka_idempotent(peer, 2 * records, records)
-    consumer = kafka.consumer(uuid.uuid4().hex)
-    consumer.assign([TopicPartition(kafka.topic, 0, 0)])
-    consumer.consume(1, 10)
+    cluster, topic = _mock()
+    mock_idempotent(2 * records, records)
+    consumer = cluster.consumer(topic)
     start, done = perf_counter(), 0
     while done < records:
         # It waits until it has as many as it was asked for.

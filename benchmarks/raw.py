@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 from time import perf_counter
+from typing import TypeAlias
 
 import eosdb
 
@@ -27,6 +28,8 @@ SELECT = (
     'ORDER BY partition_id, "offset"'
 )
 """What a ConsumerRecord has, in the order in which a consumer gets it."""
+
+Statements: TypeAlias = list[tuple[str, list[object]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +133,29 @@ def batches(folder: Path, records: int, size: int) -> float:
 
 def multi_row(folder: Path, records: int, size: int) -> float:
     """Rows a second when one INSERT takes 100 rows that are there beforehand: the limit of the table."""
-    row = shape().row
-    inserts = {n: shape().insert_of(n) for n in {min(MULTI_ROWS, size), size % MULTI_ROWS or size}}
-    statements: list[list[tuple[str, list[object]]]] = []
-    for first in range(0, records, size):
-        statements.append([])
-        for start in range(first, first + size, MULTI_ROWS):
-            count = min(MULTI_ROWS, first + size - start)
-            values = [v for i in range(start, start + count) for v in row(i)]
-            statements[-1].append((inserts[count], values))
+    transactions = [ready(first, size) for first in range(0, records, size)]
     with closing(open_file(folder / "raw.db")) as file:
         begun = perf_counter()
-        for transaction in statements:
-            file.execute("BEGIN")
-            for insert, values in transaction:
-                file.execute(insert, values)
-            file.execute("COMMIT")
+        for transaction in transactions:
+            write(file, transaction)
         return records / (perf_counter() - begun)
+
+
+def ready(first: int, size: int) -> Statements:
+    """The statements of one transaction of so many rows, with their values."""
+    row, made = shape().row, []
+    for start in range(first, first + size, MULTI_ROWS):
+        count = min(MULTI_ROWS, first + size - start)
+        values = [v for i in range(start, start + count) for v in row(i)]
+        made.append((shape().insert_of(count), values))
+    return made
+
+
+def write(file: sqlite3.Connection, transaction: Statements) -> None:
+    file.execute("BEGIN")
+    for insert, values in transaction:
+        file.execute(insert, values)
+    file.execute("COMMIT")
 
 
 def singles(folder: Path, records: int, threads: int = 1) -> float:

@@ -47,7 +47,7 @@ def _poll(settings: Settings) -> Case:
     unchecked, unchecked_many = f"{default}, check_crcs=False", f"{many}, check_crcs=False"
     few = settings.size(3_000, 50)
     rows = [Row(name) for name in (default, unchecked, many, unchecked_many, limit)]
-    rows += [peer_row(name) for name in (peers.EVENTSOURCING, peers.QUEUE, peers.MOCK, peers.KAFKA)]
+    rows += [peer_row(name) for name in (peers.EVENTSOURCING, peers.QUEUE, peers.MOCK)]
 
     @contextmanager
     def opened(settings: Settings) -> Iterator[Round]:
@@ -64,9 +64,8 @@ def _poll(settings: Settings) -> Case:
             ),
             peers.QUEUE: if_there(peers.QUEUE, lambda f: peers.queue_get(f, few)),
         }
-        for name in (peers.MOCK, peers.KAFKA):
-            run = partial(peers.kafka_read, name, settings.size(10_000, 200))
-            contenders[name] = if_there(name, fileless(run))
+        run = partial(peers.mock_read, settings.size(10_000, 200))
+        contenders[peers.MOCK] = if_there(peers.MOCK, fileless(run))
         yield side_by_side(contenders)
 
     return Case(

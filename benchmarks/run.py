@@ -15,7 +15,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from benchmarks import growing, machine, measure, plots, reading, report, writing, years
+from benchmarks import (
+    beside_kafka,
+    growing,
+    machine,
+    measure,
+    plots,
+    reading,
+    report,
+    writing,
+    years,
+)
 from benchmarks.measure import Case, Settings
 
 HERE = Path(__file__).parent
@@ -23,7 +33,7 @@ HERE = Path(__file__).parent
 
 def cases(settings: Settings) -> list[Case]:
     """All cases, the quick ones first."""
-    rooms = (writing, reading, years, growing)
+    rooms = (writing, beside_kafka, reading, years, growing)
     return [case for room in rooms for case in room.cases(settings)]
 
 

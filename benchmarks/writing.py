@@ -32,7 +32,6 @@ SWEPT: dict[str, Callable[..., float]] = {
     "raw sqlite3, multi-row VALUES": raw.multi_row,
 }
 TRANSACTIONAL, IDEMPOTENT, NAIVE, LIMIT = SWEPT
-_KAFKAS = (peers.MOCK, peers.KAFKA)
 
 
 def peer_row(peer: str, what: str = "") -> Row:
@@ -75,13 +74,10 @@ def _send(settings: Settings) -> Case:
     contenders[peers.QUEUE] = if_there(peers.QUEUE, lambda f: peers.queue_put(f, singles))
     rows = [Row(name, FULL) for name in SWEPT]
     rows += [peer_row(peers.EVENTSOURCING), peer_row(peers.QUEUE)]
-    for name in _KAFKAS:
-        run = partial(peers.kafka_transactions, name, records, 1_000)
-        contenders[name] = if_there(name, fileless(run))
-        rows.append(peer_row(name))
-        flat = partial(peers.kafka_idempotent, name, records, 1_000)
-        contenders[f"{name}, idempotent"] = if_there(name, fileless(flat))
-        rows.append(peer_row(name, "idempotent"))
+    for what, run in (("", peers.mock_transactions), ("idempotent", peers.mock_idempotent)):
+        rows.append(peer_row(peers.MOCK, what))
+        mock = fileless(partial(run, records, 1_000))
+        contenders[rows[-1].name] = if_there(peers.MOCK, mock)
     return Case(
         name="send",
         title="Send, 1000 records in each transaction or flush",
@@ -104,11 +100,9 @@ def _process(settings: Settings) -> Case:
         process: lambda f: eos.process(f, records, size),
         plain: lambda f: eos.transactional(f, records, size),
     }
-    rows = [Row(process, FULL), Row(plain, FULL)]
-    for name in _KAFKAS:
-        run = partial(peers.kafka_process, name, settings.size(5_000, 200), size)
-        contenders[name] = if_there(name, fileless(run))
-        rows.append(peer_row(name))
+    run = partial(peers.mock_process, settings.size(5_000, 200), size)
+    contenders[peers.MOCK] = if_there(peers.MOCK, fileless(run))
+    rows = [Row(process, FULL), Row(plain, FULL), peer_row(peers.MOCK)]
     return Case(
         name="process",
         title="Consume, process, produce with offsets in the transaction, 100 records each",
@@ -132,14 +126,14 @@ def _two_partitions(settings: Settings) -> Case:
     def two_events(folder: Path) -> float:
         return peers.eventsourcing_send(folder, 2 * transactions, 2) / 2
 
-    contenders = {events: if_there(peers.EVENTSOURCING, two_events)}
+    mock = partial(peers.mock_two_partitions, settings.size(200, 5))
+    contenders = {
+        events: if_there(peers.EVENTSOURCING, two_events),
+        peers.MOCK: if_there(peers.MOCK, fileless(mock)),
+    }
     rows = [Row(name, FULL) for name in names.values()]
     rows += [Row(_cpu(name), unit="ms of CPU") for name in names.values()]
-    rows.append(peer_row(peers.EVENTSOURCING, "2 events"))
-    for name in _KAFKAS:
-        run = partial(peers.kafka_two_partitions, name, settings.size(200, 5))
-        contenders[name] = if_there(name, fileless(run))
-        rows.append(peer_row(name))
+    rows += [peer_row(peers.EVENTSOURCING, "2 events"), peer_row(peers.MOCK)]
 
     @contextmanager
     def opened(settings: Settings) -> Iterator[Round]:

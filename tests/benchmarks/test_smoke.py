@@ -12,7 +12,8 @@ from benchmarks.measure import Case, Row, Settings, Target
 
 CHEAP = (
     "send", "two-partitions", "threads", "batch-sizes", "poll", "size", "scenario", "journal",
-    "commit-latency", "connect", "lookups",
+    "commit-latency", "connect", "lookups", "kafka-pairs", "kafka-process", "kafka-1000", "kafka-10000",
+    "kafka-read-batches", "kafka-read-singly",
 )  # fmt: skip
 
 
