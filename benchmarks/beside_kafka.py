@@ -111,9 +111,11 @@ def _case(work: Work, missing: str | None) -> Case:
     @contextmanager
     def opened(_: Settings) -> Iterator[Round]:
         cluster = None if missing else kafka.real()
-        yield lambda folder: _round(work, folder, cluster)
-        if cluster is not None:
-            cluster.flush_each_message(False)
+        try:
+            yield lambda folder: _round(work, folder, cluster)
+        finally:
+            if cluster is not None:
+                cluster.flush_each_message(False)
 
     return Case(
         name=work.name,
@@ -309,7 +311,6 @@ def _kafka_process(cluster: kafka.Cluster, records: int) -> Iterator[Turn]:
         @contextmanager
         def turn() -> Iterator[Callable[[], object]]:
             nonlocal done
-            consumer = cluster.consumer(topic, done)
             done += 1
 
             def call() -> None:
@@ -317,8 +318,8 @@ def _kafka_process(cluster: kafka.Cluster, records: int) -> Iterator[Turn]:
                 done += _SIZE
                 _kafka_processed(consumer, producer, topic)
 
-            yield call
-            consumer.close()
+            with closing(cluster.consumer(topic, done - 1)) as consumer:
+                yield call
 
         yield turn
 
@@ -346,9 +347,8 @@ def _kafka_read(
 
         @contextmanager
         def turn() -> Iterator[Callable[[], object]]:
-            consumer = cluster.consumer(topic)
-            yield lambda: _check(reading(consumer, records), records)
-            consumer.close()
+            with closing(cluster.consumer(topic)) as consumer:
+                yield lambda: _check(reading(consumer, records), records)
 
         yield turn
 
