@@ -59,6 +59,25 @@ def idempotent(folder: Path, records: int, size: int) -> float:
         return records / (perf_counter() - start)
 
 
+def transactional_many(folder: Path, records: int, size: int) -> float:
+    """Records a second by `send_many`, `size` in each transaction."""
+    with producing(folder, transactional_id="bench") as (_, producer):
+        start = perf_counter()
+        for _ in range(0, records, size):
+            with producer.transaction():
+                producer.send_many("t", [VALUE] * size)
+        return records / (perf_counter() - start)
+
+
+def idempotent_many(folder: Path, records: int, size: int) -> float:
+    """Records a second by `send_many` without transactions, `size` in each."""
+    with producing(folder) as (_, producer):
+        start = perf_counter()
+        for _ in range(0, records, size):
+            producer.send_many("t", [VALUE] * size)
+        return records / (perf_counter() - start)
+
+
 def process(folder: Path, records: int, size: int) -> float:
     """Records a second read from one topic and sent to another, positions in the transaction."""
     with producing(folder, transactional_id="bench") as (db, producer):

@@ -8,6 +8,7 @@ from eosdb.client.processor.dead_letters import DeadLetter, DeadLetters, ReplayR
 from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.sent import SentRecords
 from eosdb.clock import Clock, ManualClock, SystemClock
 from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.database import Database, QueryResult, connect, process
@@ -83,7 +84,8 @@ __all__ = [
     "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionOffsets", "Processor",
     "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
     "Progress", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
-    "ReplayReport", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType",
+    "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock",
+    "TimestampType",
     "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
     "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,
