@@ -14,6 +14,7 @@ from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.database import Database, QueryResult, connect, process
 from eosdb.errors import *  # noqa: F403
 from eosdb.events.kinds import Acl
+from eosdb.model.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import (
     Diagnosis,
     GroupPartition,
@@ -81,7 +82,8 @@ __all__ = [
     "GroupDescription", "GroupMemberDescription", "GroupPartition", "GroupReport", "GroupState",
     "HangingReason", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult",
     "JournalEntry", "Lag", "LogRecord", "LoggedBatch", "ManualClock", "OffsetAndMetadata",
-    "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionOffsets", "Processor",
+    "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionColumns", "PartitionOffsets",
+    "PolledColumns", "Processor",
     "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
     "Progress", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
     "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock",
