@@ -36,6 +36,7 @@ class PartitionColumns:
         return len(self.offsets)
 
 
+# decisions/0024: what the fetch has is what the caller gets.
 @dataclass(frozen=True, slots=True)
 class PolledColumns:
     """What one `poll_columns` has read; a partition may come more than once, in order."""

@@ -22,7 +22,7 @@ from eosdb.client.producer.accumulator import (
     RecordAccumulator,
 )
 from eosdb.client.producer.bulk import CHUNK_RECORDS, BulkSender, Pieces
-from eosdb.client.producer.driver import Driver, timed_out
+from eosdb.client.producer.driver import Driver, SingleSends, timed_out
 from eosdb.client.producer.layout import Sendable, too_large
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sender import Sender
@@ -95,6 +95,7 @@ class Producer:
         self._bulk = BulkSender(
             self._settings, clock, self._accumulator, self._chooser, self._drive
         )
+        self._singles = SingleSends(clock)
         self._linger_due_ms: int | None = None
         self._closed = False
 
@@ -206,7 +207,7 @@ class Producer:
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> ProduceFuture:
-        """Send one record; `str` is UTF-8 encoded, other types need a serializer.
+        """Send one record; `str` is UTF-8 encoded, other types need a serializer. For many see `send_many`.
 
         Returns a future of its RecordMetadata. Raises TypeError for what cannot be serialized,
         IllegalStateError, InvalidRecordError, UnknownTopicOrPartitionError, MessageTooLargeError and
@@ -242,6 +243,7 @@ class Producer:
                     self._linger(self._clock.monotonic_ms())
                 elif settings.transactional_id is None:
                     self._driver.step()
+                    self._singles.add()
                 return future
         except EosdbError as error:
             self._lost_a_record(error)
