@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -59,6 +59,25 @@ def idempotent(folder: Path, records: int, size: int) -> float:
         return records / (perf_counter() - start)
 
 
+def transactional_many(folder: Path, records: int, size: int) -> float:
+    """Records a second by `send_many`, `size` in each transaction."""
+    with producing(folder, transactional_id="bench") as (_, producer):
+        start = perf_counter()
+        for _ in range(0, records, size):
+            with producer.transaction():
+                producer.send_many("t", [VALUE] * size)
+        return records / (perf_counter() - start)
+
+
+def idempotent_many(folder: Path, records: int, size: int) -> float:
+    """Records a second by `send_many` without transactions, `size` in each."""
+    with producing(folder) as (_, producer):
+        start = perf_counter()
+        for _ in range(0, records, size):
+            producer.send_many("t", [VALUE] * size)
+        return records / (perf_counter() - start)
+
+
 def process(folder: Path, records: int, size: int) -> float:
     """Records a second read from one topic and sent to another, positions in the transaction."""
     with producing(folder, transactional_id="bench") as (db, producer):
@@ -100,16 +119,32 @@ def threads(folder: Path, records: int, count: int) -> float:
 
 def poll(path: Path, max_poll_records: int = 500, *, check_crcs: bool = True) -> float:
     """Records a second that a new read_committed consumer gets, from the first to the last."""
+    with _reading(path, max_poll_records, check_crcs=check_crcs) as consumer:
+        return _rate(consumer.poll)
+
+
+def poll_columns(path: Path, max_poll_records: int = 500, *, check_crcs: bool = True) -> float:
+    """The same by `poll_columns`."""
+    with _reading(path, max_poll_records, check_crcs=check_crcs) as consumer:
+        return _rate(consumer.poll_columns)
+
+
+@contextmanager
+def _reading(path: Path, max_poll_records: int, *, check_crcs: bool) -> Iterator[eosdb.Consumer]:
     config = {"max_poll_records": max_poll_records, "check_crcs": check_crcs}
     with (
         eosdb.connect(path) as db,
         db.consumer(auto_offset_reset="earliest", **config) as consumer,  # type: ignore[arg-type]
     ):
         consumer.assign([eosdb.TopicPartition("t", 0)])
-        start, count = perf_counter(), 0
-        while found := consumer.poll():
-            count += len(found)
-        return count / (perf_counter() - start)
+        yield consumer
+
+
+def _rate(poll: Callable[[], Sized]) -> float:
+    start, count = perf_counter(), 0
+    while found := len(poll()):
+        count += found
+    return count / (perf_counter() - start)
 
 
 def scenario_ms(path: str | Path, times: int) -> float:

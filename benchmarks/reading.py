@@ -45,8 +45,10 @@ def cases(settings: Settings) -> list[Case]:
 def _poll(settings: Settings) -> Case:
     default, many, limit = "eosdb, as it is", "eosdb, max_poll_records=10000", "raw sqlite3, SELECT"
     unchecked, unchecked_many = f"{default}, check_crcs=False", f"{many}, check_crcs=False"
+    columns, columns_unchecked = "eosdb, poll_columns", "eosdb, poll_columns, check_crcs=False"
     few = settings.size(3_000, 50)
-    rows = [Row(name) for name in (default, unchecked, many, unchecked_many, limit)]
+    ours = (default, unchecked, many, unchecked_many, columns, columns_unchecked)
+    rows = [Row(name) for name in (*ours, limit)]
     rows += [peer_row(name) for name in (peers.EVENTSOURCING, peers.QUEUE, peers.MOCK)]
 
     @contextmanager
@@ -57,6 +59,8 @@ def _poll(settings: Settings) -> Case:
             unchecked: lambda _: eos.poll(path, check_crcs=False),
             many: lambda _: eos.poll(path, 10_000),
             unchecked_many: lambda _: eos.poll(path, 10_000, check_crcs=False),
+            columns: lambda _: eos.poll_columns(path),
+            columns_unchecked: lambda _: eos.poll_columns(path, check_crcs=False),
             limit: lambda _: raw.select(path),
             peers.EVENTSOURCING: if_there(
                 peers.EVENTSOURCING,
@@ -73,7 +77,11 @@ def _poll(settings: Settings) -> Case:
         title="Reading committed records, 5 % of all records in aborted transactions",
         unit="records/s",
         rows=rows,
-        targets=(Target(default, limit, 0.5), Target(many, limit, 0.5)),
+        targets=(
+            Target(default, limit, 0.5),
+            Target(many, limit, 0.5),
+            Target(columns, limit, 0.6),
+        ),
         open=opened,
     )
 

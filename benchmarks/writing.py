@@ -32,6 +32,11 @@ SWEPT: dict[str, Callable[..., float]] = {
     "raw sqlite3, multi-row VALUES": raw.multi_row,
 }
 TRANSACTIONAL, IDEMPOTENT, NAIVE, LIMIT = SWEPT
+MANY: dict[str, Callable[..., float]] = {
+    "eosdb, transactional send_many": eos.transactional_many,
+    "eosdb, idempotent send_many": eos.idempotent_many,
+}
+TRANSACTIONAL_MANY, IDEMPOTENT_MANY = MANY
 
 
 def peer_row(peer: str, what: str = "") -> Row:
@@ -66,13 +71,13 @@ def cases(settings: Settings) -> list[Case]:
 def _send(settings: Settings) -> Case:
     records, singles = settings.size(100_000, 2_000), settings.size(5_000, 50)
     contenders: dict[str, Contender | None] = {
-        name: partial(run, records=records, size=1_000) for name, run in SWEPT.items()
+        name: partial(run, records=records, size=1_000) for name, run in {**SWEPT, **MANY}.items()
     }
     contenders[peers.EVENTSOURCING] = if_there(
         peers.EVENTSOURCING, lambda f: peers.eventsourcing_send(f, records, 1_000)
     )
     contenders[peers.QUEUE] = if_there(peers.QUEUE, lambda f: peers.queue_put(f, singles))
-    rows = [Row(name, FULL) for name in SWEPT]
+    rows = [Row(name, FULL) for name in (*SWEPT, *MANY)]
     rows += [peer_row(peers.EVENTSOURCING), peer_row(peers.QUEUE)]
     for what, run in (("", peers.mock_transactions), ("idempotent", peers.mock_idempotent)):
         rows.append(peer_row(peers.MOCK, what))
@@ -86,6 +91,8 @@ def _send(settings: Settings) -> Case:
         targets=(
             Target(TRANSACTIONAL, NAIVE, 1.0),
             Target(TRANSACTIONAL, IDEMPOTENT, 0.97),
+            Target(TRANSACTIONAL_MANY, NAIVE, 1.0),
+            Target(TRANSACTIONAL_MANY, IDEMPOTENT_MANY, 0.97),
             Target(TRANSACTIONAL, peers.EVENTSOURCING, 1.0),
             Target(TRANSACTIONAL, peers.QUEUE, 1.0),
         ),

@@ -8,11 +8,13 @@ from eosdb.client.processor.dead_letters import DeadLetter, DeadLetters, ReplayR
 from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.sent import SentRecords
 from eosdb.clock import Clock, ManualClock, SystemClock
 from eosdb.config import BrokerConfig, TopicConfig
 from eosdb.database import Database, QueryResult, connect, process
 from eosdb.errors import *  # noqa: F403
 from eosdb.events.kinds import Acl
+from eosdb.model.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import (
     Diagnosis,
     GroupPartition,
@@ -80,10 +82,12 @@ __all__ = [
     "GroupDescription", "GroupMemberDescription", "GroupPartition", "GroupReport", "GroupState",
     "HangingReason", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult",
     "JournalEntry", "Lag", "LogRecord", "LoggedBatch", "ManualClock", "OffsetAndMetadata",
-    "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionOffsets", "Processor",
+    "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionColumns", "PartitionOffsets",
+    "PolledColumns", "Processor",
     "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
     "Progress", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
-    "ReplayReport", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock", "TimestampType",
+    "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock",
+    "TimestampType",
     "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
     "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,

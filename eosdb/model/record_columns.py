@@ -50,17 +50,18 @@ class RecordColumns(Sequence[Record]):
         records comes last, and nothing is called from the first change on (decisions/0018)."""
         payload, timestamps = self.payload, self.timestamps
         if headers or self.headers:
-            self._lay(headers, len(timestamps))
+            self.lay_headers((headers,) if headers else (), len(timestamps))
         payload += (key, value)
         timestamps += (timestamp,)
 
-    def _lay(self, headers: Sequence[Header], index: int) -> None:
-        """The headers of the record about to be added; earlier records without headers get an empty
-        tuple, and what was left by one that was never added is dropped."""
+    def lay_headers(self, headers: Sequence[Sequence[Header]], index: int) -> None:
+        """The headers of the records about to be added from `index` on, none if they have none. Earlier
+        records without headers get an empty tuple, and what was left by some that were never added is
+        dropped."""
         del self.headers[index:]
         if headers:
             self.headers.extend([()] * (index - len(self.headers)))
-            self.headers.append(headers)
+            self.headers.extend(headers)
 
     def headers_of_all(self) -> Sequence[Sequence[Header]]:
         """One element for each record, or none at all when no record has headers."""

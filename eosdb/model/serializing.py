@@ -1,12 +1,14 @@
-"""What users hand to `send`, as bytes."""
+"""What users hand to `send`, as bytes; and what users' functions make of many records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from eosdb.errors import InvalidRecordError
 from eosdb.validation import check_text
 
+T = TypeVar("T")
 Serializer = Callable[[object], bytes]
 Deserializer = Callable[[bytes], object]
 
@@ -34,3 +36,13 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
             f"{what}_serializer"
         )
     return data
+
+
+def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:
+    """The items before the one that raises, and what that raises."""
+    made: list[T] = []
+    try:
+        made.extend(items)  # Keeps what came before.
+    except Exception as error:
+        return made, error
+    return made, None

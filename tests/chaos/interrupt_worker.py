@@ -44,6 +44,15 @@ class Program:
         self.plain.send("t", value, partition=0).result()
         self.acknowledged.append(value)
 
+    def send_many(self) -> None:
+        """Interrupted, it goes on behind what was accepted; `go_on` sends what was."""
+        values = [f"many-{self.number}-{i}" for i in range(20)]
+        sent = eosdb.SentRecords()
+        try:
+            self.plain.send_many("t", values, partition=0, sent=sent)
+        finally:
+            self.acknowledged += values[: sent.accepted]
+
     def transaction(self) -> None:
         value = f"transaction-{self.number}"
         self.producer.begin_transaction()
@@ -134,8 +143,8 @@ def connect(path: str) -> eosdb.Database:
 
 
 WORKS = (
-    "append", "send", "transaction", "flushed", "abort", "begin", "poll", "init", "read", "upkeep",
-    "opening", "close",
+    "append", "send", "send_many", "transaction", "flushed", "abort", "begin", "poll", "init", "read",
+    "upkeep", "opening", "close",
 )  # fmt: skip
 
 

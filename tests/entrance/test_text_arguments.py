@@ -21,6 +21,7 @@ from eosdb import (
     Acl,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
+    ProducerRecord,
     Record,
     RecordBatch,
     TopicPartition,
@@ -97,6 +98,12 @@ BAD: dict[str, list[Any]] = {
         [Acl("User:a", "read", "topic", LONE)],
     ],
     "Sequence[object]": [[LONE]],
+    "Iterable[Sendable]": [
+        [LONE],
+        [(LONE, b"v")],
+        [ProducerRecord(topic=LONE)],
+        *([ProducerRecord(headers=headers)] for headers in HEADERS),
+    ],
     "Sequence[int]": [[LONE], LONE],
     "object": [LONE],
     "Sequence[Header]": HEADERS,
@@ -110,10 +117,11 @@ TAKES_NO_TEXT = {
     "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None", "Handler",
     "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
-    "Unpack[ProcessorConfig]",
+    "Unpack[ProcessorConfig]", "SentRecords | None",
 }  # fmt: skip
 """What is left alone; settings have a test of their own."""
 GOOD: dict[str, Any] = {
+    "records": [b"v"],
     "transactional_id": "q", "group_id": "g", "group": "g", "group_metadata": "g", "member_id": "",
     "producer_id": 0, "producer_epoch": 0, "topic": "t", "name": "t", "topic_partition": TP,
     "partition": TP, "partitions": [TP], "topic_partitions": [TP], "offsets": OFFSETS, "offset": 0,

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Unpack
 
 from eosdb.client.consumer.assigned import AssignedPartitions, OnChange
-from eosdb.client.consumer.fetcher import Cursor, Fetcher
+from eosdb.client.consumer.fetcher import Cursor, Fetcher, records_of
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
@@ -32,6 +32,7 @@ from eosdb.errors import (
     WakeupError,
 )
 from eosdb.metrics import Metrics
+from eosdb.model.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
     EARLIEST,
@@ -159,6 +160,13 @@ class Consumer:
         FencedInstanceIdError when another consumer has taken over this group_instance_id, and the broker's
         errors. Rebalances happen here.
         """
+        return records_of(self._poll(timeout_ms, max_records))
+
+    def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> PolledColumns:
+        """What `poll` returns, in all respects, column by column instead of an object for each record."""
+        return PolledColumns(tuple(self._poll(timeout_ms, max_records)))
+
+    def _poll(self, timeout_ms: int, max_records: int | None) -> list[PartitionColumns]:
         self._check_open()
         if self._subscription is None and not self._cursors:
             raise IllegalStateError("subscribe to topics or assign partitions before poll")
@@ -176,15 +184,15 @@ class Consumer:
                 self._look(self._broker.topic_partitions())
             come_back = self._advance()
             try:
-                records = self._fetcher.collect(limit)
+                found = self._fetcher.collect(limit)
             except UnknownTopicOrPartitionError:
                 if not self._drop_deleted():
                     raise
                 continue
             now = self._clock.monotonic_ms()
-            if records:
-                self._metrics.count("records-consumed", len(records))
-                return records
+            if found:
+                self._metrics.count("records-consumed", sum(map(len, found)))
+                return found
             if self._subscription is not None and self._look(self._broker.topic_partitions()):
                 continue
             self._check_woken()
@@ -392,13 +400,8 @@ class Consumer:
         if self._membership is not None:
             has_changed = self._membership.check_partitions(counts) or before != self._topics
             return self._membership.look() or has_changed
-        return self._partitions.replace(
-            {
-                TopicPartition(topic, p)
-                for topic in self._topics
-                for p in range(counts.get(topic, 0))
-            }
-        )
+        tps = {TopicPartition(t, p) for t in self._topics for p in range(counts.get(t, 0))}
+        return self._partitions.replace(tps)
 
     def _drop_deleted(self) -> bool:
         """Drop partitions whose topic has been deleted, if they came from a subscription."""

@@ -207,10 +207,13 @@ class RecordAccumulator:
         if queue is None:
             queue = self._waiting[tp] = deque()
         elif queue:
+            if queue[-1].is_filling and not queue[-1].records:
+                return queue[-1]  # An interrupt came before its first record.
             queue[-1].is_filling = False
         batch = ProducerBatch(tp, clock.monotonic_ms(), drive)
         batch.is_filling = True
-        queue.append(batch)
+        # No call from here on: a signal could come between (decisions/0018).
+        queue += (batch,)
         self._count += 1
         return batch
 

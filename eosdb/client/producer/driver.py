@@ -15,6 +15,10 @@ from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
 _IDLE_MS: Final = 50
 """How long the background thread sleeps at most."""
 
+_MANY: Final = 1_000
+_SOON_MS: Final = 10_000
+"""So many records sent one by one within so short a time are a loop."""
+
 _log: Final = logging.getLogger("eosdb.client")
 
 
@@ -93,6 +97,32 @@ class Driver:
                 _log.exception("a delivery callback failed")
                 wait = 0
         return self._idle_ms if wait is None else max(1, min(wait, self._idle_ms))
+
+
+class SingleSends:
+    """Notices a loop that commits each record by itself, and says once that there are faster ways."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._count = 0
+        self._since_ms = clock.monotonic_ms()
+        self._is_said = False
+
+    def add(self) -> None:
+        self._count += 1
+        if self._count < _MANY or self._is_said:
+            return
+        now = self._clock.monotonic_ms()
+        took = now - self._since_ms
+        self._count, self._since_ms = 0, now
+        if took < _SOON_MS:
+            self._is_said = True
+            _log.warning(
+                "%d records were sent one by one within %d ms, each in a commit of its own; many times "
+                "faster: send_many, a transaction around them, or linger_ms=5 and flush() at the end",
+                _MANY,
+                took,
+            )
 
 
 def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:

@@ -4,6 +4,9 @@ batch of that partition that takes it."""
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat
 from typing import Final
 
 from eosdb.client.producer.accumulator import Drive, ProducerBatch, RecordAccumulator
@@ -12,6 +15,7 @@ from eosdb.client.transport import Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOrPartitionError
 from eosdb.model.partitioner import partitioner_of
+from eosdb.model.serializing import as_far_as_it_goes
 from eosdb.model.values import TopicPartition
 from eosdb.validation import check_text
 
@@ -63,18 +67,45 @@ class PartitionChooser:
         known = self._topics.get(topic) if isinstance(topic, str) else None
         if known is None:
             known = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
-        if partition is not None:
-            if not (isinstance(partition, int) and 0 <= partition < len(known.places)):
-                known = self._with_partition(topic, partition)
-            number = partition
-        elif key is not None:
-            number = self._partitioner(key, len(known.places))
-            if not 0 <= number < len(known.places):
-                raise ConfigError(
-                    f"the partitioner chose {number!r} for a topic of {len(known.places)} partitions"
-                )
-        else:
-            number = self._sticky(known, size)
+        number = (
+            self._given(known, topic, partition)
+            if partition is not None
+            else self._sticky(known, size)
+            if key is None
+            else self._by_key(known, key)
+        )
+        return self._filling(known, number, size, drive)
+
+    def numbers_for(
+        self,
+        topic: str,
+        partitions: Sequence[int | None],
+        keys: Sequence[bytes | None],
+        sizes: Sequence[int],
+    ) -> tuple[list[int], Exception | None]:
+        """The partitions of many records, as far as there are, and what `batch_for` would raise for the
+        next one. `partitions` and `keys` may be empty."""
+        known = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
+        if not partitions and not keys:
+            return self._sticky_ones(known, sizes), None
+        given: Iterable[int | None] = partitions or repeat(None)
+        columns = list(zip(given, keys or repeat(None), sizes))  # noqa: B905
+        keyless = [size for number, key, size in columns if number is None and key is None]
+        sticky = iter(self._sticky_ones(known, keyless))
+        return as_far_as_it_goes(
+            self._given(known, topic, number)
+            if number is not None
+            else next(sticky)
+            if key is None
+            else self._by_key(known, key)
+            for number, key, _ in columns
+        )
+
+    def filling(self, topic: str, number: int, size: int, drive: Drive) -> ProducerBatch:
+        """The batch of a partition that `numbers_for` has named, with room for so many bytes."""
+        return self._filling(self._topics[topic], number, size, drive)
+
+    def _filling(self, known: _Topic, number: int, size: int, drive: Drive) -> ProducerBatch:
         batch = known.newest[number]
         if (
             batch is None
@@ -84,6 +115,31 @@ class PartitionChooser:
             batch = self._accumulator.new_batch(known.places[number], self._clock, drive)
             known.newest[number] = batch
         return batch
+
+    def _given(self, known: _Topic, topic: str, partition: int) -> int:
+        if not (isinstance(partition, int) and 0 <= partition < len(known.places)):
+            self._look_again(known, topic, partition)
+        return partition
+
+    def _by_key(self, known: _Topic, key: bytes) -> int:
+        number = self._partitioner(key, len(known.places))
+        if not 0 <= number < len(known.places):
+            raise ConfigError(
+                f"the partitioner chose {number!r} for a topic of {len(known.places)} partitions"
+            )
+        return number
+
+    def _sticky_ones(self, topic: _Topic, sizes: Sequence[int]) -> list[int]:
+        """`_sticky` for many records."""
+        numbers: list[int] = []
+        ends = list(accumulate(sizes))
+        while (begin := len(numbers)) < len(sizes):
+            number = self._sticky(topic, sizes[begin])
+            room = self._accumulator.batch_size - topic.sticky_bytes
+            end = bisect_right(ends, ends[begin] + room, begin + 1)
+            topic.sticky_bytes += ends[end - 1] - ends[begin]
+            numbers += [number] * (end - begin)
+        return numbers
 
     def _sticky(self, topic: _Topic, size: int) -> int:
         """The partition for records without a key: a new one after each `batch_size` bytes, and when the
@@ -114,15 +170,13 @@ class PartitionChooser:
             timeout_ms=self._settings.max_block_ms,
         )
 
-    def _with_partition(self, topic: str, partition: object) -> _Topic:
+    def _look_again(self, known: _Topic, topic: str, partition: object) -> None:
         """Look the topic up again: partitions may have been added."""
-        known = self._topics[topic]
         count = self._ask(topic)
         for number in range(len(known.places), count):
             known.places.append(TopicPartition(topic, number))
             known.newest.append(None)
-        if isinstance(partition, int) and 0 <= partition < count:
-            return known
-        raise UnknownTopicOrPartitionError(
-            f"topic {topic!r} has partitions 0 to {count - 1}, got {partition!r}"
-        )
+        if not (isinstance(partition, int) and 0 <= partition < count):
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} has partitions 0 to {count - 1}, got {partition!r}"
+            )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Unpack
 
@@ -21,9 +21,12 @@ from eosdb.client.producer.accumulator import (
     ProducerBatch,
     RecordAccumulator,
 )
-from eosdb.client.producer.driver import Driver, timed_out
+from eosdb.client.producer.bulk import CHUNK_RECORDS, BulkSender, Pieces
+from eosdb.client.producer.driver import Driver, SingleSends, timed_out
+from eosdb.client.producer.layout import Sendable, too_large
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sender import Sender
+from eosdb.client.producer.sent import SentRecords
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.producer.transactions import ProducerTransactions
@@ -37,7 +40,6 @@ from eosdb.errors import (
     EosdbError,
     IllegalStateError,
     InvalidRequestError,
-    MessageTooLargeError,
     ProducerFencedError,
     TransactionAbortableError,
 )
@@ -90,6 +92,10 @@ class Producer:
             self._metrics,
         )
         self._chooser = PartitionChooser(transport, clock, self._settings, self._accumulator)
+        self._bulk = BulkSender(
+            self._settings, clock, self._accumulator, self._chooser, self._drive
+        )
+        self._singles = SingleSends(clock)
         self._linger_due_ms: int | None = None
         self._closed = False
 
@@ -201,7 +207,7 @@ class Producer:
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> ProduceFuture:
-        """Send one record; `str` is UTF-8 encoded, other types need a serializer.
+        """Send one record; `str` is UTF-8 encoded, other types need a serializer. For many see `send_many`.
 
         Returns a future of its RecordMetadata. Raises TypeError for what cannot be serialized,
         IllegalStateError, InvalidRecordError, UnknownTopicOrPartitionError, MessageTooLargeError and
@@ -237,10 +243,69 @@ class Producer:
                     self._linger(self._clock.monotonic_ms())
                 elif settings.transactional_id is None:
                     self._driver.step()
+                    self._singles.add()
                 return future
         except EosdbError as error:
             self._lost_a_record(error)
             raise
+
+    def send_many(
+        self,
+        topic: str,
+        records: Iterable[Sendable],
+        *,
+        partition: int | None = None,
+        sent: SentRecords | None = None,
+    ) -> SentRecords:
+        """Send an iterable of values, of pairs `(key, value)`, of ProducerRecord, or of all of them.
+
+        Outside a transaction they are stored when this returns, with one commit for some thousands of them;
+        inside one they wait for its end, as with `send`. Memory stays flat.
+
+        Raises what `send` or the future of such a record would raise, and what the iterable raises; the
+        records before are sent all the same. To know after an exception which ones, give a SentRecords as
+        `sent`; to go on, send the records from `sent.accepted` on.
+        """
+        sent = SentRecords() if sent is None else sent
+        try:
+            self._send_pieces(topic, Pieces(records), partition, sent)
+        except Exception as error:
+            error.add_note(f"send_many: {sent}")
+            raise
+        return sent
+
+    def _send_pieces(
+        self, topic: str, pieces: Pieces, partition: int | None, sent: SentRecords
+    ) -> None:
+        before, flushed, is_last = len(sent.failed), sent.accepted, False
+        while not is_last:
+            given, error = pieces.next()  # The caller's code, so without the lock.
+            with self._lock:
+                if self._closed or not self._manager.may_send:
+                    self._refuse_to_send()
+                self._manager.may_have_begun |= bool(given)
+                accumulator = self._accumulator
+                bytes_before = accumulator.buffered_bytes
+                try:
+                    unsendable = self._bulk.take(topic, partition, given, sent)
+                except EosdbError as refused:
+                    unsendable = refused
+                if isinstance(unsendable, EosdbError):
+                    self._lost_a_record(unsendable)
+                error = unsendable or error
+                pieces.measured(accumulator.buffered_bytes - bytes_before)
+                is_last = error is not None or not given
+                if (
+                    accumulator.buffered_bytes >= _BUFFER_BYTES
+                    or sent.accepted - flushed >= CHUNK_RECORDS
+                    or (is_last and self._settings.transactional_id is None)
+                ):
+                    self._driver.flush(None)
+                    flushed = sent.accepted
+            if error is not None:
+                raise error
+            if failed := list(sent.failed.values())[before:]:
+                raise failed[0]
 
     def _lost_a_record(self, error: EosdbError) -> None:
         """A transaction that lacks a record must not be committed, even if the caller continues (Kafka:
@@ -277,9 +342,7 @@ class Producer:
     def _make_room(self, size: int) -> None:
         """Send until the buffer has room, as Kafka's `send` blocks on buffer.memory."""
         if size > self._settings.max_request_size:
-            raise MessageTooLargeError(
-                f"the record has {size} bytes, max_request_size is {self._settings.max_request_size}"
-            )
+            raise too_large(size, self._settings.max_request_size)
         self._driver.flush_until(
             lambda: self._sender.is_running or self._accumulator.buffered_bytes < _BUFFER_BYTES,
             self._settings.max_block_ms,

@@ -128,6 +128,7 @@ class Sender:
         while requests := self._drain_all(now_ms):
             self._send(requests, now_ms)
             self.coordinator.run(now_ms)
+            self._completion.resolve(lambda: self._current_identity(now_ms))
         return self._next_due(now_ms)
 
     @property
@@ -136,9 +137,11 @@ class Sender:
         return self._is_running
 
     def has_unanswered(self) -> bool:
-        """Whether a batch waits or is on its way."""
-        return bool(self._accumulator) or any(
-            not attempt.batch.done for request in self._on_the_way for attempt in request.attempts
+        """Whether a batch waits or is on its way, or may be in the hands of a step that was interrupted."""
+        return (
+            bool(self._accumulator)
+            or not (self._is_whole or self._is_running)
+            or any(not a.batch.done for request in self._on_the_way for a in request.attempts)
         )
 
     def drop_waiting(self, why: EosdbError, *, unsent_only: bool = False) -> None:
@@ -249,9 +252,7 @@ class Sender:
             progress = manager.progress(tp)
             was_first = True
             if identity is None:
-                on_the_way = sum(
-                    a.batch.tp == tp for request in self._on_the_way for a in request.attempts
-                )
+                on_the_way = sum(a.batch.tp == tp for r in self._on_the_way for a in r.attempts)
                 if on_the_way >= self._settings.max_in_flight_requests_per_connection:
                     continue
             elif batch.identity is None:

@@ -82,6 +82,28 @@ def test_lingering_records_leave_together(db: eosdb.Database, clock: ManualClock
     assert producer.metrics()["batch-total"] == 1
 
 
+@pytest.mark.parametrize(
+    ("config", "ms", "warnings"), [({}, 0, 1), ({}, 20, 0), ({"linger_ms": 5}, 0, 0)]
+)
+def test_a_loop_that_commits_each_record_is_told_once_what_is_faster(
+    db: eosdb.Database, clock: ManualClock, caplog: pytest.LogCaptureFixture,
+    config: dict[str, Any], ms: int, warnings: int,
+) -> None:  # fmt: skip
+    """A thousand of them within ten seconds; fewer are a program's normal work."""
+    producer = db.producer(**config)
+    for _ in range(999):
+        producer.send("t", b"v")
+        clock.advance(ms)
+    assert not caplog.records
+    for _ in range(1_500):
+        producer.send("t", b"v")
+        clock.advance(ms)
+    producer.flush()
+    assert [record.message.split(" were")[0] for record in caplog.records] == [
+        "1000 records"
+    ] * warnings
+
+
 def test_asking_a_future_sends_what_waits(db: eosdb.Database) -> None:
     producer = db.producer(linger_ms=10_000)
     futures = [producer.send("t", b"%d" % i) for i in range(3)]

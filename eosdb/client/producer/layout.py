@@ -1,0 +1,138 @@
+"""Many records as their caller has them, laid out as columns: what `send_many` takes.
+
+A column is looked at as a whole where that says enough (all bytes, all text), record by record only where
+a serializer has to be called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from eosdb.client.producer.settings import ProducerSettings
+from eosdb.errors import InvalidRequestError, MessageTooLargeError
+from eosdb.model.serializing import Serializer, as_far_as_it_goes, serialized
+from eosdb.model.values import Header, ProducerRecord
+from eosdb.validation import check_headers, shown
+
+Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
+"""A record, a pair of key and value, or anything else: a value."""
+
+_BYTES: Final = frozenset({bytes, type(None)})
+_PAIR: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Records, field by field; a column of nothing but None is empty, and so are headers that no record
+    has."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    headers: Sequence[Sequence[Header]]
+    timestamps: Sequence[int | None]
+    partitions: Sequence[int | None]
+    sizes: Sequence[int]
+
+    def pick(self, places: Sequence[int]) -> Columns:
+        """These records, in this order."""
+        columns: tuple[Sequence[Any], ...] = (
+            self.values, self.keys, self.headers, self.timestamps, self.partitions, self.sizes,
+        )  # fmt: skip
+        return Columns(*([column[i] for i in places] if column else () for column in columns))
+
+
+def lay_out(
+    given: Sequence[Any], topic: str, settings: ProducerSettings
+) -> tuple[Columns, Exception | None]:
+    """The records before the first one that cannot be sent, and why that cannot: TypeError or whatever a
+    serializer raises, InvalidRecordError, InvalidRequestError, MessageTooLargeError."""
+    try:
+        return _columns(given, topic, settings), None
+    except Exception:
+        whole, error = as_far_as_it_goes(_columns([one], topic, settings) for one in given)
+        return _columns(given[: len(whole)], topic, settings), error
+
+
+def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Columns:
+    kinds = set(map(type, given))
+    records: list[ProducerRecord] = []
+    keys: Sequence[Any] = ()
+    values: Sequence[Any] = given
+    if kinds == {tuple} and {len(pair) for pair in given} == {_PAIR}:
+        keys, values = zip(*given, strict=True)
+    elif not kinds.isdisjoint((tuple, ProducerRecord)):
+        records = [_record(one, topic) for one in given]
+        keys = [record.key for record in records]
+        values = [record.value for record in records]
+    keys = _serialized("key", keys, settings.key_serializer)
+    values = _serialized("value", values, settings.value_serializer)
+    headers = [check_headers(record.headers) if record.headers else () for record in records]
+    columns = Columns(
+        values,
+        _given(keys),
+        headers if any(headers) else (),
+        _given([record.timestamp for record in records]),
+        _given([record.partition for record in records]),
+        _sizes(values, keys, headers),
+    )
+    largest = max(columns.sizes, default=0)
+    if largest > settings.max_request_size:
+        raise too_large(largest, settings.max_request_size)
+    return columns
+
+
+def _record(given: Sendable, topic: str) -> ProducerRecord:
+    if isinstance(given, ProducerRecord):
+        if given.topic not in (None, topic):
+            raise InvalidRequestError(
+                f"the record is for topic {given.topic!r}, expected {topic!r} or none: send_many sends to "
+                "one topic"
+            )
+        return given
+    if type(given) is not tuple:
+        return ProducerRecord(value=given)
+    if len(given) != _PAIR:
+        raise TypeError(f"got {shown(given)}, expected a pair of key and value")
+    key, value = given
+    return ProducerRecord(key=key, value=value)
+
+
+def _serialized(
+    what: str, column: Sequence[Any], serializer: Serializer | None
+) -> Sequence[bytes | None]:
+    if serializer is None:
+        kinds = set(map(type, column))
+        if kinds <= _BYTES:
+            return column
+        if kinds == {str}:
+            try:
+                return list(map(str.encode, column))
+            except UnicodeEncodeError:
+                pass  # `serialized` says which.
+    return [serialized(what, one, serializer) for one in column]
+
+
+def _given(column: Sequence[Any]) -> Sequence[Any]:
+    return column if any(one is not None for one in column) else ()
+
+
+def _sizes(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None],
+    headers: Sequence[Sequence[Header]],
+) -> list[int]:
+    """What each record counts for, as `send` reckons."""
+    sizes = [len(value) if value else 0 for value in values]
+    if keys:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    if any(headers):
+        more = (sum(len(name) + len(data or b"") for name, data in of_one) for of_one in headers)
+        sizes = [size + extra for size, extra in zip(sizes, more, strict=True)]
+    return sizes
+
+
+def too_large(size: int, limit: int) -> MessageTooLargeError:
+    """The error for a record that no request may hold."""
+    return MessageTooLargeError(f"the record has {size} bytes, max_request_size is {limit}")

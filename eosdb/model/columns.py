@@ -1,0 +1,112 @@
+"""Records as a consumer gets them by `poll_columns`: field by field, and as Arrow tables and data frames.
+
+Arrow and pandas are asked for only when somebody wants them: they are no requirement of eosdb's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any
+
+from eosdb.errors import IllegalStateError
+from eosdb.model.values import Header
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumns:
+    """Consecutive records of one partition; `headers` is empty when none of them has any."""
+
+    topic: str
+    partition: int
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    timestamp_types: Sequence[int]
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    headers: Sequence[tuple[Header, ...]]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+# decisions/0024: what the fetch has is what the caller gets.
+@dataclass(frozen=True, slots=True)
+class PolledColumns:
+    """What one `poll_columns` has read; a partition may come more than once, in order."""
+
+    parts: tuple[PartitionColumns, ...]
+
+    def __len__(self) -> int:
+        """How many records."""
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[PartitionColumns]:
+        return iter(self.parts)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """All of it as one table, with the columns of a ConsumerRecord: topic, partition, offset, timestamp
+        (ms, UTC), timestamp_type, key, value, headers.
+
+        Raises IllegalStateError when pyarrow is not installed.
+        """
+        arrow = _module("pyarrow", "to_arrow")
+        header = arrow.struct([("name", arrow.string()), ("value", arrow.binary())])
+        types = {
+            "topic": arrow.string(),
+            "partition": arrow.int32(),
+            "offset": arrow.int64(),
+            "timestamp": arrow.timestamp("ms", "UTC"),
+            "timestamp_type": arrow.int8(),
+            "key": None,
+            "value": None,
+            "headers": arrow.list_(header),
+        }
+        tables = []
+        for name, column in self._columns().items():
+            made = arrow.array(column, types[name])
+            tables.append(made.cast(arrow.binary()) if arrow.types.is_null(made.type) else made)
+        return arrow.table(tables, names=list(types))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as a data frame. Raises IllegalStateError when pandas is not installed."""
+        frames = _module("pandas", "to_pandas")
+        columns = self._columns()
+        columns["timestamp"] = frames.to_datetime(columns["timestamp"], unit="ms", utc=True)
+        return frames.DataFrame(columns)
+
+    def _columns(self) -> dict[str, Any]:
+        parts = self.parts
+
+        def joined(name: str) -> list[Any]:
+            return list(chain.from_iterable(getattr(part, name) for part in parts))
+
+        return {
+            "topic": list(chain.from_iterable(repeat(part.topic, len(part)) for part in parts)),
+            "partition": list(
+                chain.from_iterable(repeat(part.partition, len(part)) for part in parts)
+            ),
+            "offset": joined("offsets"),
+            "timestamp": joined("timestamps"),
+            "timestamp_type": joined("timestamp_types"),
+            "key": joined("keys"),
+            "value": joined("values"),
+            "headers": list(
+                chain.from_iterable(part.headers or repeat((), len(part)) for part in parts)
+            ),
+        }
+
+
+def _module(name: str, method: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise IllegalStateError(
+            f"{method} needs {name}, which is not installed: {error}"
+        ) from error
