@@ -115,6 +115,25 @@ def test_what_a_deserializer_refuses_is_met_again_and_what_is_before_it_is_retur
     assert next(iter(consumer.poll_columns())).values[0] == "0.5"
 
 
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_key_that_a_deserializer_refuses_holds_back_its_value_too(
+    filled: eosdb.Database, columns: bool
+) -> None:
+    """Keys are gone through before values, and the record with the refused one is the 51st."""
+
+    def refuses(key: bytes) -> str:
+        raise ValueError(key)
+
+    consumer = filled.consumer(auto_offset_reset="earliest", key_deserializer=refuses)
+    consumer.assign(TPS[:1])
+    found: PolledColumns | list[ConsumerRecord] = (
+        consumer.poll_columns() if columns else consumer.poll()
+    )
+    assert len(found) == consumer.position(TPS[0]) == 50
+    with pytest.raises(ValueError, match="key"):
+        consumer.poll()
+
+
 def test_an_arrow_table_has_every_record(filled: eosdb.Database) -> None:
     consumer = filled.consumer(auto_offset_reset="earliest")
     consumer.assign(TPS)
