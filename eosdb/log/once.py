@@ -43,13 +43,14 @@ def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
 def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
     """Projection only: the key is taken."""
     unit.execute(
-        "INSERT INTO eosdb_idempotency_keys VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO eosdb_idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
         (
             event.topic,
             event.idempotency_key,
             event.partition,
             event.offset,
             event.record_timestamp,
+            event.timestamp,
         ),
     )
 

@@ -20,6 +20,7 @@ from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, partition_rows, retention, snapshots
 from eosdb.log.partition_rows import IsDue, Partition
+from eosdb.maintenance import history
 from eosdb.model.values import HousekeepingReport
 from eosdb.progress import Progress, report_progress
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
@@ -59,6 +60,7 @@ class Housekeeper:
             deleted_records=moved,
             compacted_records=self._compact(report),
             snapshots=self.take_snapshots(),
+            trimmed_events=self._trim_history(),
         )
 
     def run_when_due(self) -> None:
@@ -82,6 +84,17 @@ class Housekeeper:
         return self._for_each(
             grown, lambda unit, partition_id: snapshots.take(unit, partition_id, now_ms), sync=sync
         )
+
+    def _trim_history(self) -> int:
+        """Not synced: a power cut takes commits from the end, each with its baseline and its events."""
+        now_ms, trimmed = self._clock.time_ms(), 0
+        while True:
+            with self._store.read() as connection:
+                if not history.is_due(connection, self._config, now_ms):
+                    return trimmed
+            trimmed += self._store.write(
+                lambda unit: history.advance(unit, self._config, now_ms), sync=False
+            )
 
     def _for_each(
         self, due: Sequence[K], work: Callable[[Unit, K], int], *, sync: bool = True
