@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from eosdb.clock import format_time_ms
+from eosdb.errors import InvalidRequestError
 from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, materialized_tables
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Unit
@@ -42,6 +44,19 @@ def read(source: Unit | sqlite3.Connection) -> Baseline:
 
 def save(source: Unit | sqlite3.Connection, baseline: Baseline) -> None:
     source.execute(_SAVE, (*baseline, row_checksum(*baseline)))
+
+
+def check_reached(connection: sqlite3.Connection, position: int, asked: str) -> None:
+    """Raises InvalidRequestError for a position before the baseline: the history does not go back to what
+    was `asked` for."""
+    at = read(connection)
+    if position < at.position:
+        raise InvalidRequestError(
+            f"{asked} is before the history of this file, which begins with the state after event "
+            f"{at.position} ({format_time_ms(at.timestamp)}): earlier events have been deleted "
+            "(history.retention.ms, history.retention.bytes); give that position or a later one, or use a "
+            "backup"
+        )
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:

@@ -31,7 +31,7 @@ HOT = {
     "a producer's state": producer_rows._BY_PRODUCER,
     "saving a producer's state": producer_rows._UPDATE,
     "the producer that expires next": producer_rows.OLDEST_IDLE,
-    "a transactional id": transaction_rows._BY_ID,
+    "a transactional id": transaction_rows.BY_ID,
     "the next time-out": transaction_rows.NEXT_TIMEOUT,
     "a transaction that timed out": transaction_rows._TIMED_OUT,
     "the id that expires next": transaction_rows.OLDEST_IDLE,
