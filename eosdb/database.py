@@ -296,8 +296,8 @@ class Database:
         Definite, from any process and after any crash, as soon as the transaction is decided. An `open` one
         whose producer is gone is aborted by its timeout, or when its transactional id is taken again.
         `never started` means that the coordinator does not know it. Raises InvalidRequestError for an
-        invalid token, and for one from before the history (`history_retention_ms`), unless it was the last of
-        its transactional id.
+        invalid token, and for one from before the history (`history_retention_ms`), unless it was the last
+        of its transactional id.
         """
         with self._store.read() as connection:
             return outcome.read(connection, token)

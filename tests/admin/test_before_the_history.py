@@ -115,7 +115,7 @@ def test_back_to_the_baseline_and_no_further(
         for position in (0, 1, begun - 1):
             with pytest.raises(eosdb.InvalidRequestError, match=rf"after event {begun} "):
                 db.restore_to(tmp_path / "none.db", position)
-        with pytest.raises(eosdb.InvalidRequestError, match="history.retention.ms"):
+        with pytest.raises(eosdb.InvalidRequestError, match=r"history\.retention\.ms"):
             db.restore_to(tmp_path / "none.db", timestamp=time - 1)
         assert db.restore_to(tmp_path / "time.db", timestamp=time) >= begun
         for position in {begun, begun + 1, *(p for p in seen if p > begun)}:
