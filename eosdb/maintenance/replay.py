@@ -9,6 +9,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
+from eosdb.errors import CorruptDatabaseError
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import json_views
@@ -28,17 +29,23 @@ Inspect = Callable[[int, Event], None]
 
 def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
     """Drop the materialized tables, copy the baseline into new ones, and fold every later event again.
-    Returns how many events there are."""
+    Returns how many events there are. Raises CorruptDatabaseError."""
     begun = baseline.read(unit).position
     create_materialized(unit.connection)
     unit.forget()
     reach(Failpoint.REBUILD_CLEARED)
-    baseline.fill(unit.connection, unit.connection)
-    json_views.make_all(unit.connection)
     last = journal.last_position(unit.connection)
     events = journal.events(unit.connection, after=begun)
-    with late(unit.connection, unit.projection) as folding:
-        count = fold(folding, reporting(events, on_progress, last))
+    try:
+        baseline.fill(unit.connection, unit.connection)
+        json_views.make_all(unit.connection)
+        with late(unit.connection, unit.projection) as folding:
+            count = fold(folding, reporting(events, on_progress, last))
+    except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
+        raise CorruptDatabaseError(
+            f"{_told_by(begun)} do not fit each other ({error!r}), so nothing is rebuilt; `eosdb verify` "
+            "shows what is damaged"
+        ) from error
     on_progress(last, last)
     return count
 
