@@ -38,6 +38,14 @@ class BrokerConfig:
     log_retention_ms: int = 604_800_000
     log_retention_bytes: int = -1
     log_retention_check_interval_ms: int = 300_000
+    history_retention_ms: int = 604_800_000
+    """How long events are kept (-1: for ever); those of stored records are kept with them (not a Kafka
+    setting)."""
+    history_retention_bytes: int = 1_073_741_824
+    """How many bytes of events are kept (-1: all), whichever is reached first (not a Kafka setting)."""
+    idempotency_retention_ms: int = 604_800_000
+    """How long an idempotency key, or a sink, is remembered after its last use (-1: for ever; not a Kafka
+    setting)."""
     log_cleanup_policy: str = "delete"
     log_cleaner_delete_retention_ms: int = 86_400_000
     log_cleaner_min_compaction_lag_ms: int = 0
@@ -92,6 +100,9 @@ _BROKER_RANGES: Final = (
     ("log_retention_ms", -1, INT64_MAX),
     ("log_retention_bytes", -1, INT64_MAX),
     ("log_retention_check_interval_ms", 1, INT64_MAX),
+    ("history_retention_ms", -1, INT64_MAX),
+    ("history_retention_bytes", -1, INT64_MAX),
+    ("idempotency_retention_ms", -1, INT64_MAX),
     ("log_cleaner_delete_retention_ms", 0, INT64_MAX),
     ("log_cleaner_min_compaction_lag_ms", 0, INT64_MAX),
     ("lock_timeout_ms", 0, INT32_MAX),

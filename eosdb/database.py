@@ -296,7 +296,8 @@ class Database:
         Definite, from any process and after any crash, as soon as the transaction is decided. An `open` one
         whose producer is gone is aborted by its timeout, or when its transactional id is taken again.
         `never started` means that the coordinator does not know it. Raises InvalidRequestError for an
-        invalid token.
+        invalid token, and for one from before the history (`history_retention_ms`), unless it was the last
+        of its transactional id.
         """
         with self._store.read() as connection:
             return outcome.read(connection, token)
@@ -340,8 +341,9 @@ class Database:
 
         Returns the position. Records that retention or compaction has removed since cannot be restored; the
         copy's log start shows that. `on_progress(done, total)` counts pages and events. Raises
-        InvalidRequestError for a position beyond the journal, and unless exactly one of the two is given,
-        and IllegalStateError when `target` exists.
+        InvalidRequestError for a position beyond the journal or before the history
+        (`history_retention_ms`), and unless exactly one of the two is given, and IllegalStateError when
+        `target` exists.
         """
         return restore.restore_to(
             self._store, self.clock, check_path("target", target), position, timestamp, on_progress

@@ -213,9 +213,6 @@ CREATE TABLE acls (
 CREATE TRIGGER journal_refuses_update BEFORE UPDATE ON journal
     BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
 
-CREATE TRIGGER journal_refuses_delete BEFORE DELETE ON journal
-    BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
-
 CREATE TRIGGER records_refuse_update BEFORE UPDATE ON records
     BEGIN SELECT RAISE(ABORT, 'records are append only'); END;
 
@@ -258,7 +255,7 @@ CREATE TABLE eosdb_idempotency_keys (
     idempotency_key TEXT NOT NULL,
     partition INT NOT NULL,
     "offset" INT NOT NULL,
-    timestamp INT NOT NULL,
+    timestamp INT NOT NULL, used_time INT NOT NULL DEFAULT 0,
     PRIMARY KEY (topic, idempotency_key)
 ) STRICT, WITHOUT ROWID;
 
@@ -286,5 +283,225 @@ CREATE TABLE eosdb_sink_batches (
     PRIMARY KEY (sink_id, batch_id)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO eosdb_alembic_version VALUES ('0007');
+CREATE INDEX eosdb_idempotency_keys_used ON eosdb_idempotency_keys (used_time);
+
+CREATE TABLE eosdb_baseline_counters (
+    name TEXT NOT NULL PRIMARY KEY,
+    value INT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_topics (
+    topic_id INTEGER NOT NULL PRIMARY KEY,
+    topic TEXT NOT NULL UNIQUE,
+    partitions INT NOT NULL,
+    config TEXT NOT NULL,
+    created_time INT NOT NULL
+) STRICT;
+
+CREATE TABLE eosdb_baseline_partitions (
+    partition_id INTEGER NOT NULL PRIMARY KEY,
+    topic_id INT NOT NULL REFERENCES eosdb_baseline_topics (topic_id),
+    topic TEXT NOT NULL,
+    partition INT NOT NULL,
+    log_start_offset INT NOT NULL,
+    log_end_offset INT NOT NULL,
+    last_stable_offset INT NOT NULL,
+    first_unstable_offset INT NOT NULL,
+    size_bytes INT NOT NULL,
+    max_timestamp INT NOT NULL,
+    max_timestamp_offset INT NOT NULL,
+    indexed_timestamp INT NOT NULL,
+    bytes_since_index INT NOT NULL,
+    clean_offset INT NOT NULL,
+    snapshot_offset INT NOT NULL, last_aborted_offset INT NOT NULL DEFAULT -1, checked_from INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
+    UNIQUE (topic, partition)
+) STRICT;
+
+CREATE TABLE eosdb_baseline_partition_producers (
+    partition_id INT NOT NULL,
+    producer_id INT NOT NULL,
+    producer_epoch INT NOT NULL,
+    coordinator_epoch INT NOT NULL,
+    last_sequence INT NOT NULL,
+    last_offset INT NOT NULL,
+    last_timestamp INT NOT NULL,
+    last_append_time INT NOT NULL,
+    current_txn_start_offset INT NOT NULL,
+    batches TEXT NOT NULL,
+    PRIMARY KEY (partition_id, producer_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_transaction_index (
+    partition_id INT NOT NULL,
+    producer_id INT NOT NULL,
+    first_offset INT NOT NULL,
+    last_offset INT NOT NULL,
+    last_stable_offset INT NOT NULL, previous_offset INT NOT NULL DEFAULT -1, checksum INT NOT NULL DEFAULT 0,
+    PRIMARY KEY (partition_id, last_offset)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_time_index (
+    partition_id INT NOT NULL,
+    timestamp INT NOT NULL,
+    "offset" INT NOT NULL,
+    PRIMARY KEY (partition_id, timestamp)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_delete_horizons (
+    partition_id INT NOT NULL,
+    "offset" INT NOT NULL,
+    since INT NOT NULL,
+    PRIMARY KEY (partition_id, "offset")
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_snapshots (
+    partition_id INT NOT NULL,
+    snapshot_offset INT NOT NULL,
+    taken_time INT NOT NULL,
+    PRIMARY KEY (partition_id, snapshot_offset)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_snapshot_entries (
+    partition_id INT NOT NULL,
+    snapshot_offset INT NOT NULL,
+    producer_id INT NOT NULL,
+    producer_epoch INT NOT NULL,
+    first_sequence INT NOT NULL,
+    last_sequence INT NOT NULL,
+    last_offset INT NOT NULL,
+    offset_delta INT NOT NULL,
+    timestamp INT NOT NULL,
+    coordinator_epoch INT NOT NULL,
+    current_txn_first_offset INT NOT NULL,
+    PRIMARY KEY (partition_id, snapshot_offset, producer_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_producer_ids (
+    producer_id INTEGER NOT NULL PRIMARY KEY,
+    transactional_id TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE eosdb_baseline_transactional_ids (
+    transactional_id TEXT NOT NULL PRIMARY KEY,
+    producer_id INT NOT NULL,
+    producer_epoch INT NOT NULL,
+    last_producer_epoch INT NOT NULL,
+    previous_producer_id INT NOT NULL,
+    state TEXT NOT NULL,
+    timeout_ms INT NOT NULL,
+    start_time INT NOT NULL,
+    last_update_time INT NOT NULL,
+    partitions TEXT NOT NULL,
+    groups TEXT NOT NULL
+, next_producer_id INT NOT NULL DEFAULT -1, transaction_version INT NOT NULL DEFAULT 1) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_group_offsets (
+    group_id TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    partition INT NOT NULL,
+    committed_offset INT NOT NULL,
+    leader_epoch INT NOT NULL,
+    metadata TEXT NOT NULL,
+    commit_timestamp INT NOT NULL,
+    commit_position INT NOT NULL, retain_from INT,
+    PRIMARY KEY (group_id, topic, partition)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_pending_group_offsets (
+    producer_id INT NOT NULL,
+    group_id TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    partition INT NOT NULL,
+    producer_epoch INT NOT NULL,
+    "offset" INT NOT NULL,
+    leader_epoch INT NOT NULL,
+    metadata TEXT NOT NULL,
+    commit_timestamp INT NOT NULL,
+    commit_position INT NOT NULL,
+    PRIMARY KEY (producer_id, group_id, topic, partition)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_acls (
+    principal TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    resource_type TEXT NOT NULL,
+    resource_name TEXT NOT NULL,
+    pattern_type TEXT NOT NULL,
+    permission TEXT NOT NULL,
+    PRIMARY KEY (principal, operation, resource_type, resource_name, pattern_type, permission)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_groups (
+    group_id TEXT NOT NULL PRIMARY KEY,
+    state TEXT NOT NULL,
+    protocol_type TEXT NOT NULL,
+    protocol_name TEXT,
+    generation_id INT NOT NULL,
+    leader TEXT,
+    members TEXT NOT NULL,
+    deadline INT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_idempotency_keys (
+    topic TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    partition INT NOT NULL,
+    "offset" INT NOT NULL,
+    timestamp INT NOT NULL, used_time INT NOT NULL DEFAULT 0,
+    PRIMARY KEY (topic, idempotency_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_sinks (
+    sink_id TEXT NOT NULL PRIMARY KEY,
+    batch_id INT NOT NULL,
+    timestamp INT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_json_views (
+    name TEXT NOT NULL PRIMARY KEY,
+    topic TEXT NOT NULL,
+    columns TEXT NOT NULL,
+    created_time INT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_sink_batches (
+    sink_id TEXT NOT NULL,
+    batch_id INT NOT NULL,
+    held TEXT NOT NULL,
+    PRIMARY KEY (sink_id, batch_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX eosdb_baseline_partitions_topic_id ON eosdb_baseline_partitions (topic_id);
+
+CREATE INDEX eosdb_baseline_partition_producers_open
+    ON eosdb_baseline_partition_producers (partition_id, current_txn_start_offset)
+    WHERE current_txn_start_offset >= 0;
+
+CREATE INDEX eosdb_baseline_group_offsets_topic ON eosdb_baseline_group_offsets (topic);
+
+CREATE INDEX eosdb_baseline_pending_group_offsets_group
+    ON eosdb_baseline_pending_group_offsets (group_id, topic, partition);
+
+CREATE TABLE eosdb_baseline (
+    position INT NOT NULL PRIMARY KEY,
+    timestamp INT NOT NULL,
+    measured_position INT NOT NULL,
+    measured_bytes INT NOT NULL,
+    checksum INT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER eosdb_baseline_refuses_to_go_back BEFORE UPDATE ON eosdb_baseline
+    WHEN NEW.position < OLD.position
+    BEGIN SELECT RAISE(ABORT, 'the baseline moves forward only'); END;
+
+CREATE TRIGGER eosdb_baseline_refuses_delete BEFORE DELETE ON eosdb_baseline
+    BEGIN SELECT RAISE(ABORT, 'the baseline moves forward only'); END;
+
+CREATE TRIGGER journal_refuses_delete BEFORE DELETE ON journal
+    WHEN OLD.position > coalesce((SELECT position FROM eosdb_baseline), 0)
+    BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
+
+INSERT INTO eosdb_alembic_version VALUES ('0008');
+
+INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 2705125007);
 

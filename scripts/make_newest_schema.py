@@ -22,7 +22,9 @@ def newest_schema() -> str:
     rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql <> '' ORDER BY rowid")
     ((revision,),) = connection.execute("SELECT version_num FROM eosdb_alembic_version")
     stamp = f"INSERT INTO eosdb_alembic_version VALUES ('{revision}')"
-    statements = [*(sql.strip() for (sql,) in rows), stamp]
+    (baseline,) = connection.execute("SELECT * FROM eosdb_baseline")
+    begin = f"INSERT INTO eosdb_baseline VALUES {baseline}"
+    statements = [*(sql.strip() for (sql,) in rows), stamp, begin]
     connection.close()
     assert not any(STATEMENT_END in statement for statement in statements)
     return "".join(statement + STATEMENT_END for statement in statements)

@@ -20,6 +20,7 @@ from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
 from eosdb.model.values import TransactionState
+from eosdb.store import baseline
 
 _APPENDS: Final = (
     "SELECT DISTINCT position FROM records WHERE partition_id = ? "
@@ -34,6 +35,14 @@ _ENDED: Final = f"""
 """
 _END_BEHIND: Final = _ENDED.format(side=">", order="")
 _END_BEFORE: Final = _ENDED.format(side="<", order="DESC")
+_MARKED: Final = """
+    SELECT position, json_extract(detail, '$.control') FROM journal
+    WHERE transactional_id = ? AND position {side} ? AND position <= ? AND kind = 'MarkerWritten'
+    ORDER BY position {order} LIMIT 1
+"""
+_MARKED_BEHIND: Final = _MARKED.format(side=">", order="")
+_MARKED_BEFORE: Final = _MARKED.format(side="<", order="DESC")
+_COMMITTED: Final = (TransactionState.COMPLETE_COMMIT.label, "COMMIT")
 _DATA: Final = (
     "SELECT detail FROM journal WHERE transactional_id = ? AND position > ? AND position < ? "
     "AND kind = 'BatchAppended'"
@@ -49,13 +58,14 @@ def consistent_ends(connection: sqlite3.Connection) -> dict[int, int]:
     found = {p.partition_id: p for p in partition_rows.read_all(connection)}
     ends = {id_: p.last_stable_offset for id_, p in found.items()}
     known: dict[tuple[str, int], Spans] = {}
+    begun = baseline.read(connection).position
     waiting = [
         (id_, p.last_stable_offset, p.log_end_offset)
         for id_, p in found.items()
         if p.last_stable_offset < p.log_end_offset
     ]
     while waiting:
-        for spans in _committed_in(connection, *waiting.pop(), known):
+        for spans in _committed_in(connection, *waiting.pop(), begun, known):
             stored = _stored(spans, found)
             if all(last < ends[id_] for id_, (_, last) in stored.items()):
                 continue
@@ -80,6 +90,7 @@ def _committed_in(
     partition_id: int,
     start: int,
     end: int,
+    baseline_position: int,
     known: dict[tuple[str, int], Spans],
 ) -> Iterator[Spans]:
     """The committed transactions that have data in [start, end)."""
@@ -90,15 +101,20 @@ def _committed_in(
         if row is None or row[0] is None:
             continue
         transactional_id = row[0]
-        ended = connection.execute(_END_BEHIND, (transactional_id, position)).fetchone()
-        if ended is None or ended[1] != TransactionState.COMPLETE_COMMIT.label:
+        to = (transactional_id, position, baseline_position)
+        # Up to the baseline nothing but its markers tells of an end; they are there as long as it has
+        # records, and all of its data comes before the first of them.
+        ended = connection.execute(_MARKED_BEHIND, to).fetchone()
+        ended = ended or connection.execute(_END_BEHIND, to[:2]).fetchone()
+        if ended is None or ended[1] not in _COMMITTED:
             continue  # Open or aborted: visible nowhere.
         key = (transactional_id, ended[0])
         if key in yielded:
             continue
         yielded.add(key)
         if key not in known:
-            before = connection.execute(_END_BEFORE, (transactional_id, position)).fetchone()
+            before = connection.execute(_END_BEFORE, to[:2]).fetchone()
+            before = before or connection.execute(_MARKED_BEFORE, to).fetchone()
             begun = 0 if before is None else before[0]
             known[key] = _spans(connection, transactional_id, begun, ended[0])
         yield known[key]

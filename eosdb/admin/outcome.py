@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
+from eosdb.clock import format_time_ms
+from eosdb.coordinator.transactions.rows import BY_ID, from_row
 from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import reads
 from eosdb.model.values import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
+from eosdb.store import baseline
+from eosdb.store.baseline import in_terms_of_baseline
 from eosdb.validation import check_identity, check_int
 
 NEVER_STARTED: Final = "never started"
 OPEN: Final = "open"
+_DECIDED: Final = {
+    TransactionState.COMPLETE_COMMIT: TransactionState.PREPARE_COMMIT,
+    TransactionState.COMPLETE_ABORT: TransactionState.PREPARE_ABORT,
+}
 _DECISIONS: Final = {
     TransactionState.PREPARE_COMMIT.label: "committed",
     TransactionState.PREPARE_ABORT.label: "aborted",
@@ -33,7 +42,8 @@ _ROWS_AT_ONCE: Final = 300
 
 
 def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
-    """`committed`, `aborted`, `open` or `never started`. Raises InvalidRequestError.
+    """`committed`, `aborted`, `open` or `never started`. Raises InvalidRequestError, also when the history
+    does not go back to the transaction and its end is not known otherwise.
 
     The newest transitions are walked; an older transaction is searched for by producer id and epoch,
     which usually rise. Where they have not risen (ids come in blocks, one per process), every transition
@@ -45,24 +55,57 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
         )
     check_identity(token.transactional_id, token.producer_id, token.producer_epoch)
     check_int("number", token.number, 0)
-    newest = connection.execute(_NEWEST, (token.transactional_id,)).fetchone()
-    if newest is None:
-        return NEVER_STARTED
+    (newest,) = connection.execute(_NEWEST, (token.transactional_id,)).fetchone() or (0,)
+    at = baseline.read(connection)
+    before = _at_baseline(connection, token.transactional_id) if at.position else ()
 
     def walked(position: int, rows: int) -> str | None:
         found = connection.execute(
             _NEWEST_FIRST, (token.transactional_id, position, rows)
         ).fetchall()
-        return outcome_from(
-            (detail for (detail,) in found), token, complete=not 0 < rows <= len(found)
-        )
+        is_all = not 0 < rows <= len(found)
+        newest_first = chain((json.loads(detail) for (detail,) in found), before if is_all else ())
+        return outcome_from(newest_first, token, complete=is_all and at.position == 0)
 
-    return (
-        walked(newest[0], _ROWS_AT_ONCE)
-        or walked(_first_after(connection, token, newest[0]), _ROWS_AT_ONCE)
-        or walked(newest[0], -1)
-        or NEVER_STARTED
+    known = (
+        walked(newest, _ROWS_AT_ONCE)
+        or walked(_first_after(connection, token, newest), _ROWS_AT_ONCE)
+        or walked(newest, -1)
     )
+    if known is None:
+        raise InvalidRequestError(
+            f"the outcome of {token} is not known any more: if there was such a transaction, it began "
+            f"before the history of this file, which goes back to {format_time_ms(at.timestamp)} "
+            "(history.retention.ms, history.retention.bytes)"
+        )
+    return known
+
+
+@reads("eosdb_baseline_transactional_ids")
+def _at_baseline(
+    connection: sqlite3.Connection, transactional_id: str
+) -> tuple[Mapping[str, Any], ...]:
+    """What the baseline knows of the id, as transitions, newest first: of its last transaction, if that was
+    of version 2, and that nothing has begun under a pair it has just been given."""
+    row = connection.execute(in_terms_of_baseline(BY_ID), (transactional_id,)).fetchone()
+    if row is None:
+        return ()
+    known = from_row(row)
+    pair = {"producer_id": known.producer_id, "producer_epoch": known.producer_epoch}
+    is_own_epoch = known.transaction_version == EPOCH_PER_TRANSACTION
+    if known.state.is_complete and is_own_epoch:
+        ended = {
+            "producer_id": known.previous_producer_id,
+            "producer_epoch": known.last_producer_epoch + 1,
+            "last_producer_epoch": known.last_producer_epoch,
+            "transaction_version": EPOCH_PER_TRANSACTION,
+            "to_state": _DECIDED[known.state].label,
+        }
+        return {**pair, "to_state": TransactionState.EMPTY.label}, ended
+    version = {"last_producer_epoch": known.last_producer_epoch,
+               "transaction_version": known.transaction_version}  # fmt: skip
+    # Where it began, and as which of its epoch, is not known.
+    return ({**pair, **version, "to_state": known.state.label, "from_state": known.state.label},)
 
 
 @reads("journal")
@@ -84,7 +127,7 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
 
 @reads("journal")
 def outcome_from(
-    newest_first: Iterable[str], token: TransactionToken, *, complete: bool
+    newest_first: Iterable[Mapping[str, Any]], token: TransactionToken, *, complete: bool
 ) -> str | None:
     """The outcome according to these transitions of the transactional id. None: older ones must be read;
     there are none if these are `complete`.
@@ -94,8 +137,7 @@ def outcome_from(
     which. A producer id that has been replaced never returns, and its epochs only rise.
     """
     decision, outcomes, is_known = OPEN, list[str](), False
-    for detail in newest_first:
-        event = json.loads(detail)
+    for event in newest_first:
         epoch = event["producer_epoch"]
         if event["producer_id"] != token.producer_id:
             if is_known:
@@ -110,8 +152,12 @@ def outcome_from(
             is_own_epoch = event.get("transaction_version") == EPOCH_PER_TRANSACTION
             if is_own_epoch and event["last_producer_epoch"] == token.producer_epoch:
                 return decision
+            if is_own_epoch and epoch == token.producer_epoch:
+                break  # The pair is given out here: nothing before is of it.
         elif epoch == token.producer_epoch and _begins(event):
             outcomes.append(decision)
+        elif epoch == token.producer_epoch and state == TransactionState.EMPTY.label:
+            break
     else:
         if not complete:
             return None

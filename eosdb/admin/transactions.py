@@ -115,14 +115,16 @@ class TransactionAdmin(RequestHandler):
         return self._coordinator.write(lambda unit: self._end_hanging(unit, found))
 
     def transaction_history(self, transactional_id: str) -> list[JournalEntry]:
-        """Every event of the transactional id, oldest first."""
+        """Every event of the transactional id that the journal has, oldest first. Raises
+        TransactionalIdNotFoundError for none."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
             found = list(journal.of_transactional_id(connection, transactional_id))
         if not found:
             raise TransactionalIdNotFoundError(
-                f"nothing has ever happened under the transactional id {transactional_id!r}"
+                f"nothing has happened under the transactional id {transactional_id!r}, as far as the "
+                "journal goes back"
             )
         return found
 
@@ -134,7 +136,8 @@ class TransactionAdmin(RequestHandler):
         topic: str | None = None,
         transactional_id: str | None = None,
     ) -> Iterator[JournalEntry]:
-        """The events after a position that meet every filter, oldest first, read on demand."""
+        """The events after a position that meet every filter, oldest first, read on demand. Of those that
+        the history no longer goes back to, those of stored records are there."""
         check_int("after", after, 0)
         check_texts("kinds", kinds)
         for name, value in (("topic", topic), ("transactional_id", transactional_id)):

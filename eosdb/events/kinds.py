@@ -262,6 +262,14 @@ class IdempotencyKeyUsed(NamedTuple):
     record_timestamp: int
 
 
+class IdempotencyKeysExpired(NamedTuple):
+    """Keys whose use was too long ago; each may be used again."""
+
+    timestamp: int
+    topic: str
+    idempotency_keys: tuple[str, ...]
+
+
 class SinkBatchAppended(NamedTuple):
     """A sink's batch is in the log in full; the events before this one say what it appended.
 
@@ -272,6 +280,13 @@ class SinkBatchAppended(NamedTuple):
     sink_id: str
     batch_id: int
     held: tuple[str, ...] = ()
+
+
+class SinksExpired(NamedTuple):
+    """Sinks whose last batch was too long ago; what comes next is their first."""
+
+    timestamp: int
+    sink_ids: tuple[str, ...]
 
 
 class ViewColumn(NamedTuple):
@@ -337,7 +352,9 @@ Event = (
     | TxnOffsetsCommitted
     | OffsetsDeleted
     | IdempotencyKeyUsed
+    | IdempotencyKeysExpired
     | SinkBatchAppended
+    | SinksExpired
     | ViewCreated
     | ViewDropped
     | AclAdded

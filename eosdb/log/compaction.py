@@ -16,6 +16,7 @@ from eosdb.events.kinds import LogCleaned
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition
+from eosdb.store import baseline
 from eosdb.store.writing.unit import Unit
 
 _CANDIDATES: Final = f"""
@@ -108,11 +109,12 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
                 expired_horizons=expired,
             )
         )
-        unit.execute(
+        deleted = unit.execute(
             'DELETE FROM records WHERE partition_id = ? AND "offset" IN '
-            '(SELECT "offset" FROM doomed)',
+            '(SELECT "offset" FROM doomed) RETURNING "offset", position',
             (partition.partition_id,),
-        )
+        ).fetchall()
+        baseline.forget_events(unit, partition.partition_id, deleted)
         reach(Failpoint.COMPACTION_CLEANED)
     for table in _TEMPORARY:
         unit.execute(f"DROP TABLE temp.{table}")

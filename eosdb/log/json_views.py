@@ -107,7 +107,18 @@ def view_created(unit: Unit, event: ViewCreated, position: int) -> None:
         (event.name, event.topic, columns, event.timestamp),
     )
     unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
-    unit.execute(_definition(event))
+    unit.execute(_definition(event.name, event.topic, event.view_columns))
+
+
+@reads("eosdb_json_views")
+def make_all(connection: sqlite3.Connection) -> None:
+    """Make the views of all rows: those that a baseline has, whose events need not be there."""
+    for name, topic, text in connection.execute(
+        "SELECT name, topic, columns FROM eosdb_json_views"
+    ).fetchall():
+        columns = tuple(ViewColumn(**column) for column in json.loads(text))
+        connection.execute(f'DROP VIEW IF EXISTS "{name}"')
+        connection.execute(_definition(name, topic, columns))
 
 
 def view_dropped(unit: Unit, event: ViewDropped, position: int) -> None:
@@ -116,17 +127,15 @@ def view_dropped(unit: Unit, event: ViewDropped, position: int) -> None:
     unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
 
 
-def _definition(event: ViewCreated) -> str:
+def _definition(name: str, topic: str, columns: tuple[ViewColumn, ...]) -> str:
     """Values that are not JSON give NULLs, and so does text in a column of numbers."""
     extracted = ",\n            ".join(
-        f"json_extract(document, {_path(column)}) AS c{i}"
-        for i, column in enumerate(event.view_columns)
+        f"json_extract(document, {_path(column)}) AS c{i}" for i, column in enumerate(columns)
     )
     shown = ",\n    ".join(
-        f'{_converted(f"c{i}", column.type)} AS "{column.name}"'
-        for i, column in enumerate(event.view_columns)
+        f'{_converted(f"c{i}", column.type)} AS "{column.name}"' for i, column in enumerate(columns)
     )
-    return f"""CREATE VIEW "{event.name}" AS
+    return f"""CREATE VIEW "{name}" AS
 SELECT
     {shown},
     _partition, _offset, _timestamp, _key
@@ -139,7 +148,7 @@ FROM (
             CASE WHEN json_valid(CAST(value AS TEXT)) THEN CAST(value AS TEXT) END AS document,
             partition AS _partition, "offset" AS _offset, timestamp AS _timestamp, key AS _key
         FROM committed_records
-        WHERE topic = '{event.topic}'
+        WHERE topic = '{topic}'
     )
 )"""
 

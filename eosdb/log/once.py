@@ -1,7 +1,8 @@
 """What is done only once: records published under a key, and batches of sinks.
 
-A key is unique in its topic, for as long as the topic exists. A sink's newest batch number is stored with
-its records, and so is what the last few held, which tells a repeat from a sink that counts from 0 again.
+A key is unique in its topic, until `idempotency.retention.ms` after its use. A sink's newest batch number
+is stored with its records, and so is what the last few held, which tells a repeat from a sink that counts
+from 0 again; it is forgotten as long after the last batch.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from typing import Final, NamedTuple
 
 from eosdb.errors import BatchDiffersError, InvalidRequestError
 from eosdb.events.encoding import texts_json
-from eosdb.events.kinds import IdempotencyKeyUsed, SinkBatchAppended
+from eosdb.events.kinds import (
+    IdempotencyKeysExpired,
+    IdempotencyKeyUsed,
+    SinkBatchAppended,
+    SinksExpired,
+)
 from eosdb.model.values import RecordMetadata
-from eosdb.store.writing.unit import Unit
+from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 from eosdb.validation import check_text
 
 _FIND: Final = (
@@ -43,13 +49,14 @@ def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
 def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
     """Projection only: the key is taken."""
     unit.execute(
-        "INSERT INTO eosdb_idempotency_keys VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO eosdb_idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
         (
             event.topic,
             event.idempotency_key,
             event.partition,
             event.offset,
             event.record_timestamp,
+            event.timestamp,
         ),
     )
 
@@ -57,6 +64,45 @@ def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
 def forget_keys(unit: Unit, topic: str) -> None:
     """Projection only: the topic has been deleted."""
     unit.execute("DELETE FROM eosdb_idempotency_keys WHERE topic = ?", (topic,))
+
+
+def keys_expired(unit: Unit, event: IdempotencyKeysExpired, position: int) -> None:
+    """Projection: the keys are free again."""
+    unit.executemany(
+        "DELETE FROM eosdb_idempotency_keys WHERE topic = ? AND idempotency_key = ?",
+        [(event.topic, key) for key in event.idempotency_keys],
+    )
+
+
+OLDEST_KEY: Final = "SELECT used_time FROM eosdb_idempotency_keys ORDER BY used_time LIMIT 1"
+_EXPIRED_KEYS: Final = (
+    "SELECT topic, idempotency_key FROM eosdb_idempotency_keys WHERE used_time <= ? "
+    f"ORDER BY used_time LIMIT {STEPS_PER_UNIT}"
+)
+_OLDEST_SINK: Final = "SELECT min(timestamp) FROM eosdb_sinks"
+_EXPIRED_SINKS: Final = (
+    f"SELECT sink_id FROM eosdb_sinks WHERE timestamp <= ? LIMIT {STEPS_PER_UNIT}"
+)
+
+
+def is_due(connection: sqlite3.Connection, before_ms: int) -> bool:
+    """Whether a key or a sink was last used at or before that time."""
+    oldest = [connection.execute(query).fetchone() for query in (OLDEST_KEY, _OLDEST_SINK)]
+    return any(row is not None and row[0] is not None and row[0] <= before_ms for row in oldest)
+
+
+def expire(unit: Unit, before_ms: int, now_ms: int) -> tuple[int, int]:
+    """Forget some of the keys and sinks that were last used at or before a time. Returns how many of
+    each."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, key in unit.execute(_EXPIRED_KEYS, (before_ms,)).fetchall():
+        by_topic.setdefault(topic, []).append(key)
+    for topic, keys in by_topic.items():
+        unit.record(IdempotencyKeysExpired(now_ms, topic, tuple(keys)))
+    sinks = tuple([sink for (sink,) in unit.execute(_EXPIRED_SINKS, (before_ms,)).fetchall()])
+    if sinks:
+        unit.record(SinksExpired(now_ms, sinks))
+    return sum(map(len, by_topic.values())), len(sinks)
 
 
 _KEPT: Final = 100
@@ -121,4 +167,12 @@ def sink_batch_appended(unit: Unit, event: SinkBatchAppended, position: int) -> 
             "DELETE FROM eosdb_sink_batches WHERE sink_id = ? AND batch_id <= (SELECT batch_id "
             "FROM eosdb_sink_batches WHERE sink_id = ? ORDER BY batch_id DESC LIMIT 1 OFFSET ?)",
             (event.sink_id, event.sink_id, _KEPT),
+        )
+
+
+def sinks_expired(unit: Unit, event: SinksExpired, position: int) -> None:
+    """Projection: the sinks are as new."""
+    for table in ("eosdb_sinks", "eosdb_sink_batches"):
+        unit.executemany(
+            f"DELETE FROM {table} WHERE sink_id = ?", [(sink_id,) for sink_id in event.sink_ids]
         )

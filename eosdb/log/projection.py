@@ -13,6 +13,7 @@ from typing import Any, Final
 from eosdb.events.kinds import (
     BatchAppended,
     Event,
+    IdempotencyKeysExpired,
     IdempotencyKeyUsed,
     LogCleaned,
     LogStartOffsetMoved,
@@ -20,6 +21,7 @@ from eosdb.events.kinds import (
     PartitionsAdded,
     ProducersExpired,
     SinkBatchAppended,
+    SinksExpired,
     SnapshotTaken,
     TopicConfigAltered,
     TopicCreated,
@@ -306,7 +308,9 @@ def idempotency_key_used(unit: Unit, event: IdempotencyKeyUsed, position: int) -
 HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
     BatchAppended: batch_appended,
     IdempotencyKeyUsed: idempotency_key_used,
+    IdempotencyKeysExpired: once.keys_expired,
     SinkBatchAppended: once.sink_batch_appended,
+    SinksExpired: once.sinks_expired,
     ViewCreated: json_views.view_created,
     ViewDropped: json_views.view_dropped,
     MarkerWritten: marker_written,

@@ -17,6 +17,7 @@ from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events.kinds import LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, find_by_id
+from eosdb.store import baseline
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 ROWS_PER_UNIT: Final = 20_000
@@ -159,8 +160,11 @@ def delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
 
 
 def _delete(unit: Unit, partition_id: int, below: int, limit: int) -> int:
-    return unit.execute(
+    deleted = unit.execute(
         "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records "
-        'WHERE partition_id = ? AND "offset" < ? ORDER BY "offset" LIMIT ?)',
+        'WHERE partition_id = ? AND "offset" < ? ORDER BY "offset" LIMIT ?) '
+        'RETURNING "offset", position',
         (partition_id, below, limit),
-    ).rowcount
+    ).fetchall()
+    baseline.forget_events(unit, partition_id, deleted)
+    return len(deleted)

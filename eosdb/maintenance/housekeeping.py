@@ -18,8 +18,9 @@ from eosdb.config import TopicConfig
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
-from eosdb.log import compaction, partition_rows, retention, snapshots
+from eosdb.log import compaction, once, partition_rows, retention, snapshots
 from eosdb.log.partition_rows import IsDue, Partition
+from eosdb.maintenance import history
 from eosdb.model.values import HousekeepingReport
 from eosdb.progress import Progress, report_progress
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
@@ -49,6 +50,7 @@ class Housekeeper:
         moved = self._move_log_starts()
         reach(Failpoint.RETENTION_MOVED)
         self._delete_rows()
+        keys, sinks = self._forget_what_was_done_once()
         return HousekeepingReport(
             recovered_transactions=due.recovered,
             aborted_transactions=due.aborted,
@@ -59,6 +61,9 @@ class Housekeeper:
             deleted_records=moved,
             compacted_records=self._compact(report),
             snapshots=self.take_snapshots(),
+            expired_idempotency_keys=keys,
+            expired_sinks=sinks,
+            trimmed_events=self._trim_history(),
         )
 
     def run_when_due(self) -> None:
@@ -82,6 +87,31 @@ class Housekeeper:
         return self._for_each(
             grown, lambda unit, partition_id: snapshots.take(unit, partition_id, now_ms), sync=sync
         )
+
+    def _forget_what_was_done_once(self) -> tuple[int, int]:
+        """How many idempotency keys, and how many sinks."""
+        now_ms, keys, sinks = self._clock.time_ms(), 0, 0
+        before_ms = now_ms - self._config.idempotency_retention_ms
+        while self._config.idempotency_retention_ms >= 0:
+            with self._store.read() as connection:
+                if not once.is_due(connection, before_ms):
+                    break
+            of_unit = self._store.write(
+                lambda unit: once.expire(unit, before_ms, now_ms), sync=False
+            )
+            keys, sinks = keys + of_unit[0], sinks + of_unit[1]
+        return keys, sinks
+
+    def _trim_history(self) -> int:
+        """Not synced: a power cut takes commits from the end, each with its baseline and its events."""
+        now_ms, trimmed = self._clock.time_ms(), 0
+        while True:
+            with self._store.read() as connection:
+                if not history.is_due(connection, self._config, now_ms):
+                    return trimmed
+            trimmed += self._store.write(
+                lambda unit: history.advance(unit, self._config, now_ms), sync=False
+            )
 
     def _for_each(
         self, due: Sequence[K], work: Callable[[Unit, K], int], *, sync: bool = True

@@ -69,10 +69,14 @@ _AT_ONCE_BYTES: Final = 1024 * 1024
 
 
 class RecordCheck:
-    """Checks every append event against the rows it should have; `problems` says what is wrong."""
+    """Checks every append event against the rows it should have; `problems` says what is wrong.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    Up to the position `baseline` events are there for the rows alone: one without any should be gone.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, baseline: int) -> None:
         self._connection = connection
+        self._baseline = baseline
         self._kept_from: dict[int, int] = {}
         self._checked_from: dict[int, int] = {}
         for partition_id, log_start_offset, clean_offset, checked_from in connection.execute(
@@ -201,6 +205,11 @@ class RecordCheck:
         expected = last - max(first, kept_from) + 1
         if len(rows) < expected:
             self.problems.append(f"{where}: {len(rows)} rows are stored, expected {expected}")
+        elif not rows and position <= self._baseline:
+            self.problems.append(
+                f"journal: position {position} is not behind the baseline ({self._baseline}), and no "
+                "record of it is stored; expected it to be gone"
+            )
         is_old = isinstance(event, BatchAppended) and not event.has_checksums
         is_old |= isinstance(event, MarkerWritten) and not self._is_checked(event)
         difference = _differs(rows, first, of_all) or _altered(rows, is_old=is_old)

@@ -1,5 +1,5 @@
-"""Folding the journal anew: into the tables themselves (`rebuild`), or beside them to compare
-(`verify`)."""
+"""Folding the journal anew, on top of the baseline: into the tables themselves (`rebuild`), or beside them
+to compare (`verify`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, Final
 
-from eosdb.events.kinds import Event
+from eosdb.errors import CorruptDatabaseError
+from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.failpoints import Failpoint, reach
+from eosdb.log import json_views
 from eosdb.progress import Progress, reporting, silent
-from eosdb.store import journal
+from eosdb.store import baseline, journal
 from eosdb.store.schema.migrate import create_materialized
 from eosdb.store.schema.newest import materialized_tables
 from eosdb.store.writing.unit import Apply, Unit, late
@@ -26,23 +28,41 @@ Inspect = Callable[[int, Event], None]
 
 
 def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
-    """Drop the materialized tables and fold every event again. Returns how many events there
-    are."""
+    """Drop the materialized tables, copy the baseline into new ones, and fold every later event again.
+    Returns how many events there are. Raises CorruptDatabaseError."""
+    begun = baseline.read(unit).position
     create_materialized(unit.connection)
     unit.forget()
     reach(Failpoint.REBUILD_CLEARED)
     last = journal.last_position(unit.connection)
-    with late(unit.connection, unit.projection) as folding:
-        count = fold(folding, reporting(journal.events(unit.connection), on_progress, last))
+    events = journal.events(unit.connection, after=begun)
+    try:
+        baseline.fill(unit.connection, unit.connection)
+        json_views.make_all(unit.connection)
+        with late(unit.connection, unit.projection) as folding:
+            count = fold(folding, reporting(events, on_progress, last))
+    except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
+        raise CorruptDatabaseError(
+            f"{_told_by(begun)} do not fit each other ({error!r}), so nothing is rebuilt; `eosdb verify` "
+            "shows what is damaged"
+        ) from error
     on_progress(last, last)
     return count
 
 
-def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | None = None) -> int:
-    """Apply the events in order; memory stays flat. Returns how many there were."""
+def fold(
+    unit: Unit,
+    events: Iterator[tuple[int, Event]],
+    inspect: Inspect | None = None,
+    *,
+    after: int = 0,
+) -> int:
+    """Apply the events behind a position in order; memory stays flat. Returns how many there were in
+    all."""
     count, apply = 0, unit.projection
     for position, event in events:
-        apply(unit, event, position)
+        if position > after:
+            apply(unit, event, position)
         if inspect is not None:
             inspect(position, event)
         count += 1
@@ -55,7 +75,7 @@ def fold(unit: Unit, events: Iterator[tuple[int, Event]], inspect: Inspect | Non
 def verify(
     connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
 ) -> tuple[int, list[str]]:
-    """Fold every event into an empty database and compare it with the file's tables.
+    """Fold every event behind the baseline into a copy of it, and compare that with the file's tables.
 
     Returns how many events there are and what differs. `inspect` gets every event as it is folded.
     """
@@ -64,13 +84,26 @@ def verify(
         scratch.execute("BEGIN")
         create_materialized(scratch)
         problems: list[str] = []
-        last = 0
+        begun = last = baseline.read(connection).position
+        try:
+            baseline.fill(connection, scratch)
+        except _UNFOLDABLE as error:
+            return 0, [f"baseline: a row cannot be what was stored ({error})"]
 
         def inspected(position: int, event: Event) -> None:
             nonlocal last
-            if position != last + 1:
-                problems.append(f"journal: position {position} follows {last}, expected {last + 1}")
-            last = position
+            if position <= begun:
+                if not isinstance(event, BatchAppended | MarkerWritten):
+                    problems.append(
+                        f"journal: position {position} is not behind the baseline ({begun}), and its "
+                        f"{type(event).__name__} describes no records; expected it to be gone"
+                    )
+            else:
+                if position != last + 1:
+                    problems.append(
+                        f"journal: position {position} follows {last}, expected {last + 1}"
+                    )
+                last = position
             inspect(position, event)
 
         def altered(position: int) -> None:
@@ -86,24 +119,29 @@ def verify(
                 journal.last_position(connection),
             )
             with late(scratch, apply) as unit:
-                count = fold(unit, events, inspected)
+                count = fold(unit, events, inspected, after=begun)
         except _UNFOLDABLE as error:
             last, why = _first_unfoldable(connection, apply) or (last, error)
             return last, [
                 f"journal: the event after position {last} cannot be folded ({why!r}); it does not "
-                "fit the events before it",
+                f"fit {_told_by(begun)} before it",
                 *problems,
             ]
-        problems += differences(connection, scratch)
+        problems += differences(connection, scratch, _told_by(begun))
         return count, problems
     finally:
         scratch.close()
 
 
+def _told_by(begun: int) -> str:
+    """What the folded tables come from."""
+    return "the baseline and the events" if begun else "the events"
+
+
 def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int, Exception] | None:
     """The position before the first event that cannot be folded, and why. Written late, a row may fail
     long after its event; so every row is written at once here."""
-    last = 0
+    begun = last = baseline.read(connection).position
 
     def note(position: int, _: Event) -> None:
         nonlocal last
@@ -113,14 +151,15 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
         scratch.execute("BEGIN")
         create_materialized(scratch)
         try:
-            fold(Unit(scratch, apply), journal.events(connection), note)
+            baseline.fill(connection, scratch)
+            fold(Unit(scratch, apply), journal.events(connection, after=begun), note)
         except _UNFOLDABLE as error:
             return last, error
     return None
 
 
-def differences(stored: sqlite3.Connection, folded: sqlite3.Connection) -> list[str]:
-    """Where the materialized tables differ from the events."""
+def differences(stored: sqlite3.Connection, folded: sqlite3.Connection, told_by: str) -> list[str]:
+    """Where the materialized tables differ from what they are `told_by`."""
     problems: list[str] = []
     for table in materialized_tables():
         described = folded.execute(f'PRAGMA table_info("{table}")').fetchall()
@@ -129,13 +168,16 @@ def differences(stored: sqlite3.Connection, folded: sqlite3.Connection) -> list[
         query = (
             f'SELECT {", ".join(names)} FROM "{table}" ORDER BY {", ".join(names[i] for i in keys)}'
         )
-        found = _unequal(stored.execute(query), folded.execute(query), keys)
+        found = _unequal(stored.execute(query), folded.execute(query), keys, told_by)
         problems += [f"{table}: {text}" for text in islice(found, _PROBLEMS_PER_TABLE)]
     return problems
 
 
 def _unequal(
-    stored: Iterator[tuple[Any, ...]], folded: Iterator[tuple[Any, ...]], keys: list[int]
+    stored: Iterator[tuple[Any, ...]],
+    folded: Iterator[tuple[Any, ...]],
+    keys: list[int],
+    told_by: str,
 ) -> Iterator[str]:
     """A merge of two streams in key order."""
 
@@ -146,12 +188,12 @@ def _unequal(
     while left is not None or right is not None:
         if right is None or (left is not None and key(left) < key(right)):
             assert left is not None
-            yield f"row {left} is stored, the events give none"
+            yield f"row {left} is stored, {told_by} give none"
             left = next(stored, None)
         elif left is None or key(right) < key(left):
-            yield f"the events give row {right}, none is stored"
+            yield f"{told_by} give row {right}, none is stored"
             right = next(folded, None)
         else:
             if left != right:
-                yield f"row {left} is stored, the events give {right}"
+                yield f"row {left} is stored, {told_by} give {right}"
             left, right = next(stored, None), next(folded, None)

@@ -1,5 +1,6 @@
 """The file as it was after an earlier event: later events and their records are cut off, and state is
-folded. What comes next is another history, so the copy gets an id of its own.
+folded. What comes next is another history, so the copy gets an id of its own. Nothing leads back to before
+the baseline.
 
 Runs on a copy. What retention or compaction has removed since cannot come back: the copy records that in
 events of its own that move the log start, or the clean offset, past it.
@@ -8,8 +9,9 @@ events of its own that move the log start, or the clean offset, past it.
 from __future__ import annotations
 
 import sqlite3
+from typing import Final
 
-from eosdb.clock import Clock
+from eosdb.clock import Clock, format_time_ms
 from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
@@ -18,10 +20,19 @@ from eosdb.log.partition_rows import by_id
 from eosdb.maintenance import copies
 from eosdb.maintenance.replay import rebuild
 from eosdb.progress import Progress, report_progress
+from eosdb.store import baseline, journal
 from eosdb.store.schema import file_id
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_int
+
+_NEWEST_AT: Final = """
+SELECT ifnull(max(position), 0) FROM (
+    SELECT position, timestamp FROM journal UNION ALL SELECT position, timestamp FROM eosdb_baseline
+)
+WHERE timestamp <= :time
+"""
+"""The event of the baseline itself need not be there."""
 
 
 def restore_to(
@@ -48,18 +59,19 @@ def wanted_position(
 ) -> int:
     """The position itself, or the newest event at or before a time (ms; 0: everything is later).
 
-    Raises InvalidRequestError for a position beyond the journal, and unless exactly one is given.
+    Raises InvalidRequestError for a position beyond the journal or before the baseline, and unless exactly
+    one is given.
     """
     if (position is None) == (timestamp is None):
         raise InvalidRequestError("expected either a journal position or a timestamp, and not both")
-    if position is None:
-        check_int("timestamp", timestamp, 0)
-        (position,) = connection.execute(
-            "SELECT COALESCE(max(position), 0) FROM journal WHERE timestamp <= ?", (timestamp,)
-        ).fetchone()
-        return int(position)
-    (last,) = connection.execute("SELECT COALESCE(max(position), 0) FROM journal").fetchone()
-    return check_int("position", position, 0, last)
+    if position is not None:
+        check_int("position", position, 0, journal.last_position(connection))
+        baseline.check_reached(connection, position, f"position {position}")
+        return position
+    at_time = check_int("timestamp", timestamp, 0)
+    (found,) = connection.execute(_NEWEST_AT, {"time": at_time}).fetchone()
+    baseline.check_reached(connection, found, format_time_ms(at_time))
+    return int(found)
 
 
 def _copy_after(
@@ -102,6 +114,8 @@ def _cut_after(
         connection.execute(f'DROP TRIGGER "{name}"')
     connection.execute("DELETE FROM journal WHERE position > ?", (position,))
     connection.execute("DELETE FROM records WHERE position > ?", (position,))
+    at = baseline.read(connection)
+    baseline.save(connection, at._replace(measured_position=at.position, measured_bytes=0))
     unit = Unit(connection, apply)
     rebuild(unit, on_progress)
     for (partition_id,) in connection.execute("SELECT partition_id FROM partitions").fetchall():

@@ -19,7 +19,7 @@ from eosdb.maintenance import replay
 from eosdb.maintenance.record_check import RecordCheck
 from eosdb.model.values import RebuildReport, VerifyReport
 from eosdb.progress import Progress, report_progress
-from eosdb.store import journal
+from eosdb.store import baseline, journal
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
@@ -28,7 +28,8 @@ _INTERRUPT_EVERY_S: Final = 0.05
 
 
 def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyReport:
-    """Fold every event beside the tables and compare both, and the records with their events."""
+    """Fold every event that the history has beside the tables and compare both, and the records with
+    their events."""
 
     def work(report: Progress) -> tuple[int, list[str]]:
         with (
@@ -39,11 +40,12 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
             problems: list[str] = []
             try:
                 last = journal.last_position(connection)
-                check = RecordCheck(connection)
+                check = RecordCheck(connection, baseline.read(connection).position)
                 events, differences = replay.verify(connection, apply, check.inspect, report)
                 problems += [*differences, *check.finish()]
                 # Tables that come from no event.
                 problems += group_rows.altered_sessions(connection)
+                problems += baseline.problems(connection)
                 problems += [*file_id.problems(connection), *newest_schema.problems(connection)]
                 problems[:0] = of_the_file()
                 report(last, last)
@@ -59,7 +61,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
 
 
 def rebuild(store: Store, clock: Clock, on_progress: Progress | None) -> RebuildReport:
-    """Fold every event into emptied tables, in one unit."""
+    """Fold every event behind the baseline into its copy, in one unit."""
     start = clock.monotonic_ms()
     events = report_progress(
         on_progress, lambda report: store.write(lambda unit: replay.rebuild(unit, report))

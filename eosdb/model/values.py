@@ -421,6 +421,10 @@ class HousekeepingReport:
     deleted_records: int = 0
     compacted_records: int = 0
     snapshots: int = 0
+    expired_idempotency_keys: int = 0
+    expired_sinks: int = 0
+    trimmed_events: int = 0
+    """Events that the history no longer goes back to; those of stored records stay in the journal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,45 +4,54 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events.encoding import decode
 from eosdb.events.kinds import Event
 from eosdb.model.reports import JournalEntry
 from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.unit import LAST_POSITION
 
-_COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"
-_SELECT: Final = f"SELECT {_COLUMNS}, checksum FROM journal ORDER BY position"
-_OF_ID: Final = f"SELECT {_COLUMNS} FROM journal WHERE transactional_id = ? ORDER BY position"
-_AT: Final = f"SELECT {_COLUMNS} FROM journal WHERE position = ?"
+COLUMNS: Final = "position, kind, timestamp, topic, partition, transactional_id, detail"
+_SELECT: Final = f"SELECT {COLUMNS}, checksum FROM journal WHERE position > ? ORDER BY position"
+_OF_ID: Final = f"SELECT {COLUMNS} FROM journal WHERE transactional_id = ? ORDER BY position"
+_AT: Final = f"SELECT {COLUMNS} FROM journal WHERE position = ?"
+_FIRST_AFTER: Final = "SELECT min(position) FROM journal WHERE position > ?"
 _PAGE: Final = 1_000
 _SPAN: Final = 100_000
 """The most positions one page looks through, so that a rare kind holds no snapshot for long."""
 
 
 def events(
-    connection: sqlite3.Connection, on_altered: Callable[[int], None] | None = None
+    connection: sqlite3.Connection,
+    on_altered: Callable[[int], None] | None = None,
+    *,
+    after: int = 0,
 ) -> Iterator[tuple[int, Event]]:
-    """Every event with its position, oldest first; memory stays flat. `on_altered` is called for each
-    that does not fit its checksum; those from before schema 7 have none.
+    """Every event after a position, with its own, oldest first; memory stays flat. `on_altered` is called
+    for each that does not fit its checksum; those from before schema 7 have none.
 
     Raises CorruptDatabaseError for a row that is not an event.
     """
     has_begun = False
-    for row in connection.execute(_SELECT):
-        position, kind, timestamp, topic, partition, name, detail, checksum = row
+    for *row, checksum in connection.execute(_SELECT, (after,)):
         if on_altered is not None and (has_begun or checksum is not None):
             has_begun = True
-            if checksum != row_checksum(*row[:-1]):
-                on_altered(position)
-        try:
-            event = decode(kind, timestamp, topic, partition, name, detail)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptDatabaseError(
-                f"journal position {position}: this is not an event that this eosdb knows ({error!r})"
-            ) from error
-        yield position, event
+            if checksum != row_checksum(*row):
+                on_altered(row[0])
+        yield event_of(row)
+
+
+def event_of(row: Sequence[Any]) -> tuple[int, Event]:
+    """The event of a row of `COLUMNS`, and its position. Raises CorruptDatabaseError."""
+    position, *columns = row
+    try:
+        return position, decode(*columns)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptDatabaseError(
+            f"journal position {position}: this is not an event that this eosdb knows ({error!r})"
+        ) from error
 
 
 def of_transactional_id(
@@ -61,7 +70,8 @@ def page(
 ) -> tuple[list[JournalEntry], int]:
     """Some of the events behind `after` that meet every filter, and the position to go on from; that is
     `after` itself at the end."""
-    last = min(last_position(connection), after + _SPAN)
+    (first,) = connection.execute(_FIRST_AFTER, (after,)).fetchone()
+    last = min(last_position(connection), max(first or 0, after) + _SPAN)
     conditions, values = ["position > ? AND position <= ?"], list[object]([after, last])
     if kinds:
         conditions.append(f"kind IN ({', '.join('?' * len(kinds))})")
@@ -74,7 +84,7 @@ def page(
     found = [
         JournalEntry(*row)
         for row in connection.execute(
-            f"SELECT {_COLUMNS} FROM journal WHERE {' AND '.join(conditions)} "
+            f"SELECT {COLUMNS} FROM journal WHERE {' AND '.join(conditions)} "
             f"ORDER BY position LIMIT {_PAGE}",
             values,
         )
@@ -90,5 +100,5 @@ def at(connection: sqlite3.Connection, position: int) -> JournalEntry | None:
 
 def last_position(connection: sqlite3.Connection) -> int:
     """The position of the newest event; 0 when nothing has happened yet."""
-    (position,) = connection.execute("SELECT COALESCE(MAX(position), 0) FROM journal").fetchone()
+    (position,) = connection.execute(LAST_POSITION).fetchone()
     return int(position)

@@ -13,6 +13,7 @@ from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import reads
 from eosdb.model.reports import ViewDescription
 from eosdb.model.values import TransactionState
+from eosdb.store import baseline, journal
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.schema import file_id
@@ -50,7 +51,8 @@ def info(store: Store) -> dict[str, object]:
                 f"WHERE state = '{TransactionState.ONGOING.label}'"
             ),
             "groups": one("SELECT count(DISTINCT group_id) FROM group_offsets"),
-            "journal_position": one("SELECT COALESCE(max(position), 0) FROM journal"),
+            "journal_position": journal.last_position(connection),
+            "history_position": baseline.read(connection).position,
             "coordinator_epoch": counters.get("coordinator_epoch", 0),
             "next_producer_id": counters.get("next_producer_id", 0),
         }

@@ -208,9 +208,10 @@ def test_ids_that_did_not_rise_are_walked(
     from eosdb.admin import outcome
 
     monkeypatch.setattr(outcome, "_ROWS_AT_ONCE", 1)
+    config = eosdb.BrokerConfig(history_retention_ms=-1)
     with (
-        eosdb.connect(db_path, clock=clock) as low,
-        eosdb.connect(db_path, clock=clock) as high,
+        eosdb.connect(db_path, clock=clock, config=config) as low,
+        eosdb.connect(db_path, clock=clock, config=config) as high,
     ):
         low.admin.create_topic("t")
         low.broker.init_producer_id()  # Takes the first block.

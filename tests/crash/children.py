@@ -42,11 +42,16 @@ def reopen(path: Path) -> eosdb.Database:
 
 
 def decided_turns(path: Path) -> int:
-    """For how many of the child's transactions there is a Prepare…, as the dead process left it."""
+    """For how many of the child's transactions there was a Prepare…, as the dead process left it: the
+    event may be gone, what it led to is not."""
     with eosdb.connect(path, read_only=True) as db:
-        events = "SELECT count(*) FROM journal WHERE kind = 'TransactionStateChanged' AND "
-        ((count,),) = db.query(events + 'detail LIKE \'%"to_state":"Prepare%\'').rows
-        return int(count)
+        ((ended,),) = db.query(
+            "SELECT count(*) FROM records r JOIN partitions p USING (partition_id) "
+            "WHERE p.topic = 't' AND p.partition = 2 AND r.control IS NOT NULL"
+        ).rows
+        decided = "SELECT count(*) FROM transactional_ids WHERE state LIKE 'Prepare%'"
+        ((open_,),) = db.query(decided).rows
+        return int(ended) + int(open_)
 
 
 def check_everything(path: Path, said: list[str]) -> None:

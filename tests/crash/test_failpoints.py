@@ -26,6 +26,8 @@ from tests.tidy.tree import ROOT
 VISITS = {
     Failpoint.END_TXN_DECIDED: (0, 1, 3),
     Failpoint.RETENTION_MOVED: (0, 1, 3),
+    Failpoint.HISTORY_FOLDED: (0, 1, 3),
+    Failpoint.HISTORY_TRIMMED: (0, 1, 3),
     Failpoint.REBUILD_CLEARED: (0,),
     Failpoint.MIGRATION_APPLIED: (0,),
     Failpoint.COMPACTION_CLEANED: (0,),

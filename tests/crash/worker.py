@@ -25,7 +25,7 @@ from tests.inside import writer
 START_MS = 1_700_000_000_000
 TPS = [TopicPartition("t", i) for i in range(3)]
 COMPACTED = TopicPartition("c", 0)
-CONFIG = eosdb.BrokerConfig(transaction_version=1)
+CONFIG = eosdb.BrokerConfig(transaction_version=1, history_retention_ms=0)
 GRAIN = 100
 """SQLite instructions between two looks at the count."""
 
@@ -61,7 +61,7 @@ def open_db(path: str, offset_ms: int = 0) -> eosdb.Database:
 
 
 def everything(path: str, limit: int | None = None) -> None:
-    """Visits every failpoint: appends, transactions, snapshots, retention, compaction, rebuild."""
+    """Visits every failpoint: appends, transactions, snapshots, retention, compaction, history, rebuild."""
     db = open_db(path)
     instructions = Instructions(db, limit)
     broker = db.broker

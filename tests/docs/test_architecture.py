@@ -79,7 +79,8 @@ def test_each_event_is_folded_into_the_tables_that_the_page_names(
         name = kind.__name__
         monkeypatch.setitem(projection._FOLDS, kind, tuple(watched(name, fold) for fold in folds))
     clock = ManualClock(1_000_000)
-    with eosdb.connect(tmp_path / "all.db", clock=clock) as db:
+    config = eosdb.BrokerConfig(history_retention_ms=-1)
+    with eosdb.connect(tmp_path / "all.db", clock=clock, config=config) as db:
         for _ in everything_that_can_happen(db, clock):
             clock.advance(1_000)
     on_the_page = {in_backticks(e)[0]: set(in_backticks(tables)) for e, tables in table(FOLDS)}

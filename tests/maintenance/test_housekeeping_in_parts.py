@@ -51,7 +51,9 @@ def units(monkeypatch: pytest.MonkeyPatch) -> Units:
 
 @pytest.fixture
 def db(clock: ManualClock) -> Iterator[eosdb.Database]:
-    config = BrokerConfig(log_retention_check_interval_ms=10 * 365 * DAY_MS)
+    config = BrokerConfig(
+        log_retention_check_interval_ms=10 * 365 * DAY_MS, history_retention_ms=-1
+    )
     with eosdb.connect(":memory:", clock=clock, config=config) as opened:
         yield opened
 

@@ -6,7 +6,12 @@ in `found_by.json` says which seed found it; `hunt.py` searches for those seeds.
 
 from __future__ import annotations
 
-from tests.simulation import client_mutants, coordinator_mutants, log_mutants
+from tests.simulation import (
+    client_mutants,
+    coordinator_mutants,
+    history_mutants,
+    log_mutants,
+)
 from tests.simulation.planting import MUTANTS
 
-__all__ = ["MUTANTS", "client_mutants", "coordinator_mutants", "log_mutants"]
+__all__ = ["MUTANTS", "client_mutants", "coordinator_mutants", "history_mutants", "log_mutants"]

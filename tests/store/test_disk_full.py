@@ -150,7 +150,7 @@ def test_there_is_no_room_even_for_a_new_file(small_disk: Path) -> None:
         assert db.verify().ok
 
 
-@pytest.mark.parametrize("room", range(0, 264_000, 24_000))
+@pytest.mark.parametrize("room", range(0, 462_000, 42_000))
 def test_a_file_is_made_whole_or_not_at_all_whatever_room_there_is(
     small_disk: Path, room: int
 ) -> None:
@@ -159,7 +159,7 @@ def test_a_file_is_made_whole_or_not_at_all_whatever_room_there_is(
     try:
         eosdb.connect(small_disk / "new.db").close()
     except eosdb.DatabaseFullError:
-        assert room < 240_000
+        assert room < 420_000
     ballast.unlink()
     with eosdb.connect(small_disk / "new.db") as db:
         db.admin.create_topic("t")

@@ -20,7 +20,7 @@ from eosdb.admin import outcome
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.log import append, fetch, partition_rows, producer_rows, transaction_index
+from eosdb.log import append, fetch, once, partition_rows, producer_rows, transaction_index
 from eosdb.store.writing import unit
 
 IN_VIEW = 'topic = \'t\' AND partition = 0 AND "offset" >= 100 AND "offset" < 200'
@@ -31,7 +31,7 @@ HOT = {
     "a producer's state": producer_rows._BY_PRODUCER,
     "saving a producer's state": producer_rows._UPDATE,
     "the producer that expires next": producer_rows.OLDEST_IDLE,
-    "a transactional id": transaction_rows._BY_ID,
+    "a transactional id": transaction_rows.BY_ID,
     "the next time-out": transaction_rows.NEXT_TIMEOUT,
     "a transaction that timed out": transaction_rows._TIMED_OUT,
     "the id that expires next": transaction_rows.OLDEST_IDLE,
@@ -39,6 +39,7 @@ HOT = {
     "the newest transitions of an id": outcome._NEWEST_FIRST,
     "a transition from a position on": outcome._FROM,
     "the newest transition": outcome._NEWEST,
+    "the idempotency key that expires next": once.OLDEST_KEY,
     "a group": group_rows._BY_ID,
     "the session that ends next": group_rows.NEXT_SESSION_END,
     "the rebalance that is over next": group_rows.NEXT_DEADLINE,
@@ -84,6 +85,10 @@ ALLOWED = (
     # The rows of one INSERT, and the rules that somebody has written by hand.
     *(f"SCAN {rows} CONSTANT ROWS" for rows in range(2, 65)),
     "SCAN acls",
+    "SCAN eosdb_idempotency_keys USING COVERING INDEX eosdb_idempotency_keys_used",
+    # The one row that says where the baseline is.
+    "SCAN CONSTANT ROW",
+    "SCAN eosdb_baseline",
 )
 
 

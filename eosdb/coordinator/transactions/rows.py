@@ -64,7 +64,7 @@ _STATE, _PARTITIONS, _GROUPS = map(
     TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
 """The fields that a row or an event has in another form."""
-_BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
+BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
 NEXT_TIMEOUT: Final = (
     f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
     "ORDER BY start_time + timeout_ms LIMIT 1"
@@ -109,13 +109,13 @@ def load(unit: Unit, transactional_id: str) -> TransactionMetadata | None:
     """What the coordinator knows of the id; None if nothing."""
     known = unit.memos[TransactionMemo].rows
     if transactional_id not in known:
-        row = unit.execute(_BY_ID, (transactional_id,)).fetchone()
+        row = unit.execute(BY_ID, (transactional_id,)).fetchone()
         known[transactional_id] = None if row is None else from_row(row)
     return known[transactional_id]
 
 
 def read(connection: sqlite3.Connection, transactional_id: str) -> TransactionMetadata | None:
-    row = connection.execute(_BY_ID, (transactional_id,)).fetchone()
+    row = connection.execute(BY_ID, (transactional_id,)).fetchone()
     return None if row is None else from_row(row)
 
 

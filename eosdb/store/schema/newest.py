@@ -16,7 +16,7 @@ from eosdb.store.schema import file_id
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 """The truth."""
@@ -25,6 +25,9 @@ LEASE_TABLES: Final = ("group_sessions",)
 """The leases of group members: neither events nor folded from them."""
 IDENTITY_TABLE: Final = "eosdb_file"
 """The file's id: not an event either, for it belongs to the file and not to its history."""
+# decisions/0022: the folded tables as of an earlier event; those after it are folded on top.
+BASELINE_TABLE: Final = "eosdb_baseline"
+"""Which event that is. The tables that begin with this name are the folded ones as of it."""
 _ALEMBICS: Final = "eosdb_alembic_version"
 
 
@@ -58,7 +61,14 @@ def tables() -> tuple[str, ...]:
 def materialized_tables() -> tuple[str, ...]:
     """The tables that are folded from the events."""
     others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, _ALEMBICS)
-    return tuple(name for name in tables() if name not in others)
+    return tuple(
+        name for name in tables() if name not in others and not name.startswith(BASELINE_TABLE)
+    )
+
+
+def in_baseline(table: str) -> str:
+    """The name of a materialized table's copy in the baseline."""
+    return f"{BASELINE_TABLE}_{table.removeprefix('eosdb_')}"
 
 
 def create(connection: sqlite3.Connection) -> None:

@@ -27,6 +27,11 @@ STEPS_PER_UNIT: Final = 500
 Apply = Callable[["Unit", Event, int], None]
 """Folds an event at a journal position into the materialized tables."""
 
+LAST_POSITION: Final = (
+    "SELECT max(ifnull((SELECT max(position) FROM journal), 0), "
+    "ifnull((SELECT position FROM eosdb_baseline), 0))"
+)
+"""The baseline is beyond the journal in a file that was restored to the baseline itself."""
 _EVENT: Final = Insertion.plain(
     "journal",
     (
@@ -234,7 +239,7 @@ class Unit:
         """The position of the newest event; 0 when nothing has happened yet."""
         if self._position is not None:
             return self._position
-        row = self.execute("SELECT COALESCE(MAX(position), 0) FROM journal").fetchone()
+        row = self.execute(LAST_POSITION).fetchone()
         return int(row[0])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eosdb.errors import EosdbError
+from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.failpoints import watched
 from eosdb.model.values import TopicPartition
 from eosdb.testing.arena import Faults
@@ -131,7 +131,14 @@ class _Life:
         """What became of every transaction, also of those whose producer never learned it."""
         world = self._world
         for record in world.ledger.transactions.values():
-            outcome = world.nodes[0].outcome(record.token)
+            try:
+                outcome = world.nodes[0].outcome(record.token)
+            except InvalidRequestError:
+                if world.config.history_retention_ms < 0:
+                    raise
+                world.say(f"{record.key} is from before the history")
+                world.counts["transactions from before the history"] += 1
+                continue
             world.say(f"{record.key} is {outcome}")
             same = outcome == record.answer or (outcome, record.answer) == (NEVER, "aborted")
             if record.answer and not same:
@@ -215,7 +222,8 @@ class _Life:
 
     def _keep_house(self) -> None:
         self._world.say("housekeeping")
-        self._world.nodes[self._node()].housekeeping()
+        done = self._world.nodes[self._node()].housekeeping()
+        self._world.counts["events trimmed"] += done.trimmed_events
 
     def _take_snapshot(self) -> None:
         self._world.nodes[self._node()].take_snapshot()

@@ -17,6 +17,8 @@ from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARE
 
 DATA: Final = "data"
 TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3, TABLE: 1}
+_HISTORIES_MS: Final = (1, 1_000, 20_000)
+"""How long events are kept in every other world; in the others, for ever."""
 
 
 class World(Arena):
@@ -29,6 +31,7 @@ class World(Arena):
             transactional_id_expiration_ms=150_000,
             producer_id_block_size=10,
             group_min_session_timeout_ms=100,
+            history_retention_ms=-1 if seed % 2 else _HISTORIES_MS[seed // 2 % len(_HISTORIES_MS)],
         )
         super().__init__(seed, faults, TOPICS, config=config)
         self.nodes[0].admin.alter_topic_config(TABLE, {"cleanup.policy": "compact"})

@@ -1,0 +1,163 @@
+"""History that ends: the baseline moves over events that are due, and they are deleted.
+
+Each unit is bounded: it folds a few events into the baseline's tables, by the `apply` that folded them
+before, says how far the baseline is, and deletes them, in one commit. A process that is killed leaves the
+old baseline or the new one, and either is right. The newest event stays in any case.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
+
+from eosdb.config import BrokerConfig
+from eosdb.errors import CorruptDatabaseError
+from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store import baseline, journal
+from eosdb.store.baseline import Baseline, BaselineConnection
+from eosdb.store.writing.unit import Unit, late
+
+EVENTS_PER_UNIT: Final = 250
+_BYTES_PER_UNIT: Final = 256 * 1024
+_MEASURED_PER_UNIT: Final = 5_000
+_UNMEASURED_MAX: Final = 1_000
+"""As many events a reader measures by itself; more are measured once, in a unit."""
+_SIZE: Final = (
+    "length(kind) + length(CAST(detail AS BLOB)) + ifnull(length(topic), 0) "
+    "+ ifnull(length(CAST(transactional_id AS BLOB)), 0) + 32"
+)
+"""The bytes of an event: its texts, and what SQLite takes for the numbers and for the row."""
+_SIZES: Final = (
+    f"SELECT position, {_SIZE} AS size FROM journal WHERE position > ? ORDER BY position LIMIT ?"
+)
+_MEASURE: Final = f"SELECT max(position), ifnull(sum(size), 0) FROM ({_SIZES})"
+_NEXT: Final = (
+    "SELECT timestamp FROM journal WHERE position > ? AND position < ? ORDER BY position LIMIT 1"
+)
+_ROWS_LEFT: Final = (
+    'SELECT 1 FROM records WHERE partition_id = ? AND "offset" BETWEEN ? AND ? LIMIT 1'
+)
+
+
+class _Sized(NamedTuple):
+    position: int
+    event: Event
+    size: int
+
+
+def is_due(connection: sqlite3.Connection, config: BrokerConfig, now_ms: int) -> bool:
+    """Whether `advance` has something to do, as a reader sees it. Costs a few look-ups."""
+    last = journal.last_position(connection)
+    at = baseline.read(connection)
+    oldest = connection.execute(_NEXT, (at.position, last)).fetchone()
+    if oldest is None:
+        return False
+    if config.history_retention_ms >= 0 and oldest[0] <= now_ms - config.history_retention_ms:
+        return True
+    if not _may_be_too_large(connection, config):
+        return False
+    if last - at.measured_position > _UNMEASURED_MAX:
+        return True
+    _, more = connection.execute(_MEASURE, (at.measured_position, _UNMEASURED_MAX)).fetchone()
+    return at.measured_bytes + int(more) > config.history_retention_bytes
+
+
+def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
+    """One bounded step, if it is due. Returns how many events it has folded into the baseline; 0 also
+    where it had to measure first."""
+    last = unit.last_position()
+    at = before = baseline.read(unit)
+    if _may_be_too_large(unit, config):
+        at = _measured(unit, at)
+    due = _due(unit, at, last, config, now_ms)
+    if due:
+        _fold(unit, due)
+        reach(Failpoint.HISTORY_FOLDED)
+        at = _after(at, due)
+    if at != before:
+        baseline.save(unit, at)
+    unit.executemany(
+        "DELETE FROM journal WHERE position = ?",
+        [(position,) for position, event, _ in due if not _has_rows(unit, event)],
+    )
+    if due:
+        reach(Failpoint.HISTORY_TRIMMED)
+    return len(due)
+
+
+def _may_be_too_large(source: Unit | sqlite3.Connection, config: BrokerConfig) -> bool:
+    """Whether the journal may have more than `history.retention.bytes`: not in a smaller file."""
+    (file_bytes,) = source.execute(
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    ).fetchone()
+    return 0 <= config.history_retention_bytes < int(file_bytes)
+
+
+def _measured(unit: Unit, at: Baseline) -> Baseline:
+    """With the size of some more events."""
+    until, size = unit.execute(_MEASURE, (at.measured_position, _MEASURED_PER_UNIT)).fetchone()
+    if until is None:
+        return at
+    return at._replace(measured_position=until, measured_bytes=at.measured_bytes + size)
+
+
+def _due(
+    unit: Unit, at: Baseline, last: int, config: BrokerConfig, now_ms: int
+) -> Sequence[_Sized]:
+    """The next events behind the baseline that are due, in order up to the first that is not, and no
+    more than a unit may fold."""
+    due: list[_Sized] = []
+    folded, excess = 0, at.measured_bytes - config.history_retention_bytes
+    rows = unit.execute(
+        f"SELECT {journal.COLUMNS}, {_SIZE} FROM journal WHERE position > ? AND position < ? "
+        f"ORDER BY position LIMIT {EVENTS_PER_UNIT}",
+        (at.position, last),
+    )
+    for *row, size in rows:
+        position, event = journal.event_of(row)
+        by_time = 0 <= config.history_retention_ms <= now_ms - event.timestamp
+        by_size = config.history_retention_bytes >= 0 and folded < excess
+        if not (by_time or by_size) or folded > _BYTES_PER_UNIT:
+            break
+        folded += size
+        due.append(_Sized(position, event, size))
+    return due
+
+
+def _fold(unit: Unit, due: Sequence[_Sized]) -> None:
+    """Into the baseline's tables. Raises CorruptDatabaseError."""
+    connection = cast(sqlite3.Connection, BaselineConnection(unit.connection))
+    try:
+        with late(connection, unit.projection) as folding:
+            for position, event, _ in due:
+                unit.projection(folding, event, position)
+    except (sqlite3.IntegrityError, TypeError, AttributeError, OverflowError) as error:
+        raise CorruptDatabaseError(
+            f"journal: the events from position {due[0].position} on do not fit the baseline before them "
+            f"({error!r}), so the history stays as it is; `eosdb verify` shows what is damaged"
+        ) from error
+
+
+def _after(at: Baseline, due: Sequence[_Sized]) -> Baseline:
+    """Where the baseline is with these events."""
+    position, event, _ = due[-1]
+    measured = sum([size for place, _, size in due if place <= at.measured_position])
+    return Baseline(
+        position,
+        event.timestamp,
+        max(at.measured_position, position),
+        at.measured_bytes - measured,
+    )
+
+
+def _has_rows(unit: Unit, event: Event) -> bool:
+    """Whether a record of the event is stored: then it stays in the journal."""
+    if isinstance(event, BatchAppended):
+        where = (event.partition_id, event.base_offset, event.last_offset)
+    elif isinstance(event, MarkerWritten):
+        where = (event.partition_id, event.offset, event.offset)
+    else:
+        return False
+    return unit.execute(_ROWS_LEFT, where).fetchone() is not None

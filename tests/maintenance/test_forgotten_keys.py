@@ -1,0 +1,127 @@
+"""Idempotency keys and sinks are forgotten `idempotency.retention.ms` after their last use."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+
+import eosdb
+from eosdb import BrokerConfig, ManualClock, Record, TopicPartition
+from eosdb.store.schema.row_checksum import row_checksum
+from eosdb.store.writing.unit import STEPS_PER_UNIT
+from tests.tidy.tree import ROOT
+
+TP = TopicPartition("t", 0)
+DAY_MS = 24 * 3600 * 1000
+
+
+def opened(path: Path, clock: ManualClock, retention_ms: int) -> eosdb.Database:
+    config = BrokerConfig(
+        idempotency_retention_ms=retention_ms,
+        log_retention_ms=-1,
+        history_retention_ms=-1,
+        log_retention_check_interval_ms=100_000 * DAY_MS,
+    )
+    return eosdb.connect(path, clock=clock, durability="off", config=config)
+
+
+def publish(db: eosdb.Database, *keys: str) -> list[bool]:
+    """Whether each was a repeat."""
+    with db.begin() as tx:
+        return [tx.publish("t", b"v", idempotency_key=key).duplicate for key in keys]
+
+
+def test_a_key_is_free_again_when_its_time_is_over(db_path: Path, clock: ManualClock) -> None:
+    with opened(db_path, clock, 2 * DAY_MS) as db:
+        db.admin.create_topic("t")
+        assert publish(db, "old", "other") == [False, False]
+        clock.advance(DAY_MS)
+        assert publish(db, "young") == [False]
+        assert db.housekeeping().expired_idempotency_keys == 0
+        clock.advance(DAY_MS)
+        assert publish(db, "old") == [True], "as long as housekeeping has not come by"
+        assert db.housekeeping().expired_idempotency_keys == 2
+        assert publish(db, "old", "young") == [False, True]
+        assert db.verify().ok
+        db.rebuild()
+        assert publish(db, "old", "other", "young") == [True, False, True]
+
+
+def test_a_sink_is_as_new_when_its_last_batch_is_long_ago(
+    db_path: Path, clock: ManualClock
+) -> None:
+    with opened(db_path, clock, 2 * DAY_MS) as db:
+        db.admin.create_topic("t")
+        for sink in ("done", "busy"):
+            assert not db.append_once(sink, 1, {TP: [Record(value=b"1")]}, held=["one"]).skipped
+        clock.advance(DAY_MS)
+        db.append_once("busy", 2, {TP: [Record(value=b"2")]})
+        clock.advance(DAY_MS)
+        assert db.housekeeping().expired_sinks == 1
+        assert db.append_once("busy", 2, {TP: [Record(value=b"2")]}).skipped
+        assert not db.append_once("done", 1, {TP: [Record(value=b"1")]}, held=["one"]).skipped
+        assert db.verify().ok
+
+
+def test_minus_one_remembers_for_ever(db_path: Path, clock: ManualClock) -> None:
+    with opened(db_path, clock, -1) as db:
+        db.admin.create_topic("t")
+        publish(db, "key")
+        db.append_once("sink", 1, {TP: [Record(value=b"1")]})
+        clock.advance(10_000 * DAY_MS)
+        report = db.housekeeping()
+        assert (report.expired_idempotency_keys, report.expired_sinks) == (0, 0)
+        assert publish(db, "key") == [True]
+        assert db.append_once("sink", 1, {TP: [Record(value=b"1")]}).skipped
+
+
+def test_many_keys_are_forgotten_in_many_units(db_path: Path, clock: ManualClock) -> None:
+    count = 2 * STEPS_PER_UNIT + 1
+    with opened(db_path, clock, DAY_MS) as db:
+        db.admin.create_topic("t")
+        publish(db, *(f"key {i}" for i in range(count)))
+        clock.advance(DAY_MS)
+        before = int(str(db.info()["journal_position"]))
+        assert db.housekeeping().expired_idempotency_keys == count
+        sizes = db.query(
+            "SELECT json_array_length(detail, '$.idempotency_keys') FROM journal "
+            "WHERE kind = 'IdempotencyKeysExpired' AND position > ?",
+            (before,),
+        ).rows
+        assert [size for (size,) in sizes] == [STEPS_PER_UNIT, STEPS_PER_UNIT, 1]
+        assert db.verify().ok
+
+
+def used_at(position: int, time_ms: int, number: int) -> tuple[object, ...]:
+    """The row of an event as schema 7 wrote it."""
+    detail = f'{{"idempotency_key":"key {number}","offset":0,"record_timestamp":7}}'
+    row = (position, "IdempotencyKeyUsed", time_ms, "orders", 0, None, detail)
+    return (*row, row_checksum(*row))
+
+
+def test_keys_of_an_older_file_are_as_old_as_their_use(tmp_path: Path, clock: ManualClock) -> None:
+    """The revision finds the time of each in the events."""
+    path = tmp_path / "old.db"
+    shutil.copy(ROOT / "tests/data/schema_0007.db", path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
+        ((last, partition_id),) = old.execute(
+            "SELECT (SELECT max(position) FROM journal), min(partition_id) FROM partitions"
+        )
+        assert partition_id == 1
+        for i in range(5):
+            old.execute(
+                "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*used_at(last + 1 + i, clock.time_ms() + i * DAY_MS, i),),
+            )
+            old.execute(
+                "INSERT INTO eosdb_idempotency_keys VALUES ('orders', ?, 0, 0, 7)", (f"key {i}",)
+            )
+    clock.advance(6 * DAY_MS)
+    with opened(path, clock, 3 * DAY_MS) as db:
+        used = "SELECT used_time FROM eosdb_idempotency_keys ORDER BY idempotency_key"
+        expected = [(clock.time_ms() + (i - 6) * DAY_MS,) for i in range(5)]
+        assert [*db.query(used).rows] == expected
+        assert db.verify().ok
+        assert db.housekeeping().expired_idempotency_keys == 4

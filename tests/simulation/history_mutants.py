@@ -1,0 +1,76 @@
+"""Deliberate bugs in the end of the history: the baseline, and the events that it lets go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eosdb.events.kinds import MarkerWritten
+from eosdb.log import compaction, retention
+from eosdb.maintenance import history
+from tests.simulation.planting import both, mutant, replaced
+
+
+def _moved(by: int) -> Any:
+    def make(after: Any) -> Any:
+        def moved(at: Any, due: Any) -> Any:
+            found = after(at, due)
+            return found._replace(position=max(found.position + by, at.position + 1))
+
+        return moved
+
+    return replaced(history, "_after", make)
+
+
+@mutant("the baseline says that it is one event before where it is")
+def baseline_one_event_early() -> Any:
+    return _moved(-1)
+
+
+@mutant("the baseline says that it is one event behind where it is")
+def baseline_one_event_late() -> Any:
+    return _moved(1)
+
+
+@mutant("the baseline leaves out markers")
+def baseline_leaves_out_markers() -> Any:
+    def make(fold: Any) -> Any:
+        def folded(unit: Any, due: Any) -> None:
+            fold(unit, [found for found in due if not isinstance(found.event, MarkerWritten)])
+
+        return folded
+
+    return replaced(history, "_fold", make)
+
+
+@mutant("the baseline's position is committed before what is folded into it")
+def baseline_torn() -> Any:
+    def make(fold: Any) -> Any:
+        waiting: list[Any] = []
+
+        def folded(unit: Any, due: Any) -> None:
+            before, waiting[:] = [*waiting], due
+            if before:
+                fold(unit, before)
+
+        return folded
+
+    return replaced(history, "_fold", make)
+
+
+@mutant("the events of stored records are trimmed, too")
+def needed_events_are_trimmed() -> Any:
+    return replaced(history, "_has_rows", lambda _: lambda unit, event: False)
+
+
+@mutant("events before the baseline stay when their records are deleted")
+def events_without_records_stay() -> Any:
+    return both(
+        *[
+            replaced(room, "baseline", lambda _: type("Forgets", (), {"forget_events": _nothing}))
+            for room in (retention, compaction)
+        ]
+    )
+
+
+def _nothing(*_: object) -> None:
+    """Instead of deleting them."""
