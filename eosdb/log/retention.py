@@ -20,7 +20,8 @@ from eosdb.log.partition_rows import Partition, find_by_id
 from eosdb.store import baseline
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
-ROWS_PER_UNIT: Final = 20_000
+ROWS_PER_UNIT: Final = 1_000
+"""With a record each, as many events go with them."""
 _ORPHANS: Final = """
 WITH RECURSIVE with_rows (id) AS (
     SELECT min(partition_id) FROM records
