@@ -35,6 +35,8 @@ class Settings:
     """Where large files are kept for the cases that only read them, or add little."""
     large_file: Path
     large_records: int
+    large: bool = False
+    """A million transactions where else some hundred thousand have to do."""
 
     def size(self, full: int, quick: int) -> int:
         """How much of something to do."""

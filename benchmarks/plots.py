@@ -1,4 +1,5 @@
-"""Two pictures: throughput by the size of a transaction, commit latency by the size of the file."""
+"""Pictures: throughput by the size of a transaction, commit latency by the size of the file, and the size
+of a file by what it has seen."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks import growing
+from benchmarks import growing, years
 from benchmarks.measure import Result, Settings
 from benchmarks.writing import SWEEP, SWEPT, swept_name
 
@@ -35,6 +36,16 @@ def draw(results: Sequence[Result], settings: Settings, folder: Path) -> list[Pa
             _draw(
                 folder / "commit-latency.svg", {"eosdb, transaction of one record": points},
                 "records in the file (1: empty)", "median ms", "Durable commit",
+            )
+        )  # fmt: skip
+    if (history := by_name.get("history")) is not None:
+        kept = {"history ends": years.after, years.FOR_EVER: years.kept_for_ever}
+        looks = years.grown(settings)
+        made.append(
+            _draw(
+                folder / "history.svg",
+                {name: [(n, history.median(row(n))) for n in looks] for name, row in kept.items()},
+                "transactions of one record, ever", "MB", "Size of the file",
             )
         )  # fmt: skip
     return made

@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cache=large_file.parent,
             large_file=large_file,
             large_records=asked.large_records or (2_000 if asked.quick else 10_000_000),
+            large=asked.large,
         )
         known = {case.name: case for case in cases(settings)}
         if asked.list:
@@ -95,6 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="small sizes: to see that it runs")
     parser.add_argument(
         "--folder", type=Path, default=Path(), help="where files are made: the disk to be measured"
+    )
+    parser.add_argument(
+        "--large", action="store_true", help="a million transactions in the case `history`"
     )
     parser.add_argument(
         "--large-file",
