@@ -40,7 +40,9 @@ ALTER TABLE eosdb_alembic_version RENAME TO alembic_version;
 UPDATE alembic_version SET version_num = '0003';
 PRAGMA user_version = 3;
 """
-BASELINE_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'eosdb_baseline*'"
+BASELINE_TABLES = (
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'eosdb_baseline*'"
+)
 
 
 @pytest.fixture(autouse=True)
