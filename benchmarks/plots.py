@@ -1,4 +1,5 @@
-"""Two pictures: throughput by the size of a transaction, commit latency by the size of the file."""
+"""Three pictures: throughput by the size of a transaction, commit latency by the size of the file, and that
+size by the number of transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks import growing
+from benchmarks import growing, years
 from benchmarks.measure import Result, Settings
 from benchmarks.writing import SWEEP, SWEPT, swept_name
 
@@ -35,6 +36,20 @@ def draw(results: Sequence[Result], settings: Settings, folder: Path) -> list[Pa
             _draw(
                 folder / "commit-latency.svg", {"eosdb, transaction of one record": points},
                 "records in the file (1: empty)", "median ms", "Durable commit",
+            )
+        )  # fmt: skip
+    if (grown := by_name.get("file-size")) is not None:
+        made.append(
+            _draw(
+                folder / "file-size.svg",
+                {
+                    name: [
+                        (count, grown.median(years.row_name(name, count)))
+                        for count in years.counts(settings)
+                    ]
+                    for name in years.SERIES
+                },
+                "transactions of one record", "MB", "Size of the file",
             )
         )  # fmt: skip
     return made
