@@ -1,4 +1,4 @@
-"""Cases about a file that is used for years: what a transaction leaves in it for ever, and how big it gets."""
+"""Cases about a file that is used for years: what a transaction leaves in it, and how big it gets."""
 
 from __future__ import annotations
 

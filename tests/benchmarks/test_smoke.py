@@ -11,7 +11,7 @@ from benchmarks import measure, peers, run
 from benchmarks.measure import Case, Row, Settings, Target
 
 CHEAP = (
-    "send", "two-partitions", "threads", "batch-sizes", "poll", "size", "scenario", "journal",
+    "send", "two-partitions", "threads", "batch-sizes", "poll", "size", "scenario", "journal", "file-size",
     "commit-latency", "connect", "lookups", "kafka-pairs", "kafka-process", "kafka-1000", "kafka-10000",
     "kafka-read-batches", "kafka-read-singly",
 )  # fmt: skip
