@@ -16,6 +16,7 @@ from eosdb.errors import *  # noqa: F403
 from eosdb.events.kinds import Acl
 from eosdb.model.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import (
+    CompactReport,
     Diagnosis,
     GroupPartition,
     GroupReport,
@@ -27,6 +28,9 @@ from eosdb.model.reports import (
     OffsetReset,
     OpenTransaction,
     SnapshotEntry,
+    StoragePart,
+    StorageStats,
+    TopicStorage,
     ViewDescription,
 )
 from eosdb.model.values import (
@@ -76,9 +80,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "AppendOnceResult",
-    "Broker", "BrokerConfig", "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord",
-    "Coordinator", "Database", "DeadLetter", "DeadLetters", "Diagnosis", "Failure", "FetchResult",
-    "FetchedData",
+    "Broker", "BrokerConfig", "Clock", "CompactReport", "Consumer", "ConsumerGroupMetadata",
+    "ConsumerRecord", "Coordinator", "Database", "DeadLetter", "DeadLetters", "Diagnosis", "Failure",
+    "FetchResult", "FetchedData",
     "GroupDescription", "GroupMemberDescription", "GroupPartition", "GroupReport", "GroupState",
     "HangingReason", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult",
     "JournalEntry", "Lag", "LogRecord", "LoggedBatch", "ManualClock", "OffsetAndMetadata",
@@ -86,9 +90,10 @@ __all__ = [
     "PolledColumns", "Processor",
     "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
     "Progress", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
-    "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock",
-    "TimestampType",
-    "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
+    "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "StoragePart", "StorageStats",
+    "SyncGroupResult", "SystemClock", "TimestampType",
+    "TopicConfig", "TopicDescription", "TopicPartition", "TopicStorage",
+    "TransactionDescription",
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
     "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip
