@@ -41,6 +41,8 @@ class Failpoint(Enum):
     """Some events are folded into the baseline's tables, which does not say so yet."""
     HISTORY_TRIMMED = "history.trimmed"
     """They are deleted from the journal, the unit is not committed."""
+    PAGES_GIVEN_BACK = "pages.given_back"
+    """Pages have been moved to free ones and the file is cut, the unit is not committed."""
     REBUILD_CLEARED = "rebuild.cleared"
     """The materialized tables are empty, the replay has not begun."""
     MIGRATION_APPLIED = "migration.applied"

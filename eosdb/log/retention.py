@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from eosdb.config import TopicConfig
@@ -22,6 +22,10 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 ROWS_PER_UNIT: Final = 1_000
 """With a record each, as many events go with them."""
+BYTES_PER_UNIT: Final = 1024 * 1024
+"""What one unit deletes: a few milliseconds."""
+ROWS_PER_MOVE: Final = 5_000
+"""How far one event moves the log start, so that no unit counts a whole log."""
 _ORPHANS: Final = """
 WITH RECURSIVE with_rows (id) AS (
     SELECT min(partition_id) FROM records
@@ -82,47 +86,65 @@ def move_log_start(
 def due_log_start(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> tuple[int, str] | None:
-    """Where retention.ms or retention.bytes puts the log start, and which of the two; None: it stays."""
+    """Where retention.ms or retention.bytes puts the log start, and which of the two; None: it stays.
+
+    No further than ROWS_PER_MOVE: look again after the move.
+    """
     if not config.delete:
         return None
-    by_time = _by_time(connection, partition, config.retention_ms, now_ms)
-    by_size = _by_size(connection, partition, config.retention_bytes)
+    end = _end_of_move(connection, partition)
+    by_time = _by_time(connection, partition, end, config.retention_ms, now_ms)
+    by_size = _by_size(connection, partition, end, config.retention_bytes)
     target, reason = max((by_time, "retention.ms"), (by_size, "retention.bytes"))
     return (target, reason) if target > partition.log_start_offset else None
 
 
-def _by_time(
-    connection: Unit | sqlite3.Connection, partition: Partition, retention_ms: int, now_ms: int
-) -> int:
-    """The first offset whose record is young enough to stay; everything before it is deleted."""
-    if retention_ms < 0 or partition.log_start_offset == partition.log_end_offset:
-        return partition.log_start_offset
+def _end_of_move(connection: Unit | sqlite3.Connection, partition: Partition) -> int:
     row = connection.execute(
-        'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? '
-        'ORDER BY "offset" LIMIT 1',
-        (partition.partition_id, partition.log_start_offset, now_ms - retention_ms),
+        'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? '
+        f'ORDER BY "offset" LIMIT 1 OFFSET {ROWS_PER_MOVE}',
+        (partition.partition_id, partition.log_start_offset),
     ).fetchone()
     return partition.log_end_offset if row is None else int(row[0])
 
 
-def _by_size(
-    connection: Unit | sqlite3.Connection, partition: Partition, retention_bytes: int
+def _by_time(
+    connection: Unit | sqlite3.Connection,
+    partition: Partition,
+    end: int,
+    retention_ms: int,
+    now_ms: int,
 ) -> int:
-    """The first offset of the newest records that fit into `retention_bytes`."""
+    """The first offset before `end` whose record is young enough to stay; everything before it is
+    deleted."""
+    if retention_ms < 0 or partition.log_start_offset == partition.log_end_offset:
+        return partition.log_start_offset
+    row = connection.execute(
+        'SELECT "offset" FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? '
+        'AND timestamp >= ? ORDER BY "offset" LIMIT 1',
+        (partition.partition_id, partition.log_start_offset, end, now_ms - retention_ms),
+    ).fetchone()
+    return end if row is None else int(row[0])
+
+
+def _by_size(
+    connection: Unit | sqlite3.Connection, partition: Partition, end: int, retention_bytes: int
+) -> int:
+    """The first offset before `end` of the newest records that fit into `retention_bytes`."""
     excess = partition.size_bytes - retention_bytes
     if retention_bytes < 0 or excess <= 0:
         return partition.log_start_offset
     for offset, size in connection.execute(
         f'SELECT "offset", {STORED_SIZE} FROM records WHERE partition_id = ? AND "offset" >= ? '
-        'ORDER BY "offset"',
-        (partition.partition_id, partition.log_start_offset),
+        'AND "offset" < ? ORDER BY "offset"',
+        (partition.partition_id, partition.log_start_offset, end),
     ):
         if size > excess:
             return int(offset)
         excess -= size
         if excess <= 0:
             return int(offset) + 1
-    return partition.log_end_offset
+    return end
 
 
 def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool:
@@ -140,32 +162,51 @@ def orphans(connection: sqlite3.Connection) -> list[int]:
 def delete_all_rows(
     write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
 ) -> None:
-    """Delete the rows below the log start of these partitions, all rows if the partition was deleted, a
-    bounded part in each unit that `write` makes."""
+    """Delete the rows below the log start of these partitions, all rows if the partition was deleted."""
+    for _ in delete_in_parts(write, partition_ids):
+        pass
+
+
+def delete_in_parts(
+    write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
+) -> Iterator[None]:
+    """The same, a bounded part in each unit that `write` makes; yields after each."""
     for first in range(0, len(partition_ids), STEPS_PER_UNIT):
         some = partition_ids[first : first + STEPS_PER_UNIT]
-        while write(functools.partial(delete_rows, partition_ids=some)) == ROWS_PER_UNIT:
-            pass
+        while write(functools.partial(_delete_rows, partition_ids=some)):
+            yield
 
 
-def delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
-    """Delete up to ROWS_PER_UNIT rows of these partitions. Returns how many: fewer when none are left."""
-    deleted = 0
+def _delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
+    """Delete some rows of these partitions. Returns how many; 0 when none are left."""
+    deleted, room = 0, BYTES_PER_UNIT
     for partition_id in partition_ids:
         partition = find_by_id(unit, partition_id)
         below = 2**63 - 1 if partition is None else partition.log_start_offset
-        deleted += _delete(unit, partition_id, below, ROWS_PER_UNIT - deleted)
-        if deleted == ROWS_PER_UNIT:
+        rows, size = _delete(unit, partition_id, below, ROWS_PER_UNIT - deleted, room)
+        deleted, room = deleted + rows, room - size
+        if deleted == ROWS_PER_UNIT or room <= 0:
             break
     return deleted
 
 
-def _delete(unit: Unit, partition_id: int, below: int, limit: int) -> int:
+def _delete(unit: Unit, partition_id: int, below: int, rows: int, room: int) -> tuple[int, int]:
+    """Delete up to so many of the first rows, or as many as make up `room` bytes. Returns how many, and
+    their size."""
+    last, size = -1, 0
+    for offset, stored in unit.execute(
+        f'SELECT "offset", {STORED_SIZE} FROM records WHERE partition_id = ? AND "offset" < ? '
+        'ORDER BY "offset" LIMIT ?',
+        (partition_id, below, rows),
+    ):
+        last, size = offset, size + stored
+        if size >= room:
+            break
+    if last < 0:
+        return 0, 0
     deleted = unit.execute(
-        "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records "
-        'WHERE partition_id = ? AND "offset" < ? ORDER BY "offset" LIMIT ?) '
-        'RETURNING "offset", position',
-        (partition_id, below, limit),
+        'DELETE FROM records WHERE partition_id = ? AND "offset" <= ? RETURNING "offset", position',
+        (partition_id, last),
     ).fetchall()
     baseline.forget_events(unit, partition_id, deleted)
-    return len(deleted)
+    return len(deleted), size

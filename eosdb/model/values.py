@@ -425,6 +425,8 @@ class HousekeepingReport:
     expired_sinks: int = 0
     trimmed_events: int = 0
     """Events that the history no longer goes back to; those of stored records stay in the journal."""
+    freed_bytes: int = 0
+    """Free pages that were given back; the file shrinks by as much at the next checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from eosdb.store.writing.unit import Apply, Unit
 from eosdb.store.writing.writer import Counts, Writer
 
 T = TypeVar("T")
+_LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
 
 
 class Store:
@@ -317,6 +318,19 @@ class Store:
             self._writer.make_checkpoint_due()
 
         self.write(make_due, sync=False)
+
+    def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
+        """Whether a round of housekeeping is due, which the caller then begins, and when the last one
+        began: in any process. Where that is not known, or long ago, the interval begins now: who opens
+        a file of last year has time to look at it before its records expire."""
+        with self._turn():
+            assert self._mutex is not None
+            last_ms = self._mutex.last_round_ms()
+            is_known = 0 <= now_ms - last_ms < _LONG_AGO_MS
+            if is_known and now_ms - last_ms < every_ms:
+                return False, last_ms
+            self._mutex.note_round(now_ms)
+            return is_known, now_ms
 
     @property
     def has_written(self) -> bool:

@@ -28,6 +28,7 @@ VISITS = {
     Failpoint.RETENTION_MOVED: (0, 1, 3),
     Failpoint.HISTORY_FOLDED: (0, 1, 3),
     Failpoint.HISTORY_TRIMMED: (0, 1, 3),
+    Failpoint.PAGES_GIVEN_BACK: (0,),
     Failpoint.REBUILD_CLEARED: (0,),
     Failpoint.MIGRATION_APPLIED: (0,),
     Failpoint.COMPACTION_CLEANED: (0,),

@@ -61,7 +61,7 @@ def open_db(path: str, offset_ms: int = 0) -> eosdb.Database:
 
 
 def everything(path: str, limit: int | None = None) -> None:
-    """Visits every failpoint: appends, transactions, snapshots, retention, compaction, history, rebuild."""
+    """Visits every failpoint: appends, transactions, snapshots, housekeeping, rebuild."""
     db = open_db(path)
     instructions = Instructions(db, limit)
     broker = db.broker
@@ -92,6 +92,12 @@ def everything(path: str, limit: int | None = None) -> None:
         broker.delete_records(TPS[1], turn)
         db.housekeeping()
         say("house", turn)
+    large = [Record(value=bytes(300_000))] * 3
+    for _ in range(2):
+        broker.append(TPS[1], RecordBatch(large))
+    broker.delete_records(TPS[1], -1)
+    assert db.housekeeping().freed_bytes
+    say("smaller")
     db.rebuild()
     db._store.checkpoint()
     say("rebuilt", instructions.count)

@@ -6,7 +6,8 @@ make it fair: the process waiting for the writer byte holds the queue byte, so t
 overtake it. The kernel releases the lock of a process that dies. The locks are open-file-description
 locks: they also exclude two databases of one process, and closing another descriptor does not drop them.
 
-The file holds one byte, which tells every process that a sync has failed (decisions/0017).
+The file holds one byte, which tells every process that a sync has failed (decisions/0017), and when the
+last round of housekeeping began.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _FLOCK: Final = "hhqqi4x"
 _SYNC_FAILED_AT: Final = 8
 """Where the byte is in the file: behind the locked ranges."""
 _FAILED: Final = b"!"
+_ROUND_AT: Final = 16
+_TIME: Final = struct.Struct("<q")
 
 
 class WriterMutex:
@@ -98,6 +101,14 @@ class WriterMutex:
     def note_sync(self, *, failed: bool) -> None:
         """Kept in memory that processes share, not on the disk: a power cut ends the condition too."""
         os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
+
+    def last_round_ms(self) -> int:
+        """When the last round of housekeeping began, in any process; 0 if that is not known."""
+        found = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
+        return int(_TIME.unpack(found)[0]) if len(found) == _TIME.size else 0
+
+    def note_round(self, now_ms: int) -> None:
+        os.pwrite(self._descriptor, _TIME.pack(now_ms), _ROUND_AT)
 
     @property
     def identity(self) -> tuple[int, int]:

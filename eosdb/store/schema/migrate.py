@@ -32,6 +32,7 @@ from eosdb.store.file.open_files import check_only_name
 from eosdb.store.schema import file_id, new_file
 from eosdb.store.schema.newest import (
     APPLICATION_ID,
+    GIVES_PAGES_BACK,
     SCHEMA_VERSION,
     create,
     create_views,
@@ -219,6 +220,7 @@ def _in_unit(path: str, busy_timeout_ms: int, change: Callable[[sqlite3.Connecti
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:
+            connection.execute(GIVES_PAGES_BACK)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("BEGIN IMMEDIATE")

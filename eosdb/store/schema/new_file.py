@@ -15,7 +15,7 @@ from typing import Final
 from eosdb.errors import StorageError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.schema import file_id
-from eosdb.store.schema.newest import create
+from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
 
 _FORMAT_AT: Final = slice(18, 20)
 _WAL_FORMAT: Final = b"\x02\x02"
@@ -112,6 +112,7 @@ def _image() -> bytes | None:
     try:
         if not hasattr(scratch, "serialize"):
             return None
+        scratch.execute(GIVES_PAGES_BACK)
         scratch.execute("BEGIN")
         create(scratch)
         scratch.execute("COMMIT")

@@ -71,6 +71,10 @@ def in_baseline(table: str) -> str:
     return f"{BASELINE_TABLE}_{table.removeprefix('eosdb_')}"
 
 
+# decisions/0023: housekeeping gives free pages back; only before the first page is written.
+GIVES_PAGES_BACK: Final = "PRAGMA auto_vacuum=INCREMENTAL"
+
+
 def create(connection: sqlite3.Connection) -> None:
     """Make everything in an empty database, and mark its header.
 

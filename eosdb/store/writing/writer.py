@@ -175,7 +175,7 @@ class Writer:
         self._counts.add(requests, sync=self._synchronous == "FULL")
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
-        if changes:
+        if changes or self._unit.written_bytes:
             self.wrote(16_384 + changes * 200 + self._unit.written_bytes)
 
     def roll_back(self) -> None:

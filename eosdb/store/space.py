@@ -1,0 +1,58 @@
+"""The free pages of the file: SQLite uses them again, and what is more than a reserve goes back to the
+system (decisions/0023)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store.writing.unit import Unit
+
+_RESERVE_PAGES: Final = 256
+_RESERVE_SHARE: Final = 8
+"""Of so many pages one stays free: a file that is written would soon grow again."""
+_PAGES_PER_UNIT: Final = 500
+_INCREMENTAL: Final = 2
+
+
+class Pages(NamedTuple):
+    """How many pages the file has, how many of them are free, and their size in bytes."""
+
+    total: int
+    free: int
+    size: int
+
+
+def pages(connection: sqlite3.Connection) -> Pages:
+    return Pages(
+        *(
+            int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+    )
+
+
+def surplus(connection: sqlite3.Connection) -> int:
+    """How many pages are free beyond the reserve; 0 for a file that can give none back, one made by an
+    earlier eosdb that was not compacted."""
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+        return 0
+    found = pages(connection)
+    return max(0, found.free - max(_RESERVE_PAGES, found.total // _RESERVE_SHARE))
+
+
+def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:
+    """Move pages from the end of the file to free ones, and cut the file, until none is left to give
+    back or `is_over` says so. Returns how many bytes. The file itself shrinks at a checkpoint."""
+    before = pages(unit.connection)
+    for _ in range(min(surplus(unit.connection), _PAGES_PER_UNIT)):
+        # One at a time: Python's driver does not step to the end of a statement whose rows are empty.
+        unit.execute("PRAGMA incremental_vacuum(1)").fetchall()
+        if is_over():
+            break
+    reach(Failpoint.PAGES_GIVEN_BACK)
+    freed = (before.total - pages(unit.connection).total) * before.size
+    unit.written_bytes += freed
+    return freed
