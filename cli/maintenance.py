@@ -1,4 +1,4 @@
-"""Commands that work on the whole file: verify, rebuild, backup, restore, housekeeping."""
+"""Commands that work on the whole file: verify, rebuild, backup, restore, housekeeping, compact."""
 
 from __future__ import annotations
 
@@ -114,4 +114,28 @@ def housekeeping(session: Session, output_format: str) -> None:
     output.facts(dataclasses.asdict(done), output_format)
 
 
-COMMANDS = (verify, rebuild, backup, restore, housekeeping)
+@click.command()
+@pass_session
+def compact(session: Session) -> None:
+    """Shrink the file: write it anew without its free pages, in one commit.
+
+    Others can read meanwhile; writers wait. It takes as much room as twice the compacted file for a
+    while. Files of an earlier eosdb give pages back by themselves from then on.
+
+    \b
+    Example:
+      eosdb --db shop.db compact
+    """
+    with session.open() as db, progress(db.clock, "compact", "pages") as report:
+        done = db.compact(on_progress=report)
+    click.echo(
+        f"compacted from {done.bytes_before} to {done.bytes_after} bytes, {done.elapsed_s:.1f} s"
+    )
+    if done.held_by:
+        click.echo(
+            "the file shrinks with a write after the snapshot has ended that is still being read by "
+            f"{done.held_by}"
+        )
+
+
+COMMANDS = (verify, rebuild, backup, restore, housekeeping, compact)

@@ -16,6 +16,7 @@ from eosdb.errors import *  # noqa: F403
 from eosdb.events.kinds import Acl
 from eosdb.model.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import (
+    CompactReport,
     Diagnosis,
     GroupPartition,
     GroupReport,
@@ -76,9 +77,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "AppendOnceResult",
-    "Broker", "BrokerConfig", "Clock", "Consumer", "ConsumerGroupMetadata", "ConsumerRecord",
-    "Coordinator", "Database", "DeadLetter", "DeadLetters", "Diagnosis", "Failure", "FetchResult",
-    "FetchedData",
+    "Broker", "BrokerConfig", "Clock", "CompactReport", "Consumer", "ConsumerGroupMetadata",
+    "ConsumerRecord", "Coordinator", "Database", "DeadLetter", "DeadLetters", "Diagnosis", "Failure",
+    "FetchResult", "FetchedData",
     "GroupDescription", "GroupMemberDescription", "GroupPartition", "GroupReport", "GroupState",
     "HangingReason", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult",
     "JournalEntry", "Lag", "LogRecord", "LoggedBatch", "ManualClock", "OffsetAndMetadata",

@@ -36,10 +36,10 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.log import snapshots
-from eosdb.maintenance import copies, restore, verify
+from eosdb.maintenance import compact, copies, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.metrics import Metrics
-from eosdb.model.reports import ViewDescription
+from eosdb.model.reports import CompactReport, ViewDescription
 from eosdb.model.values import (
     AppendOnceResult,
     HousekeepingReport,
@@ -289,6 +289,16 @@ class Database:
         """Drop every materialized table and rebuild it from the events, in one commit; nothing changes if
         `on_progress(done, total)`, which counts events, raises."""
         return verify.rebuild(self._store, self.clock, on_progress)
+
+    def compact(self, *, on_progress: Progress | None = None) -> CompactReport:
+        """Write the file anew without its free pages, in one commit, so that it shrinks; files of an
+        earlier eosdb give pages back by themselves from then on.
+
+        Readers go on, writers wait for the end, `lock_timeout_ms` at most. It takes as much room as twice
+        the compacted file for a while. Nothing changes if `on_progress(done, total)`, which counts pages,
+        raises. Raises DatabaseFullError, saying how much room there should be, and DatabaseLockedError.
+        """
+        return compact.compact(self._store, self.clock, on_progress)
 
     def outcome(self, token: TransactionToken) -> str:
         """The outcome of a transaction: `committed`, `aborted`, `open` or `never started`.

@@ -32,6 +32,20 @@ class LoggedBatch:
     records: tuple[LogRecord, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """The size of the file before and after, and seconds taken.
+
+    `held_by` says who reads an earlier snapshot, if somebody does: the file, and the WAL, shrink when that
+    has ended and something is written.
+    """
+
+    bytes_before: int
+    bytes_after: int
+    elapsed_s: float
+    held_by: str = ""
+
+
 class Lag(int):
     """How many records a reader could get now, and what else lies between it and the end of the log:
     records that are `held_back` by the last stable offset, and offsets to be `skipped`, which are markers

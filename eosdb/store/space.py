@@ -34,10 +34,15 @@ def pages(connection: sqlite3.Connection) -> Pages:
     )
 
 
+def gives_back(connection: sqlite3.Connection) -> bool:
+    """Not a file that was made by an earlier eosdb and has not been compacted."""
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    return bool(mode == _INCREMENTAL)
+
+
 def surplus(connection: sqlite3.Connection) -> int:
-    """How many pages are free beyond the reserve; 0 for a file that can give none back, one made by an
-    earlier eosdb that was not compacted."""
-    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+    """How many pages are free beyond the reserve; 0 for a file that can give none back."""
+    if not gives_back(connection):
         return 0
     found = pages(connection)
     return max(0, found.free - max(_RESERVE_PAGES, found.total // _RESERVE_SHARE))

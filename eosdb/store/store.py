@@ -171,6 +171,12 @@ class Store:
             self._counts.add(1, sync=writer.durable == "FULL")
 
     @contextlib.contextmanager
+    def alone(self) -> Iterator[Writer]:
+        """For work on the file as a whole: nobody else writes during the block."""
+        with self._turn() as writer, translated(self.path):
+            yield writer
+
+    @contextlib.contextmanager
     def _turn(self) -> Iterator[Writer]:
         """Nobody else writes during the block, neither in this process nor in another."""
         self._check_writable()

@@ -39,6 +39,7 @@ COMMANDS = {
     "acls list": [],
     "acls remove": ["--all"],
     "backup": ["TARGET"],
+    "compact": [],
     "consume": ["orders", "--from-beginning", "--max-records", "5"],
     "delete-records": ["orders/0", "--before-offset", "1", "--yes"],
     "dlq list": ["orders"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -120,6 +122,45 @@ def test_an_interrupted_backup_leaves_nothing(
     assert not list(tmp_path.glob("copy.db*"))
 
 
-@pytest.mark.parametrize("name", ["verify", "rebuild", "backup", "restore", "housekeeping"])
+def test_compact_says_how_much_smaller_the_file_is(run: Run, db_path: Path) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("large")
+        db.producer(max_request_size=2_000_000).send("large", b"x" * 900_000)
+        db.admin.delete_topic("large")
+    size = db_path.stat().st_size
+    result = run("compact")
+    after = db_path.stat().st_size
+    assert after < size - 800_000
+    assert re.fullmatch(rf"compacted from {size} to {after} bytes, \d\.\d s\n", result.stdout)
+    with sqlite3.connect(db_path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM records").fetchone()
+        held = run("compact").stdout.splitlines()[1]
+    assert f"is still being read by process {os.getpid()}" in held
+
+
+def test_an_interrupted_compaction_changes_nothing(
+    run: Run, start: Start, db_path: Path, tmp_path: Path
+) -> None:
+    with eosdb.connect(db_path, durability="off") as db:
+        producer = db.producer(batch_size=1_000_000)
+        for _ in range(400):
+            producer.send("orders", b"x" * 1_000_000)
+        producer.flush()
+    size = db_path.stat().st_size
+    process = start("compact")
+    while process.poll() is None and not list(tmp_path.glob("*-unfinished")):
+        pass
+    process.send_signal(signal.SIGINT)
+    out, complaint = process.communicate()
+    assert (process.returncode, out, complaint.strip()) == (1, "", "Aborted!")
+    assert not list(tmp_path.glob("*-unfinished*"))
+    assert db_path.stat().st_size == size
+    assert len(values(db_path)) == 402
+
+
+@pytest.mark.parametrize(
+    "name", ["verify", "rebuild", "backup", "restore", "housekeeping", "compact"]
+)
 def test_every_command_has_an_example(name: str) -> None:
     assert f"Example:\n      eosdb --db shop.db {name}" in MAIN.commands[name].help

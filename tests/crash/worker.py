@@ -98,6 +98,8 @@ def everything(path: str, limit: int | None = None) -> None:
     broker.delete_records(TPS[1], -1)
     assert db.housekeeping().freed_bytes
     say("smaller")
+    db.compact()
+    say("compacted")
     db.rebuild()
     db._store.checkpoint()
     say("rebuilt", instructions.count)

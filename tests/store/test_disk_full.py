@@ -238,6 +238,33 @@ def test_work_that_finds_no_room_leaves_everything_as_it_was(small_disk: Path, w
         assert db.verify().ok
 
 
+@pytest.mark.parametrize("room", [0, 150_000, 400_000])
+def test_a_compaction_says_how_much_room_it_needs(small_disk: Path, room: int) -> None:
+    """Before it begins, and when the room that was there is taken meanwhile."""
+    path = small_disk / "full.db"
+    with store_some(path) as db:
+        before = dump_state(path)
+        if room == 0:
+            ballast = take_all(small_disk)
+            with pytest.raises(eosdb.DatabaseFullError, match=r"needs \d+ bytes .* found 0"):
+                db.compact()
+        else:
+            ballast = small_disk / "ballast"
+
+            def fill_up(done: int, total: int) -> None:
+                if done == 0 and not ballast.exists():
+                    os.truncate(take_all(small_disk), ballast.stat().st_size - room)
+
+            with pytest.raises(eosdb.DatabaseFullError, match=r"disk is full.*needs \d+ bytes"):
+                db.compact(on_progress=fill_up)
+        assert dump_state(path) == before
+        assert sorted(name for name in os.listdir(small_disk) if "unfinished" in name) == []
+        ballast.unlink()
+        db.compact()
+        assert dump_state(path) == before
+        assert db.verify().ok
+
+
 def test_threads_that_share_a_commit_for_which_there_is_no_room(small_disk: Path) -> None:
     """What one of them had acknowledged is there; each of them is told of its own failure."""
     with eosdb.connect(small_disk / "full.db") as db:

@@ -33,7 +33,7 @@ def make(path: str, *, sync: bool) -> bool:
     if image is None:
         return False
     data = _with_own_id(image)
-    unfinished = _unfinished(path)
+    unfinished = unfinished_name(path)
     try:
         _write(unfinished, data, sync=sync)
         reach(Failpoint.MIGRATION_APPLIED)
@@ -55,9 +55,10 @@ def make(path: str, *, sync: bool) -> bool:
 
 
 def forget_unfinished(path: str) -> None:
-    """Remove what a process left that was killed while making the file."""
-    with contextlib.suppress(OSError):
-        os.unlink(_unfinished(path))
+    """Remove what a process left that was killed while making the file, or while compacting it."""
+    for suffix in ("", "-journal"):
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished_name(path) + suffix)
 
 
 def sync_folder(path: str) -> None:
@@ -69,7 +70,8 @@ def sync_folder(path: str) -> None:
         os.close(descriptor)
 
 
-def _unfinished(path: str) -> str:
+def unfinished_name(path: str) -> str:
+    """Where a file is made that is to become the one at `path`."""
     return f"{path}.eosdb-unfinished"
 
 

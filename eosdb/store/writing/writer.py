@@ -240,12 +240,17 @@ class Writer:
             return Checkpoint(0, 0)
         return Checkpoint(frames * _FRAME_BYTES, copied * _FRAME_BYTES)
 
-    def _begin_wal_anew(self) -> Checkpoint:
+    def shrink_files(self) -> None:
+        """Copy the WAL into the file, and cut both, as far as readers allow."""
+        self._wal_bytes = 0
+        self._found = self._begin_wal_anew("TRUNCATE")
+
+    def _begin_wal_anew(self, mode: str = "RESTART") -> Checkpoint:
         """With overlapping readers the WAL would never be reused: wait for those that are reading now,
         but not again for one that stalls."""
         try:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
-            return self._checkpoint("RESTART")
+            return self._checkpoint(mode)
         finally:
             self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
 

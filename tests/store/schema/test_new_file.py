@@ -106,7 +106,7 @@ def test_killed_before_the_file_has_its_name_nothing_is_there(db_path: Path) -> 
 
 def test_killed_when_the_file_has_two_names_the_next_one_removes_the_second(db_path: Path) -> None:
     eosdb.connect(db_path).close()
-    os.link(db_path, new_file._unfinished(str(db_path)))
+    os.link(db_path, new_file.unfinished_name(str(db_path)))
     with eosdb.connect(db_path) as db:
         assert db.verify().ok
         assert db_path.stat().st_nlink == 1

@@ -1,0 +1,174 @@
+"""Compact a file: written anew without its free pages, beside readers and other processes.
+
+What SQLite's VACUUM does in one statement, in two, because those show how far they are, hear an interrupt,
+and use the disk that the file is on: the content is written beside the file, and then copied over it,
+page by page, in one commit. Nobody else writes meanwhile; readers go on on their snapshots.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.clock import Clock
+from eosdb.errors import DatabaseFullError, DatabaseLockedError
+from eosdb.failpoints import Failpoint, reach
+from eosdb.model.reports import CompactReport
+from eosdb.progress import Progress, report_progress
+from eosdb.store import space
+from eosdb.store.file import forking
+from eosdb.store.file.connection import connect
+from eosdb.store.file.failures import translated
+from eosdb.store.schema.new_file import forget_unfinished, unfinished_name
+from eosdb.store.schema.newest import GIVES_PAGES_BACK
+from eosdb.store.store import Store
+from eosdb.store.wal import growth
+from eosdb.store.writing.writer import Writer
+
+_PAGES_A_STEP: Final = 256
+"""Fewer than SQLite keeps in memory: the first step writes nothing yet."""
+_INSTRUCTIONS_A_LOOK: Final = 1_000
+_SOMEBODY: Final = "a process that cannot be seen from here, such as another user's"
+
+
+def compact(store: Store, clock: Clock, on_progress: Progress | None) -> CompactReport:
+    """Raises DatabaseFullError before anything is done if the disk has too little room, and when it fills
+    up meanwhile; DatabaseLockedError when another writer does not end."""
+    start = clock.monotonic_ms()
+    before = report_progress(on_progress, lambda report: _compact(store, report))
+    is_held = os.path.getsize(f"{store.path}-wal") > 0
+    return CompactReport(
+        bytes_before=before,
+        bytes_after=os.path.getsize(store.path),
+        held_by=(growth.readers(store.path) or _SOMEBODY) if is_held else "",
+        elapsed_s=(clock.monotonic_ms() - start) / 1000,
+    )
+
+
+def _compact(store: Store, report: Progress) -> int:
+    """Returns how many bytes the file had."""
+    path, patience_ms = store.path, store.lock_timeout_ms
+    with (
+        forking.at_work(),
+        store.alone() as writer,
+        contextlib.closing(connect(path, patience_ms)) as reader,
+    ):
+        found = space.pages(reader)
+        used = found.total - found.free
+        with _room(path, used * found.size):
+            try:
+                version = _write_beside(writer, reader, path, used, report)
+                reach(Failpoint.COMPACT_WRITTEN)
+                with contextlib.closing(connect(path, patience_ms)) as target:
+                    _copy_over(writer, reader, target, path, version, used, report)
+            finally:
+                forget_unfinished(path)
+        reach(Failpoint.COMPACT_COMMITTED)
+        writer.wrote(used * found.size)
+        writer.shrink_files()
+    return found.total * found.size
+
+
+def _write_beside(
+    writer: Writer, reader: sqlite3.Connection, path: str, used: int, report: Progress
+) -> int:
+    """The file's content, without free pages; returns which version of it. Progress counts pages: those
+    that are written, and those that are copied after that."""
+    forget_unfinished(path)
+    (page_size,) = reader.execute("PRAGMA page_size").fetchone()
+    raised: list[BaseException] = []
+
+    def look() -> bool:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                written = os.path.getsize(unfinished_name(path)) // page_size
+                report(min(written, used), 2 * used)
+        except BaseException as error:
+            raised.append(error)
+        return bool(raised)
+
+    report(0, 2 * used)
+    if not space.gives_back(reader):
+        reader.execute(GIVES_PAGES_BACK)  # Of the new content.
+    try:
+        # Against programs that do not know our mutex: what is read now is what will be replaced.
+        writer.begin(sync=True, careful=False)
+        version = _version(reader)
+        reader.set_progress_handler(look, _INSTRUCTIONS_A_LOOK)
+        reader.execute("VACUUM INTO ?", (unfinished_name(path),))
+    except sqlite3.OperationalError as error:
+        if raised:
+            raise raised[0] from error
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from error  # It came before `look` could catch it.
+        raise
+    finally:
+        reader.set_progress_handler(None, 0)
+        writer.roll_back()
+    return version
+
+
+def _version(reader: sqlite3.Connection) -> int:
+    """Changes with every commit of somebody else."""
+    return int(reader.execute("PRAGMA data_version").fetchone()[0])
+
+
+def _copy_over(
+    writer: Writer,
+    reader: sqlite3.Connection,
+    target: sqlite3.Connection,
+    path: str,
+    version: int,
+    used: int,
+    report: Progress,
+) -> None:
+    """Replace every page of the file by that of the new one, in one commit."""
+    target.execute(f"PRAGMA synchronous={writer.durable}")
+    with contextlib.closing(connect(unfinished_name(path), 0)) as source:
+        pages = space.pages(source).total
+
+        is_first = True
+
+        def copied(status: int, left: int, _: int) -> None:
+            # From its first step on the copy holds SQLite's lock; later ones may begin the WAL anew, which
+            # counts as a change.
+            nonlocal is_first
+            is_busy = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if is_busy or (is_first and _version(reader) != version):
+                raise DatabaseLockedError(
+                    f"{path}: another program, which does not keep to eosdb's lock file, has written the "
+                    "file while it was compacted; nothing was changed, try again"
+                )
+            is_first = False
+            if left:
+                reach(Failpoint.COMPACT_COPYING)
+            report(2 * used - left * used // pages, 2 * used)
+
+        try:
+            source.backup(target, pages=max(1, min(_PAGES_A_STEP, pages // 2)), progress=copied)
+        except sqlite3.Error as error:
+            writer.note(error)
+            raise
+
+
+@contextlib.contextmanager
+def _room(path: str, size: int) -> Iterator[None]:
+    """Look for room first, and say how much it takes when there is none in the end."""
+    needed = (
+        f"compacting needs {2 * size} bytes beside the file for a while: its content once as a file, and "
+        "once in the WAL"
+    )
+    free = shutil.disk_usage(os.path.dirname(path) or ".").free
+    if free < 2 * size:
+        raise DatabaseFullError(
+            f"{path}: {needed}; found {free}. Nothing was written, make room and try again"
+        )
+    try:
+        with translated(path):
+            yield
+    except DatabaseFullError as error:
+        raise DatabaseFullError(f"{error}; {needed}") from error
