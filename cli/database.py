@@ -1,4 +1,4 @@
-"""Commands about the file itself: init, info, migrate, sql."""
+"""Commands about the file itself: init, info, stats, migrate, sql."""
 
 from __future__ import annotations
 
@@ -39,6 +39,34 @@ def info(session: Session, output_format: str) -> None:
     """
     with session.open(read_only=True) as db:
         output.facts(db.info(), output_format)
+
+
+@click.command()
+@output.format_option
+@pass_session
+def stats(session: Session, output_format: str) -> None:
+    """Show what takes the space of the file: tables, indexes, free pages; each topic; a transaction.
+
+    Of a topic: the content of its records, and its events in the journal, which are parts of the tables
+    above. The last line has the number of transactions in the journal, and the bytes of one. Reads the
+    whole file once.
+
+    \b
+    Example:
+      eosdb --db shop.db stats
+    """
+    with session.open(read_only=True) as db:
+        found = db.admin.stats()
+    lines: list[tuple[object, ...]] = [("total", "", None, found.total_bytes)]
+    lines += [(part.kind, part.name, None, part.bytes) for part in found.parts]
+    for topic in found.topics:
+        lines.append(("topic", topic.topic, topic.records, topic.record_bytes))
+        lines.append(("journal of topic", topic.topic, None, topic.journal_bytes))
+    each = round(found.bytes_per_transaction)
+    lines.append(("journal of a transaction", "", found.transactions, each))
+    output.rows(("PART", "NAME", "COUNT", "BYTES"), lines, output_format)
+    if found.is_estimate:
+        click.echo("estimated: this SQLite has no dbstat to count pages with", err=True)
 
 
 @click.command()
@@ -89,4 +117,4 @@ def _views(db: eosdb.Database) -> Iterator[tuple[str, str, str]]:
         yield typed.name, columns, f"JSON values of topic {typed.topic}"
 
 
-COMMANDS = (init, info, migrate, sql)
+COMMANDS = (init, info, stats, migrate, sql)

@@ -28,6 +28,9 @@ from eosdb.model.reports import (
     OffsetReset,
     OpenTransaction,
     SnapshotEntry,
+    StoragePart,
+    StorageStats,
+    TopicStorage,
     ViewDescription,
 )
 from eosdb.model.values import (
@@ -87,9 +90,10 @@ __all__ = [
     "PolledColumns", "Processor",
     "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
     "Progress", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
-    "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "SyncGroupResult", "SystemClock",
-    "TimestampType",
-    "TopicConfig", "TopicDescription", "TopicPartition", "TransactionDescription",
+    "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "StoragePart", "StorageStats",
+    "SyncGroupResult", "SystemClock", "TimestampType",
+    "TopicConfig", "TopicDescription", "TopicPartition", "TopicStorage",
+    "TransactionDescription",
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
     "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from eosdb.admin import consistent_cut, dump, timeline
+from eosdb.admin import consistent_cut, dump, storage, timeline
 from eosdb.admin.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
 from eosdb.broker.handler import RequestHandler
 from eosdb.errors import InvalidRequestError
 from eosdb.log import fetch, partition_rows, scan, snapshots
-from eosdb.model.reports import LoggedBatch, SnapshotEntry
+from eosdb.model.reports import LoggedBatch, SnapshotEntry, StorageStats
 from eosdb.model.values import PartitionOffsets, SnapshotInfo, TopicPartition
 from eosdb.store import history
 from eosdb.validation import check_int, check_text, check_topic_partition
@@ -28,6 +28,15 @@ class LogAdmin(RequestHandler):
                 for partition in partition_rows.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }
+
+    def stats(self) -> StorageStats:
+        """What takes the space of the file: records, journal, indexes, state and free pages; the topics
+        that the principal may describe; a transaction. Reads the whole file once."""
+        with self._store.read() as connection:
+            return storage.read(
+                connection,
+                lambda topic: self._authorizer.allows(connection, "describe", "topic", topic),
+            )
 
     def consistent_cut(self) -> dict[TopicPartition, tuple[PartitionOffsets, int]]:
         """The same, with how far each partition can be read so that no transaction is seen in part: its

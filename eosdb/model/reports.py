@@ -46,6 +46,47 @@ class CompactReport:
     held_by: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StoragePart:
+    """A table, an index, or what is free. `kind`: records, journal, state (folded from the events, leases
+    and the file's own notes), own table, each of these also as an index; free; other (SQLite's own)."""
+
+    kind: str
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStorage:
+    """What is stored of a topic: rows of records, markers among them, the bytes of their keys, values and
+    headers, and of the events in the journal that name the topic."""
+
+    topic: str
+    records: int
+    record_bytes: int
+    journal_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageStats:
+    """What takes the space of a file, largest first; the parts add up to `total_bytes`.
+
+    `transactions` have completed in the journal as it is kept; their events take `bytes_per_transaction`.
+    `is_estimate`: this SQLite cannot count pages (it has no dbstat), so parts are shares by content.
+    """
+
+    total_bytes: int
+    is_estimate: bool
+    parts: tuple[StoragePart, ...]
+    topics: tuple[TopicStorage, ...]
+    transactions: int
+    bytes_per_transaction: float
+
+    def bytes_of(self, *kinds: str) -> int:
+        """What all parts of these kinds take."""
+        return sum(part.bytes for part in self.parts if part.kind in kinds)
+
+
 class Lag(int):
     """How many records a reader could get now, and what else lies between it and the end of the log:
     records that are `held_back` by the last stable offset, and offsets to be `skipped`, which are markers

@@ -71,6 +71,7 @@ COMMANDS = {
     "spark stream": ["--subscribe", "orders", "--to-topic", "other", "--checkpoint", "TARGET"],
     "sql": ["SELECT count(*) AS n FROM committed_records"],
     "timeline": ["orders", "--out", "PICTURE"],
+    "stats": [],
     "topics alter": ["orders", "--config", "retention.ms=-1"],
     "topics create": ["another"],
     "topics delete": ["orders", "--yes"],
@@ -204,7 +205,7 @@ READING = {
     "simulate", "snapshots list",
     "snapshots show", "sql", "timeline", "topics describe", "topics list", "transactions describe",
     "transactions describe-producers", "transactions find-hanging", "transactions history",
-    "transactions list", "verify", "views list", "why",
+    "stats", "transactions list", "verify", "views list", "why",
 }  # fmt: skip
 """Commands that change nothing, so that they may share a file."""
 
