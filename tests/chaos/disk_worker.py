@@ -12,6 +12,7 @@ import os
 import random
 import sys
 from pathlib import Path
+from typing import Final
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
@@ -21,6 +22,8 @@ TP = TopicPartition("t", 0)
 THREADS = 2
 FILLER = 40_000
 """Bytes: a hundred of these, and the WAL is copied into the file."""
+HOW_MANY_BEFORE: Final = 10
+"""What a worker stores before it tidies up."""
 
 
 def main() -> None:
@@ -52,11 +55,24 @@ class Worker:
         """Something new. How it is stored for good, and its value; empty if it is not."""
         how = self._rng.choice(("plain", "transaction", "begin", "unsynced", "offset"))
         self._count += 1
+        if self._count == HOW_MANY_BEFORE:
+            with contextlib.suppress(eosdb.StorageError, eosdb.DatabaseLockedError):
+                self._tidy_up()
         value = f"{self._name}-{self._count}"
         with contextlib.suppress(eosdb.StorageError, eosdb.DatabaseLockedError):
             if self._store(how, value):
                 return f"{how} {value}"
         return ""
+
+    def _tidy_up(self) -> None:
+        """Free pages go back to the system, a few at a time, and all of them."""
+        large = TopicPartition("large", 0)
+        for _ in range(2):
+            records = [eosdb.Record(value=bytes(700_000))]
+            self._db.broker.append(large, eosdb.RecordBatch(records))
+        self._db.broker.delete_records(large, -1)
+        self._db.housekeeping()
+        self._db.compact()
 
     def _store(self, how: str, value: str) -> bool:
         text = value + " " * self._rng.choice((0, 100, FILLER))

@@ -39,7 +39,8 @@ def test_what_was_acknowledged_survives_a_power_cut(
     folder.mkdir()
     path, log = folder / "shop.db", tmp_path / "log"
     environment = power.environment(disk, folder, log, seed=cuts)
-    make = f"import eosdb\nwith eosdb.connect({str(path)!r}) as db: db.admin.create_topic('t')"
+    make = f"import eosdb\nwith eosdb.connect({str(path)!r}) as db:\n"
+    make += "    db.admin.create_topic('t')\n    db.admin.create_topic('large')"
     subprocess.run([sys.executable, "-c", make], env=environment, cwd=ROOT, check=True)
     begin = len(power.read_log(log))
     environment = power.environment(
@@ -81,7 +82,8 @@ def check(path: Path, acknowledged: list[str]) -> None:
     with eosdb.connect(path, create=False) as db:
         # Not only what a reader may see: a transaction that was open when the power failed is before some.
         rows = db.query(
-            "SELECT value FROM all_records WHERE control IS NULL AND status <> 'aborted'"
+            "SELECT value FROM all_records WHERE topic = 't' AND control IS NULL "
+            "AND status <> 'aborted'"
         )
         values = [value.decode().strip() for (value,) in rows.rows]
         groups = db.broker.list_groups()
