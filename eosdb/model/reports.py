@@ -49,7 +49,8 @@ class CompactReport:
 @dataclass(frozen=True, slots=True)
 class StoragePart:
     """A table, an index, or what is free. `kind`: records, journal, state (folded from the events; leases,
-    and the file's own notes), baseline (where the history begins), own table, each of these also as an index; free; other (SQLite's own)."""
+    and the file's own notes), baseline (where the history begins), own table, each of these also as an
+    index; free; other (SQLite's own)."""
 
     kind: str
     name: str
