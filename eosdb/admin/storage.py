@@ -87,7 +87,8 @@ def _kind(tree: _Tree) -> str:
         return "own index" if tree.is_index else "own table"
     if tree.table in newest.EVENT_TABLES:
         return f"{tree.table} index" if tree.is_index else tree.table
-    return "state index" if tree.is_index else "state"
+    kind = "baseline" if tree.table.startswith(newest.BASELINE_TABLE) else "state"
+    return f"{kind} index" if tree.is_index else kind
 
 
 def _estimated(connection: sqlite3.Connection, trees: Sequence[_Tree]) -> dict[str, int]:

@@ -24,7 +24,10 @@ _UNIT_MS: Final = 2
 """How long others wait for one unit of housekeeping that runs beside their work."""
 _UNIT_ON_DEMAND_MS: Final = 20
 _AFTER_A_WRITE_NS: Final = 50_000_000
-"""The most that steps take after one write."""
+"""The most that steps take after one write, and what they take after the first write of a program, which
+may be its last."""
+_NS_A_ROW: Final = 3_000
+"""What it takes to delete a row: who writes many has as many deleted."""
 
 
 class Housekeeper:
@@ -37,8 +40,11 @@ class Housekeeper:
         """When to look whether a round is due; the lock file says when the last one began."""
         self._steps: Iterator[None] | None = None
         """The round that is going on."""
-        self._rested_ns = 0
-        """When the last step ended."""
+        self._rested_ns: int | None = None
+        """When the last steps ended."""
+        self._took_ns = 0
+        self._rows_before = 0
+        """What had been written then."""
 
     def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
         """Do everything that is due now; `on_progress` counts records in compacted partitions."""
@@ -92,16 +98,20 @@ class Housekeeper:
         return is_due
 
     def _take_steps(self) -> None:
-        """For as long as nothing was done since the last ones: half of the time is left to others, and
-        who writes much has much tidied up."""
+        """One, and more after a write of many rows; none before as much time has passed as the last ones
+        took, so that half of it is left to others."""
         assert self._steps is not None
-        clock = self._core.clock
-        began = monotonic_ns(clock)
-        allowance = min(began - self._rested_ns, _AFTER_A_WRITE_NS)
+        store, clock = self._core.store, self._core.clock
+        began, allowance = monotonic_ns(clock), _AFTER_A_WRITE_NS
+        if self._rested_ns is not None:
+            if began - self._rested_ns < self._took_ns:
+                return
+            allowance = min(allowance, (store.rows_written - self._rows_before) * _NS_A_ROW)
         try:
             for _ in self._steps:
                 if monotonic_ns(clock) - began >= allowance:
                     return
             self._steps = None
         finally:
-            self._rested_ns = monotonic_ns(clock)
+            self._rested_ns, self._rows_before = monotonic_ns(clock), store.rows_written
+            self._took_ns = self._rested_ns - began

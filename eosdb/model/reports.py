@@ -48,8 +48,9 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class StoragePart:
-    """A table, an index, or what is free. `kind`: records, journal, state (folded from the events, leases
-    and the file's own notes), own table, each of these also as an index; free; other (SQLite's own)."""
+    """A table, an index, or what is free. `kind`: records, journal, state (folded from the events; leases,
+    and the file's own notes), baseline (where the history begins), own table, each of these also as an
+    index; free; other (SQLite's own)."""
 
     kind: str
     name: str

@@ -343,6 +343,11 @@ class Store:
         """Whether a unit of this object has changed anything."""
         return self._counts.has_written
 
+    @property
+    def rows_written(self) -> int:
+        """How many rows the units of this object have inserted, changed or deleted."""
+        return self._counts.rows
+
     def note(self, error: BaseException | None) -> None:
         """Tell every process if what failed on a user's connection was a sync."""
         if is_failed_sync(error) and self._mutex is not None and not self._closed:

@@ -48,6 +48,7 @@ def test_the_parts_add_up_to_the_file(db: eosdb.Database, db_path: Path) -> None
     assert kinds["journal_transactions"] == "journal index"
     assert kinds["partitions"] == "state"
     assert kinds["partitions_topic_id"] == "state index"
+    assert kinds["eosdb_baseline_partitions"] == "baseline"
     assert kinds["mine"] == "own table"
     ((free,),) = db.query("SELECT freelist_count FROM pragma_freelist_count").rows
     assert found.bytes_of("free") == free * 4096 > 800_000

@@ -104,6 +104,29 @@ def test_whoever_writes_tidies_up_a_little_after_each_write(
     assert db.verify().ok
 
 
+def test_who_writes_many_rows_has_many_deleted(
+    db: eosdb.Database, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And who writes few waits for one step."""
+    monkeypatch.setattr(retention, "ROWS_PER_UNIT", 30)
+    fill(db)
+    clock.advance(2 * HOUR_MS)
+    clock.look_ms = 30
+    while rows(db) == MANY:
+        db.broker.append(TopicPartition("new", 0), RecordBatch([Record(value=b"v")]))
+    clock.look_ms = 2
+    taken: dict[int, list[int]] = {1: [], 3_000: []}
+    for _ in range(5):
+        for count, found in taken.items():
+            clock.advance(HOUR_MS // 100)
+            before = rows(db)
+            batch = RecordBatch([Record(value=b"v")] * count)
+            db.broker.append(TopicPartition("new", 0), batch)
+            found.append(before - rows(db))
+    assert taken[1] == [30] * 5
+    assert all(deleted >= 60 for deleted in taken[3_000])
+
+
 def test_the_file_shrinks_by_itself(db: eosdb.Database, db_path: Path, clock: Ticking) -> None:
     fill(db)
     write = sends(db)

@@ -36,6 +36,8 @@ class Counts:
     def __init__(self) -> None:
         self.has_written = False
         """Whether a unit has changed anything."""
+        self.rows = 0
+        """How many rows units have inserted, changed or deleted."""
         self._commits = self._synced_commits = self._requests = 0
 
     def add(self, requests: int, *, sync: bool) -> None:
@@ -175,6 +177,7 @@ class Writer:
         self._counts.add(requests, sync=self._synchronous == "FULL")
         reach(Failpoint.UNIT_COMMITTED)
         changes = self.connection.total_changes - self._changes_before
+        self._counts.rows += changes
         if changes or self._unit.written_bytes:
             self.wrote(16_384 + changes * 200 + self._unit.written_bytes)
 
