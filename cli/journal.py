@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import click
 
@@ -126,25 +127,38 @@ def _row(entry: JournalEntry) -> tuple[object, ...]:
     )
 
 
-def entry_row(entry: JournalEntry) -> tuple[object, ...]:
+_TRANSITIONS: Final = """
+SELECT position, from_state, to_state, producer_id, producer_epoch, partitions
+FROM transaction_history WHERE transactional_id = ?
+"""
+
+
+def transitions(db: eosdb.Database, transactional_id: str) -> dict[int, str]:
+    """Each transition of the id in words, by its position."""
+    texts = {}
+    for row in db.query(_TRANSITIONS, (transactional_id,)).rows:
+        position, from_state, to_state, producer_id, producer_epoch, partitions = row
+        tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in json.loads(partitions))
+        texts[position] = (
+            f"{from_state or 'new'} -> {to_state}, producer {producer_id} epoch {producer_epoch}"
+            + (f", {tps}" if tps else "")
+        )
+    return texts
+
+
+def entry_row(entry: JournalEntry, transitions: Mapping[int, str]) -> tuple[object, ...]:
     """Position, time, event and what it did, for people."""
     detail = json.loads(entry.detail)
     where = "" if entry.topic is None else f"{entry.topic}/{entry.partition}"
-    text = entry.detail
+    text = transitions.get(entry.position, entry.detail)
     match entry.kind:
-        case "TransactionStateChanged":
-            tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in detail["partitions"])
-            text = (
-                f"{detail['from_state'] or 'new'} -> {detail['to_state']}, producer "
-                f"{detail['producer_id']} epoch {detail['producer_epoch']}"
-                + (f", {tps}" if tps else "")
-                + (f", groups {', '.join(detail['groups'])}" if detail["groups"] else "")
-            )
+        case "TransactionStateChanged" if detail.get("groups"):
+            text += f", groups {', '.join(detail['groups'])}"
         case "BatchAppended":
             first = detail["base_offset"]
-            text = f"{where} offsets {first} to {first + detail['count'] - 1}"
+            text = f"{where} offsets {first} to {first + detail.get('count', 1) - 1}"
         case "MarkerWritten":
-            text = f"{where} offset {detail['offset']} {detail['control']}"
+            text = f"{where} offset {detail['offset']} {detail.get('control', 'COMMIT')}"
         case "TxnOffsetsCommitted":
             offsets = ", ".join(
                 f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"]

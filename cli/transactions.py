@@ -8,7 +8,7 @@ import eosdb
 from eosdb import OpenTransaction, TopicPartition, TransactionState
 
 from . import output
-from .journal import entry_row
+from .journal import entry_row, transitions
 from .partition_argument import partition_argument
 from .session import Session, pass_session
 
@@ -277,12 +277,14 @@ def history(session: Session, transactional_id: str, last: int | None, output_fo
     """
     with session.open(read_only=True) as db:
         entries = db.admin.transaction_history(transactional_id)
+        texts = transitions(db, transactional_id)
     before = [entries[0].timestamp, *(entry.timestamp for entry in entries)]
     output.rows(
         ("Position", "Timestamp", "ElapsedMs", "Event", "Detail"),
         [
-            (*entry_row(entry)[:2], entry.timestamp - earlier, *entry_row(entry)[2:])
+            (position, entry.timestamp, entry.timestamp - earlier, event, detail)
             for entry, earlier in list(zip(entries, before, strict=False))[-(last or 0) :]
+            for position, _, event, detail in [entry_row(entry, texts)]
         ],
         output_format,
     )

@@ -36,7 +36,7 @@ _ENDED: Final = f"""
 _END_BEHIND: Final = _ENDED.format(side=">", order="")
 _END_BEFORE: Final = _ENDED.format(side="<", order="DESC")
 _MARKED: Final = """
-    SELECT position, json_extract(detail, '$.control') FROM journal
+    SELECT position, ifnull(json_extract(detail, '$.control'), 'COMMIT') FROM journal
     WHERE transactional_id = ? AND position {side} ? AND position <= ? AND kind = 'MarkerWritten'
     ORDER BY position {order} LIMIT 1
 """
@@ -126,7 +126,7 @@ def _spans(connection: sqlite3.Connection, transactional_id: str, begun: int, en
     for (detail,) in connection.execute(_DATA, (transactional_id, begun, ended)):
         event = json.loads(detail)
         first = event["base_offset"]
-        last = first + event["count"] - 1
+        last = first + event.get("count", 1) - 1
         known = spans.get(event["partition_id"], (first, last))
         spans[event["partition_id"]] = (min(known[0], first), max(known[1], last))
     return spans

@@ -135,10 +135,12 @@ class LogAdmin(RequestHandler):
         """
         tp = check_topic_partition(topic_partition)
         check_int("offset", offset, 0)
+        elections = dump.Elections()
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "read", "topic", tp.topic)
-                batch = dump.next_batch(connection, partition_rows.read(connection, tp), offset)
+                partition = partition_rows.read(connection, tp)
+                batch = dump.next_batch(connection, partition, offset, elections)
             if batch is None:
                 return
             yield batch

@@ -12,7 +12,12 @@ from eosdb.clock import format_time_ms
 from eosdb.coordinator.transactions.rows import BY_ID, from_row
 from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import reads
-from eosdb.model.values import EPOCH_PER_TRANSACTION, TransactionState, TransactionToken
+from eosdb.model.values import (
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
+    TransactionState,
+    TransactionToken,
+)
 from eosdb.store import baseline
 from eosdb.store.baseline import in_terms_of_baseline
 from eosdb.validation import check_identity, check_int
@@ -27,16 +32,30 @@ _DECISIONS: Final = {
     TransactionState.PREPARE_COMMIT.label: "committed",
     TransactionState.PREPARE_ABORT.label: "aborted",
 }
-_OF_THE_ID: Final = "transactional_id = ? AND kind = 'TransactionStateChanged'"
-_NEWEST_FIRST: Final = (
-    f"SELECT detail FROM journal WHERE {_OF_THE_ID} AND position <= ? "
-    "ORDER BY position DESC LIMIT ?"
+_TRANSITIONS: Final = f"""
+SELECT h.position, json_object(
+    'producer_id', h.producer_id, 'producer_epoch', h.producer_epoch,
+    'from_state', h.from_state, 'to_state', h.to_state,
+    'last_producer_epoch', h.producer_epoch - 1,
+    'transaction_version', ifnull(
+        json_extract(j.detail, '$.transaction_version'),
+        CASE
+            WHEN h.to_state LIKE 'Prepare%' AND json_type(j.detail, '$.groups') IS NULL
+                THEN {EPOCH_PER_TRANSACTION}
+            ELSE {CLASSIC}
+        END
+    )
 )
-_FROM: Final = (
-    f"SELECT position, detail FROM journal WHERE {_OF_THE_ID} AND position >= ? "
-    "ORDER BY position LIMIT 1"
+FROM transaction_history h JOIN journal j ON j.position = h.position
+WHERE h.transactional_id = ?
+"""
+"""What the outcome follows from; the last epoch is that which a decision of version 2 has replaced."""
+_NEWEST_FIRST: Final = f"{_TRANSITIONS} AND h.position <= ? ORDER BY h.position DESC LIMIT ?"
+_FROM: Final = f"{_TRANSITIONS} AND h.position >= ? ORDER BY h.position LIMIT 1"
+_NEWEST: Final = (
+    "SELECT position FROM journal WHERE transactional_id = ? AND kind = 'TransactionStateChanged' "
+    "ORDER BY position DESC LIMIT 1"
 )
-_NEWEST: Final = f"SELECT position FROM journal WHERE {_OF_THE_ID} ORDER BY position DESC LIMIT 1"
 _ROWS_AT_ONCE: Final = 300
 """How many transitions are walked before older ones are searched."""
 
@@ -64,7 +83,7 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
             _NEWEST_FIRST, (token.transactional_id, position, rows)
         ).fetchall()
         is_all = not 0 < rows <= len(found)
-        newest_first = chain((json.loads(detail) for (detail,) in found), before if is_all else ())
+        newest_first = chain((json.loads(detail) for _, detail in found), before if is_all else ())
         return outcome_from(newest_first, token, complete=is_all and at.position == 0)
 
     known = (

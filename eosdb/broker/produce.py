@@ -222,13 +222,16 @@ class ProduceRequests(RequestHandler):
         batch: PreparedBatch,
         request: _Request,
     ) -> ProduceResult:
+        transactional_id = request.transactional_id if batch.is_transactional else None
+        known = None if transactional_id is None else transaction_rows.load(unit, transactional_id)
         return log_append.append(
             unit,
             partition,
             batch,
             partition_rows.config(unit, partition.topic_id, self._config),
             request.now,
-            transactional_id=request.transactional_id if batch.is_transactional else None,
+            transactional_id=transactional_id,
+            producer=None if known is None else known.producer,
         )
 
     def _authorize_produce(

@@ -10,12 +10,15 @@ from typing import Any, Final
 from eosdb.coordinator.authorizer import AclMemo
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.transactions import changes
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.producer_ids import BLOCK_VERSION, NEXT_PRODUCER_ID
+from eosdb.events import lean
 from eosdb.events.kinds import (
     KINDS,
     AclAdded,
     AclRemoved,
+    BatchAppended,
     CoordinatorElected,
     Event,
     GroupChanged,
@@ -27,6 +30,7 @@ from eosdb.events.kinds import (
     TransactionStateChanged,
     TxnOffsetsCommitted,
 )
+from eosdb.events.lean import Lean, fill_in
 from eosdb.log import projection as log_projection
 from eosdb.model.values import EPOCH_PER_TRANSACTION, GroupState, TransactionState
 from eosdb.store.counters import set_counter
@@ -133,7 +137,42 @@ if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handler
     raise AssertionError(f"no projection folds {', '.join(missing)}")
 
 
-def apply(unit: Unit, event: Event, position: int) -> None:
-    """Fold `event`, which is at `position` in the journal."""
+def apply(unit: Unit, found: Event | Lean, position: int) -> Event:
+    """Fold an event, which is at `position` in the journal. Returns it with what its row leaves out.
+
+    Raises TypeError for a row that does not fit the events before it.
+    """
+    event = _whole(unit, found) if isinstance(found, Lean) else found
     for handler in _FOLDS[type(event)]:
         handler(unit, event, position)
+    return event
+
+
+def _whole(unit: Unit, row: Lean) -> Event:
+    try:
+        return fill_in(row, _expected(unit, row))
+    except (KeyError, ValueError) as error:
+        raise TypeError(f"{row.kind.__name__}: {error!r}") from error
+
+
+# decisions/0026: what a row leaves out follows from the state before it.
+def _expected(unit: Unit, row: Lean) -> Event:
+    """What the state before a row says of its event. Raises KeyError, TypeError and ValueError."""
+    known = None
+    if row.transactional_id is not None:
+        known = transaction_rows.load(unit, row.transactional_id)
+    if row.kind is TransactionStateChanged:
+        to_state = TransactionState.from_label(row.members.get("to_state", _ONGOING))
+        version = row.members.get("transaction_version", EPOCH_PER_TRANSACTION)
+        usual = changes.expected(known, to_state, version, row.timestamp)
+        if usual is None:
+            raise TypeError(f"the transactional id {row.transactional_id!r} is not known")
+        return usual
+    producer = None if known is None else known.producer
+    if row.kind is BatchAppended:
+        base_offset = row.members["base_offset"]
+        return lean.batch(row.timestamp, row.transactional_id, base_offset, producer)
+    return lean.marker(producer, transaction_rows.epoch(unit))
+
+
+_ONGOING: Final = TransactionState.ONGOING.label

@@ -5,7 +5,7 @@ member per field, in their order. A field's type decides its form there. A new f
 class; a new type of field is one more `Form`.
 
 Every commit encodes events and a replay decodes all of them, so what follows from a class is worked out
-once: a template to fill in, and the types to expect.
+once: a template to fill in, and the types to expect. What of an event need not be written is in `lean`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def form(hint: Any) -> Form:
     if typing.get_origin(hint) is tuple:
         (part,) = set(parts) - {Ellipsis}
         return _array(form(part))
-    fields = _Fields(hint)
+    fields = Fields(hint)
     return Form(frozenset({dict}), fields.text, fields.value, values=fields.values)
 
 
@@ -103,11 +103,12 @@ def _array(of: Form) -> Form:
     return Form(frozenset({list}), lambda values: f"[{','.join(map(to_text, values))}]", value)
 
 
-class _Fields:
+class Fields:
     """The fields of a NamedTuple from the `first` on, as a JSON object."""
 
     __slots__ = (
-        "_cls", "_defaults", "_pick", "_template", "_texts", "_types", "_values", "names",
+        "_cls", "_defaults", "_pick", "_template", "_texts", "_types", "_values", "forms", "names",
+        "required",
     )  # fmt: skip
 
     def __init__(self, cls: Any, first: int = 0) -> None:
@@ -121,6 +122,9 @@ class _Fields:
         self._texts = [(i, of.text) for i, of in enumerate(forms.values()) if of.text]
         self._values = [(i, of.value) for i, of in enumerate(forms.values()) if of.value]
         self._types = frozenset(product(*[of.json_types for of in forms.values()]))
+        self.forms: Final = forms
+        self.required: Final = frozenset(forms) - cls._field_defaults.keys()
+        """What every event said when each said everything."""
         self._defaults = {
             name: json.loads((forms[name].text or str)(default))
             for name, default in cls._field_defaults.items()
@@ -161,23 +165,23 @@ class _Fields:
         return {name: of_all[name] for name in self.names}
 
 
-def _shape(kind: type[Event]) -> tuple[_Fields, int, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+def _shape(kind: type[Event]) -> tuple[Fields, int, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
     """What is known of a kind of event: its detail, how many of the journal's own columns come before it,
     and what picks these."""
     places = [i for i, name in enumerate(COLUMNS) if name in kind._fields]
     first = len(places)
     assert kind._fields[:first] == tuple([COLUMNS[i] for i in places]), f"{kind}: columns first"
     pick = itemgetter(slice(first)) if places == [*range(first)] else itemgetter(*places)
-    return _Fields(kind, first), first, pick
+    return Fields(kind, first), first, pick
 
 
-_SHAPES: Final = {kind: _shape(cls) for kind, cls in KINDS.items()}
+SHAPES: Final = {kind: _shape(cls) for kind, cls in KINDS.items()}
 
 
 def encode(event: Event) -> Row:
-    """The event as a row of the journal."""
+    """The event as a row of the journal that says everything."""
     kind = type(event).__name__
-    detail, first, _ = _SHAPES[kind]
+    detail, first, _ = SHAPES[kind]
     return (
         kind,
         event.timestamp,
@@ -200,20 +204,24 @@ def decode(
 
     Raises KeyError, TypeError, ValueError or AttributeError for a row that is not an event.
     """
-    fields, _, pick = _SHAPES[kind]
+    fields, _, pick = SHAPES[kind]
+    columns = pick((timestamp, topic, partition, transactional_id))
+    event: Event = fields.value(members(detail), columns)
+    return event
+
+
+def members(detail: str) -> Any:
+    """What the JSON text says. Raises ValueError."""
     try:
         found, end = _scan_once(detail, 0)
     except StopIteration:
         end = -1
-    if end != len(detail):
-        found = json.loads(detail)  # Blanks around it; anything else raises.
-    event: Event = fields.value(found, pick((timestamp, topic, partition, transactional_id)))
-    return event
+    return found if end == len(detail) else json.loads(detail)  # Blanks around it, or no JSON.
 
 
 def detail_fields(kind: type[Event]) -> tuple[str, ...]:
     """What an event of this kind says beyond the journal's own columns."""
-    return _SHAPES[kind.__name__][0].names
+    return SHAPES[kind.__name__][0].names
 
 
 def _text_of(hint: Any) -> Callable[[Any], str]:

@@ -3,7 +3,8 @@
 The journal is the truth; every materialized table is folded from these values by the projections in `log`
 and `coordinator`. An event's first fields are columns of the journal; whatever else it says is its
 `detail`, a JSON object with one member per field. `encoding` derives all of that from the classes: a
-field is added here alone. One that existing files lack comes last and has a default.
+field is added here alone. One that existing files lack comes last and has a default. What follows from
+elsewhere is left out of some rows (`lean`), but not of these values.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ from eosdb.errors import (
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
 )
+from eosdb.events import lean
 from eosdb.events.kinds import BatchAppended, MarkerWritten
+from eosdb.events.lean import NAMED
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
@@ -37,7 +39,14 @@ from eosdb.log.producer_state import (
     sequence_of,
 )
 from eosdb.log.record_rows import insert_into_records, places
-from eosdb.model.values import CLASSIC, NO_SEQUENCE, NO_TIMESTAMP, ProduceResult, TimestampType
+from eosdb.model.values import (
+    CLASSIC,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    ProduceResult,
+    ProducerIdAndEpoch,
+    TimestampType,
+)
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 
@@ -83,11 +92,13 @@ def append(
     now_ms: int,
     *,
     transactional_id: str | None = None,
+    producer: ProducerIdAndEpoch | None = None,
     validation: Validation = Validation.FULL,
 ) -> ProduceResult:
     """Append the batch, or find that it is stored already and write nothing.
 
-    Raises MessageTooLargeError, InvalidRecordError and the errors of `judge` and `judge_by_rows`.
+    `producer` is the one that the coordinator knows for the transactional id. Raises
+    MessageTooLargeError, InvalidRecordError and the errors of `judge` and `judge_by_rows`.
     """
     if batch.size > config.max_message_bytes:
         raise MessageTooLargeError(
@@ -114,25 +125,16 @@ def append(
         )
     timestamps = batch.timestamps if log_append_time < 0 else [now_ms]
     newest = max(timestamps)
+    base_offset = partition.log_end_offset
+    # By position, which costs a third of names: this runs for every batch.
     event = BatchAppended(
-        timestamp=now_ms,
-        topic=partition.topic,
-        partition=partition.partition,
-        transactional_id=transactional_id,
-        partition_id=partition.partition_id,
-        base_offset=partition.log_end_offset,
-        count=batch.count,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=verdict.base_serial,
-        is_transactional=batch.is_transactional,
-        max_timestamp=newest,
-        max_timestamp_offset=partition.log_end_offset + timestamps.index(newest),
-        size=batch.stored_size,
-        crc=checksum.crc(batch.content_sums),
-        has_checksums=True,
-    )
-    position = unit.record(event)
+        now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id,
+        base_offset, batch.count, batch.producer_id, batch.producer_epoch, verdict.base_serial,
+        batch.is_transactional, newest, base_offset + timestamps.index(newest), batch.stored_size,
+        checksum.crc(batch.content_sums), True,
+    )  # fmt: skip
+    expected = lean.batch(now_ms, transactional_id, base_offset, producer)
+    position = unit.record(event, expected)
     reach(Failpoint.APPEND_RECORDED)
     try:
         _insert_records(unit, event, position, batch, timestamps, int(config.timestamp_type))
@@ -161,29 +163,23 @@ def append_marker(
     transactional_id: str | None,
     now_ms: int,
     transaction_version: int = CLASSIC,
+    is_expected: bool = False,
 ) -> None:
     """Write the control record that ends the producer's transaction in this partition.
 
-    Raises InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
+    `is_expected` where producer and coordinator are those that hold the transactional id now. Raises
+    InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
     """
     entry = producer_rows.load(unit, partition.partition_id, producer_id)
     check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
     control = "COMMIT" if committed else "ABORT"
     offset = by_id(unit, partition.partition_id).log_end_offset
-    position = unit.record(
-        MarkerWritten(
-            timestamp=now_ms,
-            topic=partition.topic,
-            partition=partition.partition,
-            transactional_id=transactional_id,
-            partition_id=partition.partition_id,
-            offset=offset,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-            control=control,
-        )
-    )
+    event = MarkerWritten(
+        now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id, offset,
+        producer_id, producer_epoch, coordinator_epoch, control,
+    )  # fmt: skip
+    known = ProducerIdAndEpoch(producer_id, producer_epoch) if is_expected else None
+    position = unit.record(event, lean.marker(known, coordinator_epoch if is_expected else NAMED))
     numbers = _Numbers(
         partition.partition_id, offset, 0, producer_id, producer_epoch, NO_SEQUENCE, 0, 1, position,
         now_ms,
@@ -280,7 +276,7 @@ def _stored_range(
     if serial != base_serial:
         return StoredRange(occupied=serial <= last_serial)
     base_offset, count = unit.execute(
-        "SELECT json_extract(detail, '$.base_offset'), json_extract(detail, '$.count') "
+        "SELECT json_extract(detail, '$.base_offset'), ifnull(json_extract(detail, '$.count'), 1) "
         "FROM journal WHERE position = ?",
         (position,),
     ).fetchone()

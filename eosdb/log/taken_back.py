@@ -5,9 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
+from eosdb.model.damage import reads
 from eosdb.model.values import AbortedTransaction
 
 
+@reads("records")
 def taken_back(
     transactional: Iterable[tuple[int, int]], aborted_transactions: Iterable[AbortedTransaction]
 ) -> set[int]:

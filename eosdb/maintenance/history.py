@@ -13,7 +13,9 @@ from typing import Final, NamedTuple, cast
 
 from eosdb.config import BrokerConfig
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
+from eosdb.events import lean
+from eosdb.events.kinds import Event
+from eosdb.events.lean import Lean
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store import baseline, journal
 from eosdb.store.baseline import Baseline, BaselineConnection
@@ -43,7 +45,7 @@ _ROWS_LEFT: Final = (
 
 class _Sized(NamedTuple):
     position: int
-    event: Event
+    event: Event | Lean
     size: int
 
 
@@ -152,12 +154,7 @@ def _after(at: Baseline, due: Sequence[_Sized]) -> Baseline:
     )
 
 
-def _has_rows(unit: Unit, event: Event) -> bool:
+def _has_rows(unit: Unit, event: Event | Lean) -> bool:
     """Whether a record of the event is stored: then it stays in the journal."""
-    if isinstance(event, BatchAppended):
-        where = (event.partition_id, event.base_offset, event.last_offset)
-    elif isinstance(event, MarkerWritten):
-        where = (event.partition_id, event.offset, event.offset)
-    else:
-        return False
-    return unit.execute(_ROWS_LEFT, where).fetchone() is not None
+    where = lean.place(event)
+    return where is not None and unit.execute(_ROWS_LEFT, where).fetchone() is not None

@@ -14,10 +14,13 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from eosdb.events import lean
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
+from eosdb.events.lean import Lean
 from eosdb.log import checksum
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.producer_state import SEQUENCE_COUNT
+from eosdb.model.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 
 _SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"
 _COLUMNS: Final = (
@@ -64,6 +67,10 @@ WHERE position = at AND producer_id = producer AND producer_epoch = epoch AND co
     AND sequence_round = 0 AND key IS NULL AND value IS NULL AND headers IS NULL
     AND {checksum.CONTENT} = wanted
 """
+_WRITTEN_BY: Final = """
+SELECT producer_id, producer_epoch FROM records
+WHERE partition_id = ? AND "offset" BETWEEN ? AND ? ORDER BY "offset" LIMIT 1
+"""
 _AT_ONCE: Final = 100
 _AT_ONCE_BYTES: Final = 1024 * 1024
 
@@ -90,8 +97,15 @@ class RecordCheck:
         self._rows = 0
         self.problems: list[str] = []
 
-    def inspect(self, position: int, event: Event) -> None:
+    def inspect(self, position: int, found: Event | Lean) -> None:
         """Compare one event with its rows, now or with the next ones."""
+        try:
+            event = self._whole(found) if isinstance(found, Lean) else found
+        except (KeyError, TypeError, ValueError) as error:
+            self.problems.append(
+                f"journal: position {position} says too little of its records ({error!r})"
+            )
+            return
         if type(event) is BatchAppended:
             kept_from = self._kept_from.get(event.partition_id, event.base_offset + 1)
             # Where records are gone, or have no checksums, one query for many does not help.
@@ -107,6 +121,22 @@ class RecordCheck:
             self._markers.append((position, event))
             if len(self._markers) == _AT_ONCE:
                 self._look_at_markers()
+
+    def _whole(self, row: Lean) -> Event:
+        """An event up to the baseline. What followed from the state before it is not known any more, so who
+        wrote the records is what their first one says; its own checksum proves that.
+
+        Raises KeyError, TypeError and ValueError.
+        """
+        where = lean.place(row)
+        stored = self._connection.execute(_WRITTEN_BY, where or (-1, 0, 0)).fetchone()
+        producer = ProducerIdAndEpoch(*stored or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
+        if row.kind is BatchAppended:
+            first = row.members["base_offset"]
+            usual: Event = lean.batch(row.timestamp, row.transactional_id, first, producer)
+        else:
+            usual = lean.marker(producer, -1)
+        return lean.fill_in(row, usual)
 
     def finish(self) -> list[str]:
         """What is wrong, once every event has been seen."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
+from eosdb.events.lean import Lean, kind_of
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import json_views
 from eosdb.progress import Progress, reporting, silent
@@ -24,7 +25,7 @@ _EVENTS_REMEMBERED: Final = 20_000
 _PROBLEMS_PER_TABLE: Final = 20
 _UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
-Inspect = Callable[[int, Event], None]
+Inspect = Callable[[int, Event | Lean], None]
 
 
 def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
@@ -52,17 +53,16 @@ def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
 
 def fold(
     unit: Unit,
-    events: Iterator[tuple[int, Event]],
+    events: Iterator[tuple[int, Event | Lean]],
     inspect: Inspect | None = None,
     *,
     after: int = 0,
 ) -> int:
     """Apply the events behind a position in order; memory stays flat. Returns how many there were in
-    all."""
+    all. `inspect` gets those that are applied with what their rows leave out."""
     count, apply = 0, unit.projection
-    for position, event in events:
-        if position > after:
-            apply(unit, event, position)
+    for position, found in events:
+        event = apply(unit, found, position) if position > after else found
         if inspect is not None:
             inspect(position, event)
         count += 1
@@ -90,21 +90,25 @@ def verify(
         except _UNFOLDABLE as error:
             return 0, [f"baseline: a row cannot be what was stored ({error})"]
 
-        def inspected(position: int, event: Event) -> None:
+        def followed(
+            events: Iterator[tuple[int, Event | Lean]],
+        ) -> Iterator[tuple[int, Event | Lean]]:
             nonlocal last
-            if position <= begun:
-                if not isinstance(event, BatchAppended | MarkerWritten):
-                    problems.append(
-                        f"journal: position {position} is not behind the baseline ({begun}), and its "
-                        f"{type(event).__name__} describes no records; expected it to be gone"
-                    )
-            else:
-                if position != last + 1:
-                    problems.append(
-                        f"journal: position {position} follows {last}, expected {last + 1}"
-                    )
-                last = position
-            inspect(position, event)
+            for position, event in events:
+                kind = kind_of(event)
+                if position <= begun:
+                    if kind not in (BatchAppended, MarkerWritten):
+                        problems.append(
+                            f"journal: position {position} is not behind the baseline ({begun}), and its "
+                            f"{kind.__name__} describes no records; expected it to be gone"
+                        )
+                else:
+                    if position != last + 1:
+                        problems.append(
+                            f"journal: position {position} follows {last}, expected {last + 1}"
+                        )
+                    last = position
+                yield position, event
 
         def altered(position: int) -> None:
             problems.append(
@@ -114,12 +118,12 @@ def verify(
 
         try:
             events = reporting(
-                journal.events(connection, altered),
+                followed(journal.events(connection, altered)),
                 on_progress,
                 journal.last_position(connection),
             )
             with late(scratch, apply) as unit:
-                count = fold(unit, events, inspected, after=begun)
+                count = fold(unit, events, inspect, after=begun)
         except _UNFOLDABLE as error:
             last, why = _first_unfoldable(connection, apply) or (last, error)
             return last, [
@@ -143,7 +147,7 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
     long after its event; so every row is written at once here."""
     begun = last = baseline.read(connection).position
 
-    def note(position: int, _: Event) -> None:
+    def note(position: int, _: Event | Lean) -> None:
         nonlocal last
         last = position
 

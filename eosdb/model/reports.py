@@ -135,7 +135,8 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event; `detail` is its JSON object."""
+    """One event as it is stored; `detail` is its JSON object, without what follows from elsewhere
+    (docs/sql.md says what that is)."""
 
     position: int
     kind: str

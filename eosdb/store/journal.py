@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from eosdb.errors import CorruptDatabaseError
-from eosdb.events.encoding import decode
+from eosdb.events import lean
 from eosdb.events.kinds import Event
+from eosdb.events.lean import Lean
 from eosdb.model.reports import JournalEntry
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import LAST_POSITION
@@ -28,7 +29,7 @@ def events(
     on_altered: Callable[[int], None] | None = None,
     *,
     after: int = 0,
-) -> Iterator[tuple[int, Event]]:
+) -> Iterator[tuple[int, Event | Lean]]:
     """Every event after a position, with its own, oldest first; memory stays flat. `on_altered` is called
     for each that does not fit its checksum; those from before schema 7 have none.
 
@@ -43,11 +44,11 @@ def events(
         yield event_of(row)
 
 
-def event_of(row: Sequence[Any]) -> tuple[int, Event]:
+def event_of(row: Sequence[Any]) -> tuple[int, Event | Lean]:
     """The event of a row of `COLUMNS`, and its position. Raises CorruptDatabaseError."""
     position, *columns = row
     try:
-        return position, decode(*columns)
+        return position, lean.read(*columns)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptDatabaseError(
             f"journal position {position}: this is not an event that this eosdb knows ({error!r})"

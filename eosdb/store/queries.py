@@ -151,6 +151,11 @@ _COMPUTED = {
         "to_state": "TEXT", "partitions": "TEXT",
     },
     "all_records": {"status": "TEXT"},
+    "record_batches": {
+        "base_offset": "INTEGER", "count": "INTEGER", "producer_id": "INTEGER",
+        "producer_epoch": "INTEGER", "base_sequence": "INTEGER", "is_transactional": "INTEGER",
+        "control": "TEXT", "max_timestamp": "INTEGER", "size": "INTEGER",
+    },
 }  # fmt: skip
 """Columns of the contract's views for which SQLite knows no type."""
 

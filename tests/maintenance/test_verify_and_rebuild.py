@@ -123,6 +123,9 @@ def test_wrong_events_and_records_are_found(path: Path, statement: str, says: st
         ("TransactionStateChanged", "transactional_id = NULL"),
         ("MarkerWritten", "detail = '[]'"),
         ("BatchAppended", "detail = replace(detail, '\"partition_id\":', '\"partition_id\":77')"),
+        ("MarkerWritten", "detail = '{}'"),
+        ("MarkerWritten", "transactional_id = 'nobody'"),
+        ("TransactionStateChanged", 'detail = \'{"to_state":"Nowhere"}\''),
     ],
 )
 def test_an_event_that_cannot_be_folded_is_named(path: Path, kind: str, change: str) -> None:
@@ -142,6 +145,8 @@ def test_an_event_that_cannot_be_folded_is_named(path: Path, kind: str, change: 
             assert f"position {last}:" in str(error)
         else:
             assert f"the event after position {last - 1} cannot be folded" in problem
+    with eosdb.connect(path) as db, pytest.raises(eosdb.CorruptDatabaseError):
+        db.rebuild()
 
 
 def test_an_interrupted_verify_ends_at_once(path: Path) -> None:

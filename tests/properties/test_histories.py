@@ -24,6 +24,7 @@ from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.maintenance import replay
 from eosdb.store.writing import waiting as waiting_rows
 from tests.readers import committed_values, dump_state
+from tests.whole_events import check_views
 
 TOPIC = "t"
 PARTITIONS = [TopicPartition(TOPIC, i) for i in range(2)]
@@ -306,6 +307,7 @@ class Histories(RuleBasedStateMachine):
                 ]
                 assert committed == by_status == committed_values(self.db, tp)
         connection.close()
+        check_views(self.folder / "histories.db")
 
 
 TestHistories = Histories.TestCase

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eosdb.events.kinds import MarkerWritten
+from eosdb.events.lean import kind_of
 from eosdb.log import compaction, retention
 from eosdb.maintenance import history
 from tests.simulation.planting import both, mutant, replaced
@@ -35,7 +36,7 @@ def baseline_one_event_late() -> Any:
 def baseline_leaves_out_markers() -> Any:
     def make(fold: Any) -> Any:
         def folded(unit: Any, due: Any) -> None:
-            fold(unit, [found for found in due if not isinstance(found.event, MarkerWritten)])
+            fold(unit, [found for found in due if kind_of(found.event) is not MarkerWritten])
 
         return folded
 

@@ -40,7 +40,8 @@ def test_records_are_those_of_the_view_with_64_bits(spark: Any, shop: Path) -> N
 @pytest.mark.usefixtures("with_jdbc")
 @pytest.mark.parametrize("view", [
     "all_records", "partition_offsets", "producer_states", "transactions", "transaction_history",
-    "aborted_transactions", "consumer_offsets", "pending_offsets", "producer_snapshots", "journal",
+    "record_batches", "aborted_transactions", "consumer_offsets", "pending_offsets",
+    "producer_snapshots", "journal",
 ])  # fmt: skip
 def test_every_view_can_be_read(spark: Any, shop: Path, view: str) -> None:
     with eosdb.connect(shop) as db:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eosdb.coordinator.due import Due
+from eosdb.coordinator.transactions.changes import expected, in_order
 from eosdb.coordinator.transactions.decisions import TransactionMetadata, add_to_transaction, verify
 from eosdb.coordinator.transactions.ending import complete
 from eosdb.errors import (
@@ -172,25 +173,15 @@ def record(
     unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
 ) -> None:
     """Carry out the decided transition."""
-    # Written out: this runs three times per transaction, of which a list of names would cost a hundredth.
-    unit.record(
-        TransactionStateChanged(
-            timestamp=now_ms,
-            transactional_id=after.transactional_id,
-            producer_id=after.producer_id,
-            producer_epoch=after.producer_epoch,
-            last_producer_epoch=after.last_producer_epoch,
-            previous_producer_id=after.previous_producer_id,
-            from_state=None if before is None else before.state,
-            to_state=after.state,
-            timeout_ms=after.timeout_ms,
-            start_time_ms=after.start_time_ms,
-            partitions=tuple(sorted(after.partitions)),
-            groups=tuple(sorted(after.groups)),
-            next_producer_id=after.next_producer_id,
-            transaction_version=after.transaction_version,
-        )
-    )
+    state, version = after.state, after.transaction_version
+    # By position, which costs a third of names: this runs three times per transaction.
+    changed = TransactionStateChanged(
+        now_ms, after.transactional_id, after.producer_id, after.producer_epoch,
+        after.last_producer_epoch, after.previous_producer_id,
+        None if before is None else before.state, state, after.timeout_ms, after.start_time_ms,
+        in_order(after.partitions), in_order(after.groups), after.next_producer_id, version,
+    )  # fmt: skip
+    unit.record(changed, expected(before, state, version, now_ms))
 
 
 def join(
@@ -272,6 +263,7 @@ def write_markers_and_complete(
                     transactional_id=transactional_id,
                     now_ms=now_ms,
                     transaction_version=decided.transaction_version,
+                    is_expected=True,
                 )
     completed = complete(decided, now_ms)
     record(unit, decided, completed, now_ms)

@@ -127,5 +127,5 @@ def views() -> dict[str, str]:
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     }
-    first = ("committed_records", "all_records")
+    first = ("committed_records", "all_records", "transaction_history")
     return {name: texts[name] for name in (*first, *sorted(set(texts) - set(first)))}

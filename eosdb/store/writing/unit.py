@@ -14,8 +14,9 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from eosdb.events.encoding import encode
+from eosdb.events import lean
 from eosdb.events.kinds import Event
+from eosdb.events.lean import Lean
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.waiting import Waiting
@@ -24,8 +25,9 @@ T = TypeVar("T")
 Parameters = Sequence[object] | Mapping[str, object]
 STEPS_PER_UNIT: Final = 500
 """The most partitions, groups or ids that one unit of due work handles: others want their turn."""
-Apply = Callable[["Unit", Event, int], None]
-"""Folds an event at a journal position into the materialized tables."""
+Apply = Callable[["Unit", Event | Lean, int], Event]
+"""Folds an event at a journal position into the materialized tables, and returns it with what its row
+leaves out."""
 
 LAST_POSITION: Final = (
     "SELECT max(ifnull((SELECT max(position) FROM journal), 0), "
@@ -121,10 +123,11 @@ class Unit:
         self._waiting.discard()
         self.forget()
 
-    def record(self, event: Event) -> int:
-        """Make `event` a row of the journal and fold it. Returns its position."""
+    def record(self, event: Event, expected: Event | None = None) -> int:
+        """Make `event` a row of the journal, without what is as `expected`, and fold it. Returns its
+        position."""
         position = self.last_position() + 1
-        row = (position, *encode(event))
+        row = (position, *lean.write(event, expected))
         self.insert(_EVENT, (*row, row_checksum(*row)))
         self._position = position
         # decisions/0001: the event first, and tables through its projection alone, as in a rebuild.

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eosdb.events.kinds import Event
+from eosdb.events.lean import Lean
 from eosdb.store.writing import waiting as waiting_rows
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit, late
@@ -41,7 +42,7 @@ operations = st.one_of(
 )
 
 
-def fold(unit: Unit, event: Event, position: int) -> None:
+def fold(unit: Unit, event: Event | Lean, position: int) -> Event:
     raise AssertionError("nothing is folded here")
 
 

@@ -1,0 +1,87 @@
+"""What the next change of a transactional id usually says, so that its event need not (`events.lean`).
+
+An event that begins a transaction always names the producer, so that SQL finds it in few steps from any
+later event of the transaction; one that decides a transaction otherwise than its own producer under
+version 2 names whatever tells a fence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from eosdb.coordinator.transactions.state import TransactionMetadata
+from eosdb.events.kinds import TransactionStateChanged
+from eosdb.events.lean import NAMED
+from eosdb.model.values import (
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TopicPartition,
+    TransactionState,
+)
+
+T = TypeVar("T", str, TopicPartition)
+_USUALLY_FROM: Final[dict[TransactionState, TransactionState]] = {
+    TransactionState.PREPARE_COMMIT: TransactionState.ONGOING,
+    TransactionState.PREPARE_ABORT: TransactionState.ONGOING,
+    TransactionState.COMPLETE_COMMIT: TransactionState.PREPARE_COMMIT,
+    TransactionState.COMPLETE_ABORT: TransactionState.PREPARE_ABORT,
+}
+
+
+def expected(
+    before: TransactionMetadata | None,
+    to_state: TransactionState,
+    transaction_version: int,
+    timestamp: int,
+) -> TransactionStateChanged | None:
+    """The usual event that leads from this value (None: the id is unknown) to the state; None where there
+    is no usual one. The version is that of the decision; for other states it does not matter."""
+    if to_state is TransactionState.EMPTY:
+        return _INITIALIZED
+    if before is None:
+        return None
+    begins = before.state.may_expire
+    producer_id: Any = NAMED if begins else before.producer_id
+    producer_epoch: Any = NAMED if begins else before.producer_epoch
+    last_producer_epoch: Any = before.last_producer_epoch
+    previous_producer_id = before.previous_producer_id
+    timeout_ms: Any = before.timeout_ms
+    start_time_ms: Any = timestamp if begins else before.start_time_ms
+    partitions: tuple[TopicPartition, ...] = ()
+    groups: tuple[str, ...] = ()
+    if not (begins or to_state.is_complete):
+        partitions, groups = in_order(before.partitions), in_order(before.groups)
+    usual_version = CLASSIC
+    usually_from = _USUALLY_FROM.get(to_state, NAMED)
+    if to_state is TransactionState.ONGOING:
+        usually_from = TransactionState.COMPLETE_COMMIT if begins else TransactionState.ONGOING
+    elif to_state.is_complete:
+        usual_version = before.transaction_version
+    else:
+        usual_version = EPOCH_PER_TRANSACTION
+        if transaction_version == CLASSIC:
+            producer_epoch = last_producer_epoch = timeout_ms = start_time_ms = NAMED
+        else:
+            previous_producer_id, last_producer_epoch = before.producer
+            if not begins:
+                producer_epoch += 1
+    return TransactionStateChanged(
+        timestamp, "", producer_id, producer_epoch, last_producer_epoch, previous_producer_id,
+        usually_from, TransactionState.ONGOING, timeout_ms, start_time_ms,
+        partitions, groups,
+        NO_PRODUCER_ID, usual_version,
+    )  # fmt: skip
+
+
+def in_order(joined: frozenset[T]) -> tuple[T, ...]:
+    """Partitions or groups as events have them."""
+    return tuple(sorted(joined)) if len(joined) > 1 else tuple(joined)
+
+
+_INITIALIZED: Final = TransactionStateChanged(
+    0, "", NAMED, NAMED, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, None, TransactionState.ONGOING, NAMED,
+    NO_TIMESTAMP, (), (), NO_PRODUCER_ID, CLASSIC,
+)  # fmt: skip
