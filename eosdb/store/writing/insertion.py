@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-_SIZES: Final = (64, 16, *range(15, 0, -1))
-"""How many rows one statement takes: few different ones, which stay prepared."""
-
 
 class Insertion:
     """One INSERT. `row` makes the SQL of one row from the number of values that are bound before it."""
@@ -35,11 +32,11 @@ class Insertion:
     def statements(
         self, rows: Sequence[Sequence[object]]
     ) -> Iterator[tuple[str, Sequence[object]]]:
-        """SQL and values that insert all the rows, in their order."""
-        done, width = 0, len(rows[0])
-        for size in _SIZES:
-            while len(rows) - done >= size:
-                some = rows[done : done + size]
-                values = some[0] if size == 1 else [value for row in some for value in row]
-                yield self.statement(size, width), values
-                done += size
+        """SQL and values that insert all the rows, in their order: few statements, which stay prepared."""
+        left, width = len(rows), len(rows[0])
+        while left:
+            size = left if left < 16 else 16 if left < 64 else 64
+            some = rows[len(rows) - left :][:size]
+            values = some[0] if size == 1 else [value for row in some for value in row]
+            yield self.statement(size, width), values
+            left -= size
