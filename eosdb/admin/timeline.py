@@ -41,7 +41,7 @@ WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control) AS
                 COALESCE(
                     (
                         SELECT json_extract(j.detail, '$.base_offset')
-                            + ifnull(json_extract(j.detail, '$.count'), 1)
+                            + json_extract(j.detail, '$.count')
                         FROM journal j WHERE j.position = r.position
                     ),
                     0

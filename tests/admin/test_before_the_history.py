@@ -96,6 +96,25 @@ def test_an_outcome_is_what_it_was_or_not_known_and_the_cut_the_same(
         assert version == 1 or known[-1] > 0, "the last one of an id is told by the baseline"
 
 
+def test_a_transaction_is_hidden_in_all_partitions_when_only_its_markers_tell_of_its_end(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    db.admin.create_topic("t", partitions=2)
+    open_one, whole = db.producer(transactional_id="open"), db.producer(transactional_id="whole")
+    for producer in (open_one, whole):
+        producer.init_transactions()
+    open_one.begin_transaction()
+    open_one.send("t", "open", partition=0)
+    open_one.flush()
+    with whole.transaction():
+        whole.send("t", "whole", partition=0)
+        whole.send("t", "whole", partition=1)
+    cut = db.admin.consistent_cut()
+    assert [end for _, end in cut.values()] == [0, 0]
+    assert [*baselines(db, clock)]
+    assert db.admin.consistent_cut() == cut
+
+
 def test_back_to_the_baseline_and_no_further(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,24 @@ def by_hand(db: eosdb.Database) -> dict[TopicPartition, int]:
             return found
 
 
+def test_a_transaction_does_not_hold_back_a_partition_that_has_nothing_of_it_any_more(
+    db: eosdb.Database,
+) -> None:
+    db.admin.create_topic("t", partitions=3)
+    open_one, whole = db.producer(transactional_id="open"), db.producer(transactional_id="whole")
+    for producer in (open_one, whole):
+        producer.init_transactions()
+    open_one.begin_transaction()
+    open_one.send("t", "open 0", partition=0)
+    open_one.flush()
+    with whole.transaction():
+        whole.send("t", "whole 0", partition=0)
+        whole.send("t", "whole 0", partition=1)
+    assert ends(db)[TPS[1]] == 0
+    db.broker.delete_records(TPS[1], 1)
+    assert ends(db) == {TPS[0]: 0, TPS[1]: 2, TPS[2]: 0}
+
+
 def test_a_transaction_behind_another_in_one_partition_is_hidden_in_all(db: eosdb.Database) -> None:
     db.admin.create_topic("t", partitions=3)
     open_one, whole = db.producer(transactional_id="open"), db.producer(transactional_id="whole")

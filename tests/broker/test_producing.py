@@ -75,6 +75,18 @@ def test_sequences_wrap_while_the_rows_of_the_round_before_are_there(
     assert classic_db.verify().ok
 
 
+def test_a_single_record_below_everything_remembered_is_a_repeat(
+    classic_db: eosdb.Database, send: Send
+) -> None:
+    who = classic_db.broker.init_producer_id()
+    for i in range(8):
+        send(b"v", who=who, sequence=i)
+    repeated = send(b"v", who=who, sequence=1)
+    assert (repeated.duplicate, repeated.base_offset, repeated.last_offset) == (True, 1, 1)
+    with pytest.raises(eosdb.OutOfOrderSequenceNumberError):
+        send(b"v", b"w", who=who, sequence=1)
+
+
 def test_what_lies_below_everything_remembered_and_is_gone_is_out_of_order(
     classic_db: eosdb.Database, send: Send
 ) -> None:

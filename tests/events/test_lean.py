@@ -96,6 +96,20 @@ def test_a_change_and_the_value_before_it_give_the_value_after_it(
     assert found == event
 
 
+def test_a_row_that_would_pass_for_an_older_one_says_everything() -> None:
+    """An older row without a version means version 1."""
+    change = TransactionStateChanged(
+        9, "x", 7, 3, 2, 7, TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, 5, 6,
+        (TopicPartition("t", 0), TopicPartition("t", 1)), ("g",), -1, EPOCH_PER_TRANSACTION,
+    )  # fmt: skip
+    unusual = TransactionStateChanged._make(
+        (9, "x", *[NAMED] * 8, (), (), -1, change.transaction_version)
+    )
+    row = write(change, unusual)
+    assert row == encode(change)
+    assert read(*row) == change
+
+
 BATCH = BatchAppended(9, "t", 0, "x", 1, 5, 1, 7, 2, 0, True, 9, 5, 100, 77, True)
 USUAL = lean.batch(9, "x", 5, eosdb.ProducerIdAndEpoch(7, 2))
 
