@@ -117,7 +117,7 @@ USUAL = lean.batch(9, "x", 5, eosdb.ProducerIdAndEpoch(7, 2))
 @pytest.mark.parametrize(
     ("detail", "error"),
     [
-        ("[]", AttributeError), ("{", ValueError), ('{"colour":1}', TypeError),
+        ("[]", TypeError), ("{", ValueError), ('{"colour":1}', KeyError),
         ('{"partition_id":1,"base_offset":5,"size":100}', TypeError),
         ('{"partition_id":1,"base_offset":5,"size":"100","crc":77}', TypeError),
         ('{"partition_id":1,"base_offset":5,"size":100,"crc":true}', TypeError),
