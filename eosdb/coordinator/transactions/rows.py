@@ -1,8 +1,8 @@
 """Transactions as rows, and the steps that change them, inside a write unit.
 
 What may happen is decided in `decisions` and `ending` (pure); here the transaction is loaded, the
-decision recorded as an event, and its markers written. A transaction ends in two units: the first decides
-it (Prepare…), the second writes every marker and completes it.
+decision recorded as an event, and its markers written. A transaction ends in two steps: the first decides
+it (Prepare…), the second writes every marker and completes it; where it fits they share a unit.
 """
 
 from __future__ import annotations
