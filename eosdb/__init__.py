@@ -11,10 +11,11 @@ from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.sent import SentRecords
 from eosdb.clock import Clock, ManualClock, SystemClock
 from eosdb.config import BrokerConfig, TopicConfig
-from eosdb.database import Database, QueryResult, connect, process
+from eosdb.database import Database, connect, process
 from eosdb.errors import *  # noqa: F403
 from eosdb.events.kinds import Acl
 from eosdb.model.columns import PartitionColumns, PolledColumns
+from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
 from eosdb.model.reports import (
     CompactReport,
     Diagnosis,
@@ -27,6 +28,7 @@ from eosdb.model.reports import (
     LoggedBatch,
     OffsetReset,
     OpenTransaction,
+    QueryResult,
     SnapshotEntry,
     StoragePart,
     StorageStats,
@@ -37,13 +39,10 @@ from eosdb.model.values import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
-    AbortedTransaction,
     AppendOnceResult,
     ConsumerGroupMetadata,
     ConsumerRecord,
     Coordinator,
-    FetchedData,
-    FetchResult,
     GroupDescription,
     GroupMemberDescription,
     GroupState,
@@ -51,7 +50,6 @@ from eosdb.model.values import (
     HousekeepingReport,
     JoinGroupMember,
     JoinGroupResult,
-    LogRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionOffsets,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from eosdb.admin import outcome
 from eosdb.admin.topics import Admin
@@ -39,7 +38,7 @@ from eosdb.log import snapshots
 from eosdb.maintenance import compact, copies, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.metrics import Metrics
-from eosdb.model.reports import CompactReport, ViewDescription
+from eosdb.model.reports import CompactReport, QueryResult, ViewDescription
 from eosdb.model.values import (
     AppendOnceResult,
     HousekeepingReport,
@@ -59,18 +58,12 @@ from eosdb.validation import check_choice, check_path, check_text
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from eosdb.wire.server import Server
+
 MEMORY: Final = ":memory:"
 _ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
 """Dead letters carry headers with the reason, so they are larger than the original records."""
 DURABILITIES: Final = ("full", "normal", "off")
-
-
-@dataclass(frozen=True, slots=True)
-class QueryResult:
-    """The answer to a query: its columns, and its rows, which are read lazily."""
-
-    columns: tuple[str, ...]
-    rows: Iterator[tuple[Any, ...]]
 
 
 def connect(
@@ -151,7 +144,7 @@ class Database:
         )
         self._coordinator = TransactionCoordinator(self._store, clock, config)
         authorizer, metrics = Authorizer(principal, config.super_users), Metrics(clock, RATES)
-        core = Core(self._store, self._coordinator, clock, config, authorizer, metrics)
+        self._core = core = Core(self._store, self._coordinator, clock, config, authorizer, metrics)
         self._housekeeper = Housekeeper(core)
         self.broker: Final = Broker(core)
         self.admin: Final = Admin(core)
@@ -237,6 +230,17 @@ class Database:
         """The dead letters in a topic, to inspect and to replay."""
         self._store.check_open()
         return DeadLetters(self._transport(transport), self.clock, topic)
+
+    def serve(self, port: int = 0, host: str = "127.0.0.1") -> Server:
+        """Serve this file to Kafka's clients, from threads of this process, until the server is closed.
+
+        A context manager; port 0 takes a free one (`server.bootstrap_servers`). Raises ConfigError when the
+        extra `eosdb[serve]` is not installed, and StorageError when the address is taken.
+        """
+        self._store.check_open()
+        from eosdb.wire.server import Server
+
+        return Server(self._core, host, port)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)

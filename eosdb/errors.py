@@ -221,6 +221,10 @@ class MemberIdRequiredError(ApiError, code=79):
     """Join again with the member id that comes with this answer."""
 
 
+class UnsupportedCompressionTypeError(ApiError, code=76):
+    """The codec is unknown, or newer than the version of the request."""
+
+
 class FencedInstanceIdError(ApiError, code=82):
     """Another member took over this static group instance id."""
 

@@ -7,17 +7,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from eosdb.broker.handler import RequestHandler
-from eosdb.broker.waiting import wait_for_change
+from eosdb.broker.waiting import Listener
 from eosdb.errors import InvalidTopicExceptionError
 from eosdb.log import fetch, lag, partition_rows, retention, topics
+from eosdb.model.fetched import FetchedData, FetchedLog, FetchResult
 from eosdb.model.reports import Lag
-from eosdb.model.values import (
-    FetchedData,
-    FetchResult,
-    OffsetAndTimestamp,
-    PartitionOffsets,
-    TopicPartition,
-)
+from eosdb.model.values import OffsetAndTimestamp, PartitionOffsets, TopicMetadata, TopicPartition
+from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_int, check_text, check_topic_partition
 
@@ -46,6 +42,27 @@ class ReadRequests(RequestHandler):
         """
         return self._fetch(
             fetch.fetch,
+            topic_partition,
+            offset,
+            isolation_level,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            check_crcs=check_crcs,
+        )
+
+    def fetch_log(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+        max_records: int = 500,
+        max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
+    ) -> FetchedLog:
+        """What `fetch` returns, column by column."""
+        return self._fetch(
+            fetch.fetch_log,
             topic_partition,
             offset,
             isolation_level,
@@ -165,6 +182,32 @@ class ReadRequests(RequestHandler):
                 if self._authorizer.allows(connection, "describe", "topic", name)
             }
 
+    def topic_metadata(self) -> list[TopicMetadata]:
+        """All topics the principal may describe, with their ids."""
+        with self._store.read() as connection:
+            return [
+                found
+                for found in topics.metadata(connection)
+                if self._authorizer.allows(connection, "describe", "topic", found.name)
+            ]
+
+    def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata:
+        """One topic; with auto_create_topics_enable it is created if absent and `may_create`. Raises
+        UnknownTopicOrPartitionError, InvalidTopicExceptionError and TopicAuthorizationFailedError."""
+        if may_create:
+            self.partitions_for(name)
+        check_text("topic", name, InvalidTopicExceptionError)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", name)
+            for found in topics.metadata(connection, name):
+                return found
+        raise topics.unknown(name)
+
+    def cluster_id(self) -> str:
+        """The id of the file, which Kafka's clients take for that of a cluster."""
+        with self._store.read() as connection:
+            return file_id.read(connection)
+
     def partitions_for(self, topic: str) -> int:
         """How many partitions the topic has; with auto_create_topics_enable it is created if absent."""
         check_text("topic", topic, InvalidTopicExceptionError)
@@ -190,7 +233,12 @@ class ReadRequests(RequestHandler):
         Also returns after `timeout_ms`, and soon after `cancelled` returns True. An idle reader costs
         next to nothing.
         """
-        return wait_for_change(self._store, self._clock, version, timeout_ms, cancelled)
+        with self.listener() as listener:
+            return listener.wait(version, timeout_ms, cancelled)
+
+    def listener(self) -> Listener:
+        """What `wait_for_change` uses, for who waits again and again."""
+        return Listener(self._store, self._clock)
 
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """Delete records below an offset (-1: all). Returns the log start offset.

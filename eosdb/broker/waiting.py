@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eosdb.clock import Clock, SystemClock
+from eosdb.store.file.watch import Watch
 from eosdb.store.store import Store
 
 # decisions/0011: inotify says that the WAL was written, data_version that a commit is there.
@@ -16,35 +17,39 @@ _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
 _LONGEST_PAUSE_MS: Final = 10
 
 
-def wait_for_change(
-    store: Store, clock: Clock, version: int, timeout_ms: int, cancelled: Callable[[], bool]
-) -> int:
-    """Return `store.data_version()` once it is no longer `version`, after `timeout_ms`, or when
-    `cancelled` returns True."""
-    if isinstance(clock, SystemClock):
-        return _wait_for_kernel(store, clock, version, timeout_ms, cancelled)
-    deadline, pause_ms = clock.monotonic_ms() + timeout_ms, 1
-    while (found := store.data_version()) == version:
-        left_ms = deadline - clock.monotonic_ms()
-        if left_ms <= 0 or cancelled():
-            break
-        clock.sleep_ms(min(pause_ms, left_ms))
-        pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
-    return found
+class Listener:
+    """Listens for commits to one file, of whatever process; to be closed. Opening and closing one takes the
+    kernel longer than waiting does."""
 
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._watch: Watch | None = store.watch() if isinstance(clock, SystemClock) else None
 
-def _wait_for_kernel(
-    store: Store, clock: Clock, version: int, timeout_ms: int, cancelled: Callable[[], bool]
-) -> int:
-    deadline = clock.monotonic_ms() + timeout_ms
-    pauses: list[int] = []
-    with store.watch() as watch:
-        while (found := store.data_version()) == version:
+    def wait(
+        self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
+    ) -> int:
+        """Return `store.data_version()` once it is no longer `version`, after `timeout_ms`, or when
+        `cancelled` returns True."""
+        clock = self._clock
+        deadline, pause_ms = clock.monotonic_ms() + timeout_ms, 1
+        pauses: list[int] = []
+        while (found := self._store.data_version()) == version:
             left_ms = deadline - clock.monotonic_ms()
             if left_ms <= 0 or cancelled():
                 break
-            if pauses:
+            if self._watch is None:
+                clock.sleep_ms(min(pause_ms, left_ms))
+                pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
+            elif pauses:
                 clock.sleep_ms(min(pauses.pop(), left_ms))
-            elif watch.wait(min(left_ms, _LOOK_AT_LEAST_MS)):
+            elif self._watch.wait(min(left_ms, _LOOK_AT_LEAST_MS)):
                 pauses = list(reversed(_UNTIL_COMMIT_MS))
-    return found
+        return found
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watch is not None:
+            self._watch.__exit__(None, None, None)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from eosdb.model.fetched import FetchedData
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
-    FetchedData,
     GroupDescription,
     JoinGroupResult,
     OffsetAndMetadata,

@@ -83,7 +83,12 @@ class Authorizer:
 
     def __init__(self, principal: str, super_users: str = "") -> None:
         self.principal: Final = principal
+        self._super_users = super_users
         self._unstoppable = principal in super_users.split(";")
+
+    def of(self, principal: str) -> Authorizer:
+        """The same for another principal."""
+        return Authorizer(principal, self._super_users)
 
     def check(self, source: Source, operation: str, resource_type: str, name: str) -> None:
         """Raises the resource type's …AuthorizationFailedError."""

@@ -8,6 +8,7 @@ kept even when the request that found it is refused.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -127,6 +128,15 @@ class TransactionCoordinator:
             done.offsets += counts[2]
             done.groups += counts[3]
         return done
+
+    def next_due(self) -> int:
+        """The time (ms) before which nothing is due, as the file is now."""
+        with self._store.read() as connection:
+            return next_due(connection, self._config, self._clock.time_ms())
+
+    def do_what_is_due(self) -> None:
+        """What every write does first, for who does not write."""
+        self.write(lambda _: None, sync=False)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -377,7 +387,7 @@ class TransactionCoordinator:
         return due.time_ms
 
 
-def next_due(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
+def next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
     """The time (ms) before which nothing is due."""
     limits = (
         (transaction_rows.NEXT_TIMEOUT, 1),
@@ -390,7 +400,7 @@ def next_due(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
     # Anything that begins later is due no sooner than the shortest limit from now.
     due = now_ms + min(limit for _, limit in limits if limit > 1)
     for query, limit in limits:
-        row = unit.execute(query).fetchone()
+        row = source.execute(query).fetchone()
         if row is not None:
             due = min(due, row[0] + limit)
     return due

@@ -88,7 +88,7 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
         timestamps[:1] if timestamps.count(timestamps[0]) == len(timestamps) else timestamps,
         headers,
         content_sums(payload[::2], payload[1::2], headers),
-        size + header_bytes,
+        size + header_bytes if checked.sent_bytes < 0 else checked.sent_bytes,
         size + header_text,
         None in payload[::2],
     )

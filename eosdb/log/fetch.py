@@ -18,28 +18,18 @@ from eosdb.log import row_check, transaction_index
 from eosdb.log.checksum import CONTENT, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import FETCHED, OFFSET, beginning
-from eosdb.model.values import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    AbortedTransaction,
-    FetchedData,
-    FetchResult,
-    Header,
-    LogRecord,
-    OffsetAndTimestamp,
-)
+from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchedLog, FetchResult, LogRecord
+from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, Header, OffsetAndTimestamp
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 _RANGE: Final = (
     'FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"'
 )
+_PRODUCER: Final = ("producer_id", "producer_epoch", "sequence", "is_transactional", "control")
+_COLUMNS: Final = len(FETCHED) + len(_PRODUCER)
 _RECORDS: Final = {
-    check_crcs: (
-        f"SELECT {beginning(content)}, producer_id, "
-        f"producer_epoch, sequence, is_transactional, control {_RANGE}"
-    )
+    check_crcs: f"SELECT {beginning(content)}, {', '.join(_PRODUCER)} {_RANGE}"
     for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
 }
 _DATA: Final = {
@@ -91,19 +81,79 @@ def fetch(
     Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError when
     the first one is not what was written.
     """
+    found = fetch_log(
+        connection,
+        partition,
+        offset,
+        read_committed=read_committed,
+        max_records=max_records,
+        max_bytes=max_bytes,
+        check_crcs=check_crcs,
+    )
+    return FetchResult(
+        list(
+            map(
+                LogRecord,
+                found.offsets,
+                found.timestamps,
+                found.timestamp_types,
+                found.keys,
+                found.values,
+                found.headers or [()] * len(found.offsets),
+                found.producer_ids,
+                found.producer_epochs,
+                found.sequences,
+                [flag == 1 for flag in found.is_transactional],
+                found.controls,
+            )
+        ),
+        found.high_watermark,
+        found.last_stable_offset,
+        found.log_start_offset,
+        found.aborted_transactions,
+        found.next_offset,
+    )
+
+
+def fetch_log(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    offset: int,
+    *,
+    read_committed: bool,
+    max_records: int,
+    max_bytes: int,
+    check_crcs: bool = True,
+) -> FetchedLog:
+    """The same as `fetch`, column by column."""
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
+    columns = _by_column(rows)
     if check_crcs:
-        count, next_offset = row_check.checked(partition, _by_column(rows), offset, next_offset)
-        rows = rows[:count]
-    return FetchResult(
-        [_log_record(partition, *row) for row in rows],
+        count, next_offset = row_check.checked(partition, columns, offset, next_offset)
+        columns = [column[:count] for column in columns] if count else []
+    offsets, timestamps, timestamp_types, keys, values, texts, _, *producer = (
+        columns or ((),) * _COLUMNS
+    )
+    producer_ids, producer_epochs, sequences, is_transactional, controls = producer
+    return FetchedLog(
+        offsets,
+        timestamps,
+        timestamp_types,
+        keys,
+        values,
+        _headers(partition, offsets, texts),
+        producer_ids,
+        producer_epochs,
+        sequences,
+        is_transactional,
+        controls,
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
-        _aborted(connection, partition, offset, next_offset) if read_committed and rows else [],
+        _aborted(connection, partition, offset, next_offset) if read_committed and offsets else [],
         next_offset,
     )
 
@@ -140,19 +190,13 @@ def fetch_data(
             kept = [at not in gone for at in columns[OFFSET]]
             columns = [tuple(compress(column, kept)) for column in columns]
     offsets, timestamps, timestamp_types, keys, values, texts, _ = columns or ((),) * len(FETCHED)
-    headers: Sequence[tuple[Header, ...]] = ()
-    if texts.count(None) < len(texts):
-        headers = [
-            row_check.headers(partition, offset, text)
-            for offset, text in zip(offsets, texts, strict=True)
-        ]
     return FetchedData(
         offsets,
         timestamps,
         timestamp_types,
         keys,
         values,
-        headers,
+        _headers(partition, offsets, texts),
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
@@ -205,34 +249,16 @@ def _aborted(
     return transaction_index.collect(connection, partition, offset, next_offset)
 
 
-def _log_record(
-    partition: Partition,
-    offset: int,
-    timestamp: int,
-    timestamp_type: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: str | None,
-    _: int | None,
-    producer_id: int,
-    producer_epoch: int,
-    sequence: int,
-    is_transactional: int,
-    control: str | None,
-) -> LogRecord:
-    return LogRecord(
-        offset,
-        timestamp,
-        timestamp_type,
-        key,
-        value,
-        row_check.headers(partition, offset, headers),
-        producer_id,
-        producer_epoch,
-        sequence,
-        is_transactional == 1,
-        control,
-    )
+def _headers(
+    partition: Partition, offsets: Sequence[int], texts: Sequence[str | None]
+) -> Sequence[tuple[Header, ...]]:
+    """Each record's headers; empty when no record has any."""
+    if texts.count(None) == len(texts):
+        return ()
+    return [
+        row_check.headers(partition, offset, text)
+        for offset, text in zip(offsets, texts, strict=True)
+    ]
 
 
 def list_offset(

@@ -32,7 +32,8 @@ from eosdb.events.kinds import (
 from eosdb.log import json_views, once, partition_rows, producer_rows, transaction_index
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
-from eosdb.model.values import AbortedTransaction, TopicPartition
+from eosdb.model.fetched import AbortedTransaction
+from eosdb.model.values import TopicPartition
 from eosdb.store.counters import set_counter
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit

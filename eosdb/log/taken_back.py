@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from eosdb.model.damage import reads
-from eosdb.model.values import AbortedTransaction
+from eosdb.model.fetched import AbortedTransaction
 
 
 @reads("records")

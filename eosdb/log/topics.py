@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
 from collections.abc import Mapping
+from uuid import UUID, uuid5
 
 from eosdb.config import BrokerConfig, TopicConfig, topic_overrides
 from eosdb.errors import (
@@ -15,8 +17,9 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.damage import reads
-from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicMetadata
 from eosdb.store.counters import counter
+from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_int, check_topic_name
 
@@ -111,6 +114,19 @@ def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
 def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     """Every topic and how many partitions it has, by name."""
     return connection.execute("SELECT topic, partitions FROM topics ORDER BY topic").fetchall()
+
+
+def metadata(connection: sqlite3.Connection, name: str | None = None) -> list[TopicMetadata]:
+    """Every topic, or the one of this name, with an id that follows from the file's and its number there,
+    which no other topic ever gets."""
+    condition, values = ("", ()) if name is None else ("WHERE topic = ?", (name,))
+    file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(connection) + "=="))
+    return [
+        TopicMetadata(topic, uuid5(file, str(topic_id)), count)
+        for topic, topic_id, count in connection.execute(
+            f"SELECT topic, topic_id, partitions FROM topics {condition} ORDER BY topic", values
+        )
+    ]
 
 
 @reads("topics")

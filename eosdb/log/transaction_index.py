@@ -13,7 +13,7 @@ from typing import Any, Final
 from eosdb.errors import CorruptDatabaseError
 from eosdb.log.partition_rows import Partition
 from eosdb.log.taken_back import taken_back
-from eosdb.model.values import AbortedTransaction
+from eosdb.model.fetched import AbortedTransaction
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit

@@ -4,10 +4,13 @@ line shows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from eosdb.model.values import LogRecord, PartitionOffsets, TopicPartition
+from eosdb.model.fetched import LogRecord
+from eosdb.model.values import PartitionOffsets, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,3 +254,11 @@ class ViewDescription:
     name: str
     columns: tuple[str, ...]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The answer to a query: its columns, and its rows, which are read lazily."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]

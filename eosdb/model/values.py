@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from eosdb.errors import ApiError
 
@@ -66,6 +67,8 @@ class RecordBatch:
     producer_epoch: int = NO_PRODUCER_EPOCH
     base_sequence: int = NO_SEQUENCE
     is_transactional: bool = False
+    sent_bytes: int = -1
+    """What max.message.bytes limits, where it was sent in another form; -1: the size of the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,61 +88,6 @@ class TimestampType(IntEnum):
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
-
-
-class LogRecord(NamedTuple):
-    """One record of a partition as it is stored; `control` is None, "COMMIT" or "ABORT"."""
-
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...]
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    is_transactional: bool
-    control: str | None
-
-
-class AbortedTransaction(NamedTuple):
-    """One entry of the transaction index (Kafka: AbortedTxn)."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetchResult:
-    """Stored records from an offset on, control records and aborted data included."""
-
-    records: Sequence[LogRecord]
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted_transactions: Sequence[AbortedTransaction]
-    next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedData:
-    """What a reader sees of the stored records from an offset on, column by column: without control
-    records and, under read_committed, without aborted data."""
-
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    timestamp_types: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[tuple[Header, ...]]
-    """Empty when no record has any."""
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    next_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +343,16 @@ class TopicDescription:
     name: str
     partitions: tuple[PartitionOffsets, ...]
     config: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic as clients learn of it: its id and how many partitions it has. A topic made anew under an old
+    name has another id."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True)

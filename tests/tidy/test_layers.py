@@ -35,6 +35,12 @@ ROOMS = [
     "eosdb.coordinator",
     "eosdb.broker",
     "eosdb.admin",
+    "eosdb.wire.errors eosdb.wire.messages eosdb.wire.compression",
+    "eosdb.wire.batches",
+    "eosdb.wire.parking",
+    "eosdb.wire.session",
+    "eosdb.wire.handlers",
+    "eosdb.wire",
     "eosdb.maintenance",
     "eosdb.database",
     "eosdb",
@@ -62,6 +68,8 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
     ({"eosdb.testing.simulation.checker"}, {"eosdb.client", "eosdb.database"}),
     # Optional packages stay out of the core.
     ({"eosdb"}, {"click", "rich", "pyspark", "pyarrow", "matplotlib"}),
+    # Kafka's protocol, and what it is made of, are met in one room.
+    ({"eosdb.wire"}, SQL),
     # A revision is never changed, so it leans on nothing that may change.
     ({"eosdb.migrations"}, {"eosdb"}),
 ]

@@ -12,15 +12,9 @@ from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.errors import OffsetOutOfRangeError, UnstableOffsetCommitError
 from eosdb.model.columns import PartitionColumns
+from eosdb.model.fetched import FetchedData
 from eosdb.model.serializing import Deserializer, as_far_as_it_goes
-from eosdb.model.values import (
-    EARLIEST,
-    LATEST,
-    ConsumerRecord,
-    FetchedData,
-    OffsetAndMetadata,
-    TopicPartition,
-)
+from eosdb.model.values import EARLIEST, LATEST, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__

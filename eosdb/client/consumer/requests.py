@@ -11,10 +11,10 @@ from eosdb.client.transport import Request, Transport, call
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
 from eosdb.metrics import Metrics
+from eosdb.model.fetched import FetchedData
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    FetchedData,
     GroupDescription,
     JoinGroupResult,
     OffsetAndMetadata,

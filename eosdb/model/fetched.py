@@ -1,0 +1,87 @@
+"""What a fetch returns: stored records with all their fields, by record and by column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eosdb.model.values import Header
+
+
+class LogRecord(NamedTuple):
+    """One record of a partition as it is stored; `control` is None, "COMMIT" or "ABORT"."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_transactional: bool
+    control: str | None
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry of the transaction index (Kafka: AbortedTxn)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """Stored records from an offset on, control records and aborted data included."""
+
+    records: Sequence[LogRecord]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: Sequence[AbortedTransaction]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedLog:
+    """The same as `FetchResult`, column by column."""
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    timestamp_types: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+    """Empty when no record has any."""
+    producer_ids: Sequence[int]
+    producer_epochs: Sequence[int]
+    sequences: Sequence[int]
+    is_transactional: Sequence[int]
+    controls: Sequence[str | None]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: Sequence[AbortedTransaction]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedData:
+    """What a reader sees of the stored records from an offset on, column by column: without control
+    records and, under read_committed, without aborted data."""
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    timestamp_types: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+    """Empty when no record has any."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    next_offset: int

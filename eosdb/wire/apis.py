@@ -1,0 +1,92 @@
+"""Every API that is served: its versions, its message, and the function that answers it.
+
+The versions are those of Kafka 4.1 as far as eosdb answers all that they ask for (docs/wire.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer.fetch import FetchRequest
+from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
+from kafka.protocol.metadata.metadata import MetadataRequest
+from kafka.protocol.producer.produce import ProduceRequest
+from kafka.protocol.producer.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+
+from eosdb.wire.handlers import cluster, fetch, offsets, produce, transactions
+from eosdb.wire.session import Session
+
+Handler = Callable[[Session, Any, int], ApiMessage | None]
+"""Answers a request of a version; None: there is no answer (acks=0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API of Kafka's protocol, as it is served."""
+
+    name: str
+    lowest: int
+    highest: int
+    request: type[ApiMessage]
+    handle: Handler
+
+    @property
+    def key(self) -> int:
+        return int(self.request.API_KEY)
+
+
+def api_versions(
+    session: Session, request: ApiVersionsRequest, version: int
+) -> ApiVersionsResponse:
+    """What is served, and that clients may use the broker's transaction version (KIP-584, KIP-890)."""
+    highest = session.broker.transaction_version
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=api.key, min_version=api.lowest, max_version=api.highest
+            )
+            for api in APIS.values()
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(
+                name="transaction.version", min_version=0, max_version=highest
+            )
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name="transaction.version", max_version_level=highest, min_version_level=highest
+            )
+        ],
+    )
+
+
+APIS: Final = {
+    api.key: api
+    for api in (
+        # librdkafka takes a broker without Produce 0 for one that knows no compression (KAFKA-18659).
+        Api("Produce", 0, 12, ProduceRequest, produce.produce),
+        Api("Fetch", 4, 12, FetchRequest, fetch.fetch),
+        Api("ListOffsets", 1, 8, ListOffsetsRequest, offsets.list_offsets),
+        Api("OffsetForLeaderEpoch", 2, 4, OffsetForLeaderEpochRequest, offsets.for_leader_epoch),
+        Api("ApiVersions", 0, 4, ApiVersionsRequest, api_versions),
+        Api("Metadata", 0, 12, MetadataRequest, cluster.metadata),
+        Api("FindCoordinator", 0, 6, FindCoordinatorRequest, cluster.find_coordinator),
+        Api("InitProducerId", 0, 5, InitProducerIdRequest, transactions.init_producer_id),
+        Api("AddPartitionsToTxn", 0, 3, AddPartitionsToTxnRequest, transactions.add_partitions),
+        Api("AddOffsetsToTxn", 0, 4, AddOffsetsToTxnRequest, transactions.add_offsets),
+        Api("EndTxn", 0, 5, EndTxnRequest, transactions.end_txn),
+        Api("TxnOffsetCommit", 0, 5, TxnOffsetCommitRequest, transactions.txn_offset_commit),
+    )
+}

@@ -1,0 +1,55 @@
+"""Errors as numbers of Kafka's protocol, also for clients whose version knows fewer of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eosdb.errors import (
+    ApiError,
+    DatabaseLockedError,
+    EosdbError,
+    ReadOnlyDatabaseError,
+)
+
+NONE: Final = 0
+UNKNOWN_TOPIC_ID: Final = 100
+UNKNOWN_SERVER_ERROR: Final = -1
+REQUEST_TIMED_OUT: Final = 7
+COORDINATOR_NOT_AVAILABLE: Final = 15
+INVALID_PRODUCER_EPOCH: Final = 47
+INVALID_TXN_STATE: Final = 48
+OPERATION_NOT_ATTEMPTED: Final = 55
+KAFKA_STORAGE_ERROR: Final = 56
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
+POLICY_VIOLATION: Final = 44
+PRODUCER_FENCED: Final = 90
+TRANSACTION_ABORTABLE: Final = 120
+
+
+def code_of(error: EosdbError) -> int:
+    """The number for a log request: what is no error of Kafka's is one of the storage, to be retried."""
+    if isinstance(error, ApiError):
+        return error.code
+    if isinstance(error, DatabaseLockedError):
+        return REQUEST_TIMED_OUT
+    if isinstance(error, ReadOnlyDatabaseError):
+        return POLICY_VIOLATION
+    return KAFKA_STORAGE_ERROR
+
+
+def coordinator_code_of(error: EosdbError) -> int:
+    """The number for a request to the coordinator: what may pass is tried again."""
+    code = code_of(error)
+    return COORDINATOR_NOT_AVAILABLE if code in (REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR) else code
+
+
+def before_fencing(code: int, version: int, known_from: int) -> int:
+    """PRODUCER_FENCED, as a client knows it whose version is from before that error (KIP-588)."""
+    return INVALID_PRODUCER_EPOCH if code == PRODUCER_FENCED and version < known_from else code
+
+
+def before_abortable(code: int, version: int, known_from: int) -> int:
+    """TRANSACTION_ABORTABLE, as a client knows it whose version is from before that error (KIP-890)."""
+    return INVALID_TXN_STATE if code == TRANSACTION_ABORTABLE and version < known_from else code

@@ -1,0 +1,158 @@
+"""Fetch: what is there from an offset on, waiting for it as long as the client allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
+
+from eosdb.broker.broker import Broker
+from eosdb.errors import EosdbError
+from eosdb.model.fetched import FetchedLog
+from eosdb.model.values import PartitionOffsets, TopicPartition
+from eosdb.wire import batches
+from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, code_of
+from eosdb.wire.handlers.offsets import ISOLATION_LEVELS, checked_epoch
+from eosdb.wire.parking import Look
+from eosdb.wire.session import Session
+
+_PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+_MOST_RECORDS: Final = 10_000
+"""Of one partition in one answer."""
+_LONGEST_WAIT_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    tp: TopicPartition
+    offset: int
+    max_bytes: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What has been read for one answer."""
+
+    parts: dict[TopicPartition, _PartitionData]
+    bounds: dict[TopicPartition, int]
+    """Where each partition ended for this reader."""
+    size: int = 0
+    failed: bool = False
+
+
+def fetch(session: Session, request: FetchRequest, version: int) -> FetchResponse:
+    """Without sessions (KIP-227): every request names all its partitions, which is all that a client may
+    rely on."""
+    if version >= 7 and request.session_id != 0:
+        return FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
+    level = ISOLATION_LEVELS.get(request.isolation_level, "")
+    asked = [
+        _Asked(
+            TopicPartition(topic.topic, p.partition),
+            p.fetch_offset,
+            p.partition_max_bytes,
+            p.current_leader_epoch if version >= 9 else -1,
+        )
+        for topic in request.topics
+        for p in topic.partitions
+    ]
+    deadline = time.monotonic() + min(request.max_wait_ms, _LONGEST_WAIT_MS) / 1000
+    while True:
+        found = _read(session.broker, asked, level, request.max_bytes)
+        left_ms = int((deadline - time.monotonic()) * 1000)
+        enough = found.failed or found.size >= request.min_bytes or not asked
+        if enough or left_ms <= 0 or session.parking.is_closed:
+            break
+        session.parking.wait(_has_moved(found.bounds, level), left_ms)
+    return FetchResponse(
+        error_code=NONE,
+        session_id=0,
+        responses=[
+            FetchResponse.FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    found.parts[TopicPartition(topic.topic, p.partition)] for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _read(broker: Broker, asked: Iterable[_Asked], level: str, max_bytes: int) -> _Answers:
+    """Read the partitions in the order of the request, until there are `max_bytes`."""
+    found = _Answers({}, {})
+    for one in asked:
+        left = min(one.max_bytes, max_bytes - found.size)
+        code = checked_epoch(one.epoch)
+        log: FetchedLog | PartitionOffsets | None = None
+        records = b""
+        if code == NONE:
+            try:
+                if left > 0 or found.size == 0:
+                    log = broker.fetch_log(
+                        one.tp,
+                        one.offset,
+                        isolation_level=level,
+                        max_records=_MOST_RECORDS,
+                        max_bytes=max(left, 0),
+                    )
+                    records = batches.encode(log)
+                else:
+                    log = broker.offsets(one.tp)
+            except EosdbError as error:
+                code = code_of(error)
+        found.size += len(records)
+        found.failed |= code != NONE
+        if log is not None:
+            committed = level == "read_committed"
+            found.bounds[one.tp] = log.last_stable_offset if committed else log.high_watermark
+        found.parts[one.tp] = _answer(one.tp.partition, code, log, records)
+    return found
+
+
+def _answer(
+    index: int, code: int, log: FetchedLog | PartitionOffsets | None, records: bytes
+) -> _PartitionData:
+    if log is None:
+        return _PartitionData(
+            partition_index=index, error_code=code, high_watermark=-1, last_stable_offset=-1,
+            log_start_offset=-1, aborted_transactions=None, preferred_read_replica=-1, records=b"",
+        )  # fmt: skip
+    aborted = log.aborted_transactions if isinstance(log, FetchedLog) else ()
+    return _PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=[
+            _PartitionData.AbortedTransaction(
+                producer_id=entry.producer_id, first_offset=entry.first_offset
+            )
+            for entry in aborted
+        ],
+        preferred_read_replica=-1,
+        records=records,
+    )
+
+
+def _has_moved(bounds: dict[TopicPartition, int], level: str) -> Look:
+    """Whether one of the partitions has more for a reader now."""
+    committed = level == "read_committed"
+
+    def look(broker: Broker) -> bool:
+        for tp, bound in bounds.items():
+            try:
+                offsets = broker.offsets(tp)
+            except EosdbError:
+                return True  # The reader is to be told.
+            if (offsets.last_stable_offset if committed else offsets.high_watermark) != bound:
+                return True
+        return False
+
+    return look

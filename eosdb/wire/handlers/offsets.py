@@ -1,0 +1,120 @@
+"""Offsets of logs: ListOffsets and OffsetForLeaderEpoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kafka.protocol.consumer.offsets import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+from eosdb.errors import EosdbError
+from eosdb.model.values import EARLIEST, OffsetAndTimestamp, TopicPartition
+from eosdb.wire.errors import FENCED_LEADER_EPOCH, NONE, UNKNOWN_LEADER_EPOCH, code_of
+from eosdb.wire.session import LEADER_EPOCH, Session
+
+ISOLATION_LEVELS: Final = {0: "read_uncommitted", 1: "read_committed"}
+_EARLIEST_LOCAL: Final = -4
+"""The earliest offset that is not in a tier below, and there is none."""
+_LATEST_TIERED: Final = -5
+"""The latest offset that is in a tier below."""
+
+
+def list_offsets(
+    session: Session, request: ListOffsetsRequest, version: int
+) -> ListOffsetsResponse:
+    level = ISOLATION_LEVELS.get(request.isolation_level if version >= 2 else 0, "")
+    response = ListOffsetsResponse.ListOffsetsTopicResponse
+
+    def answer(
+        tp: TopicPartition, timestamp: int, epoch: int
+    ) -> ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse:
+        code, found = checked_epoch(epoch), OffsetAndTimestamp(-1, -1)
+        if code == NONE and timestamp != _LATEST_TIERED:
+            asked = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
+            code, found = _attempt(
+                lambda: session.broker.list_offsets(tp, asked, isolation_level=level)
+            )
+        return response.ListOffsetsPartitionResponse(
+            partition_index=tp.partition,
+            error_code=code,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=LEADER_EPOCH if found.offset >= 0 else -1,
+        )
+
+    return ListOffsetsResponse(
+        topics=[
+            response(
+                name=topic.name,
+                partitions=[
+                    answer(
+                        TopicPartition(topic.name, p.partition_index),
+                        p.timestamp,
+                        p.current_leader_epoch if version >= 4 else -1,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def for_leader_epoch(
+    session: Session, request: OffsetForLeaderEpochRequest, version: int
+) -> OffsetForLeaderEpochResponse:
+    """Where an epoch of the leader ended: the only one there is ends where the log does."""
+    response = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+
+    def answer(
+        tp: TopicPartition, current: int, epoch: int
+    ) -> OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset:
+        code, end = checked_epoch(current), -1
+        try:
+            offsets = session.broker.offsets(tp)
+            if code == NONE and epoch == LEADER_EPOCH:
+                end = offsets.log_end_offset
+        except EosdbError as error:
+            code = code_of(error)
+        return response.EpochEndOffset(
+            error_code=code,
+            partition=tp.partition,
+            leader_epoch=LEADER_EPOCH if end >= 0 else -1,
+            end_offset=end,
+        )
+
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            response(
+                topic=topic.topic,
+                partitions=[
+                    answer(
+                        TopicPartition(topic.topic, p.partition),
+                        p.current_leader_epoch,
+                        p.leader_epoch,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def checked_epoch(current: int) -> int:
+    """The error of a client that knows another leader epoch (-1: none) than there is (KIP-320)."""
+    if current in (-1, LEADER_EPOCH):
+        return NONE
+    return UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else FENCED_LEADER_EPOCH
+
+
+def _attempt(ask: Callable[[], OffsetAndTimestamp]) -> tuple[int, OffsetAndTimestamp]:
+    try:
+        return NONE, ask()
+    except EosdbError as error:
+        return code_of(error), OffsetAndTimestamp(-1, -1)

@@ -1,0 +1,199 @@
+"""Producers' identities and transactions: InitProducerId to EndTxn.
+
+One answer of the broker is spread over the partitions that a request names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafka.protocol.producer.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+from eosdb.errors import EosdbError, UnknownTopicOrPartitionError
+from eosdb.model.values import (
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from eosdb.wire.errors import (
+    NONE,
+    OPERATION_NOT_ATTEMPTED,
+    before_abortable,
+    before_fencing,
+    coordinator_code_of,
+)
+from eosdb.wire.session import Session
+
+_VERSION_2_FROM: Final = 5
+"""The version of EndTxn and TxnOffsetCommit that is sent under transaction version 2."""
+
+
+def transaction_version(version: int, version_2_from: int) -> int:
+    """What the client's version of a request says about its transactions (KIP-890)."""
+    return EPOCH_PER_TRANSACTION if version >= version_2_from else CLASSIC
+
+
+def init_producer_id(
+    session: Session, request: InitProducerIdRequest, version: int
+) -> InitProducerIdResponse:
+    try:
+        given = session.broker.init_producer_id(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            request.producer_id if version >= 3 else -1,
+            request.producer_epoch if version >= 3 else -1,
+        )
+    except EosdbError as error:
+        code = before_fencing(coordinator_code_of(error), version, known_from=4)
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(
+        error_code=NONE, producer_id=given.producer_id, producer_epoch=given.producer_epoch
+    )
+
+
+def add_partitions(
+    session: Session, request: AddPartitionsToTxnRequest, version: int
+) -> AddPartitionsToTxnResponse:
+    """All partitions or none: those at fault have their error, the others OPERATION_NOT_ATTEMPTED."""
+    topics = request.v3_and_below_topics
+    tps = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    codes = dict.fromkeys(tps, NONE)
+    try:
+        session.broker.add_partitions_to_txn(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            tps,
+        )
+    except EosdbError as error:
+        codes = _blame(session, tps, error)
+    response = AddPartitionsToTxnResponse
+    return response(
+        results_by_topic_v3_and_below=[
+            response.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    response.AddPartitionsToTxnTopicResult.AddPartitionsToTxnPartitionResult(
+                        partition_index=index,
+                        partition_error_code=before_fencing(
+                            codes[TopicPartition(topic.name, index)], version, known_from=2
+                        ),
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )
+
+
+def add_offsets(
+    session: Session, request: AddOffsetsToTxnRequest, version: int
+) -> AddOffsetsToTxnResponse:
+    code = NONE
+    try:
+        session.broker.add_offsets_to_txn(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.group_id,
+        )
+    except EosdbError as error:
+        code = before_fencing(coordinator_code_of(error), version, known_from=2)
+    return AddOffsetsToTxnResponse(error_code=before_abortable(code, version, known_from=4))
+
+
+def end_txn(session: Session, request: EndTxnRequest, version: int) -> EndTxnResponse:
+    try:
+        following = session.broker.end_txn(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.committed,
+            transaction_version=transaction_version(version, _VERSION_2_FROM),
+        )
+    except EosdbError as error:
+        code = before_fencing(coordinator_code_of(error), version, known_from=2)
+        return EndTxnResponse(error_code=before_abortable(code, version, known_from=4))
+    return EndTxnResponse(
+        error_code=NONE,
+        producer_id=following.producer_id,
+        producer_epoch=following.producer_epoch,
+    )
+
+
+def txn_offset_commit(
+    session: Session, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
+    """Offsets of partitions that do not exist, or with too much metadata, are refused one by one; the
+    others are committed."""
+    offsets = {
+        TopicPartition(topic.name, p.partition_index): OffsetAndMetadata(
+            p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch
+        )
+        for topic in request.topics
+        for p in topic.partitions
+    }
+
+    def commit(accepted: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        session.broker.txn_offset_commit(
+            request.transactional_id,
+            request.group_id,
+            request.producer_id,
+            request.producer_epoch,
+            accepted,
+            generation_id=request.generation_id if version >= 3 else -1,
+            member_id=request.member_id if version >= 3 else "",
+            group_instance_id=request.group_instance_id if version >= 3 else None,
+            transaction_version=transaction_version(version, _VERSION_2_FROM),
+        )
+
+    codes = dict.fromkeys(offsets, NONE)
+    try:
+        commit(offsets)
+    except EosdbError as error:
+        code = before_fencing(coordinator_code_of(error), version, known_from=3)
+        codes = dict.fromkeys(offsets, before_abortable(code, version, known_from=4))
+    response = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+    return TxnOffsetCommitResponse(
+        topics=[
+            response(
+                name=topic.name,
+                partitions=[
+                    response.TxnOffsetCommitResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=codes[TopicPartition(topic.name, p.partition_index)],
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _blame(
+    session: Session, tps: Iterable[TopicPartition], error: EosdbError
+) -> dict[TopicPartition, int]:
+    """Which partitions have the error, if it is one of partitions; all of them if it is not."""
+    code = coordinator_code_of(error)
+    if not isinstance(error, UnknownTopicOrPartitionError):
+        return dict.fromkeys(tps, code)
+    counts = session.broker.topic_partitions()
+    return {
+        tp: OPERATION_NOT_ATTEMPTED if 0 <= tp.partition < counts.get(tp.topic, 0) else code
+        for tp in tps
+    }

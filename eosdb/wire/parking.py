@@ -1,0 +1,104 @@
+"""Where requests wait: one thread looks at the file for all of them, and does what is due meanwhile.
+
+A long poll or a join costs nothing while it waits. After a commit of any process the watcher looks once
+at what the waiting requests wait for, and wakes those that have something to find (decisions/0028).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from eosdb.broker.broker import Broker
+from eosdb.broker.handler import Core
+from eosdb.clock import SystemClock
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.errors import DatabaseClosedError, EosdbError
+
+Look = Callable[[Broker], bool]
+"""Whether a waiting request has something to find; the broker answers for everybody."""
+_PAUSE_MS: Final = 1_000
+"""The longest time without a look at the clock."""
+_MANUAL_PAUSE_MS: Final = 5
+"""The same where a test moves the clock."""
+_BETWEEN_DUE_MS: Final = 100
+"""While others write, they do what is due; so often it is enough to ask what is."""
+
+
+class _Waiter:
+    __slots__ = ("look", "woken")
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self.woken = threading.Event()
+
+
+class Parking:
+    """Requests that wait for a commit. Threads share it; `close` wakes everybody."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._real_time = SystemClock()
+        everybody = replace(core, clock=self._real_time, authorizer=Authorizer("", super_users=""))
+        self._broker = Broker(everybody)
+        self._pause_ms = _PAUSE_MS if isinstance(core.clock, SystemClock) else _MANUAL_PAUSE_MS
+        self._lock = threading.Lock()
+        self._waiters: set[_Waiter] = set()
+        self._due = self._due_asked_ms = 0
+        self.is_closed = False
+        self._thread = threading.Thread(target=self._watch, name="eosdb-wire-watch", daemon=True)
+        self._thread.start()
+
+    def wait(self, look: Look, timeout_ms: int) -> None:
+        """Wait until `look` is true, or for so many milliseconds of real time."""
+        waiter = _Waiter(look)
+        with self._lock:
+            self._waiters.add(waiter)
+        try:
+            # Between the caller's own look and its arrival here a commit may have gone by.
+            if not self.is_closed and not look(self._broker):
+                waiter.woken.wait(timeout_ms / 1000)
+        finally:
+            with self._lock:
+                self._waiters.discard(waiter)
+
+    def close(self) -> None:
+        """Wake everybody, and end the watcher."""
+        self.is_closed = True
+        self._wake(everybody=True)
+        self._thread.join()
+
+    def _watch(self) -> None:
+        """Until closed: wake who has something to find, and do what is due."""
+        with self._broker.listener() as listener:
+            version, looked = -1, -1
+            while not self.is_closed:
+                try:
+                    version = listener.wait(version, self._until_due(), lambda: self.is_closed)
+                    if version != looked:
+                        looked = version
+                        self._wake()
+                    if self._core.clock.time_ms() >= self._due:
+                        self._core.coordinator.do_what_is_due()
+                        self._due_asked_ms = 0
+                except DatabaseClosedError:
+                    return
+                except EosdbError:  # The file is locked, or the disk full: who asks is told so.
+                    self._real_time.sleep_ms(_BETWEEN_DUE_MS)
+
+    def _until_due(self) -> int:
+        """How long nothing is due (ms of real time)."""
+        now = self._real_time.monotonic_ms()
+        if now - self._due_asked_ms >= _BETWEEN_DUE_MS:
+            self._due, self._due_asked_ms = self._core.coordinator.next_due(), now
+        left = self._due - self._core.clock.time_ms()
+        return max(1, min(left, self._pause_ms))
+
+    def _wake(self, *, everybody: bool = False) -> None:
+        with self._lock:
+            waiters = [waiter for waiter in self._waiters if not waiter.woken.is_set()]
+        for waiter in waiters:
+            if everybody or waiter.look(self._broker):
+                waiter.woken.set()

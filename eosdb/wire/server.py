@@ -1,0 +1,110 @@
+"""The server: listens, gives each connection a thread, and ends them in good order."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from dataclasses import replace
+from types import TracebackType
+from typing import Final
+
+from eosdb.admin.topics import Admin
+from eosdb.broker.broker import Broker
+from eosdb.broker.handler import Core
+from eosdb.wire.connection import Connection
+from eosdb.wire.parking import Parking
+from eosdb.wire.session import Session
+
+_log = logging.getLogger("eosdb.wire")
+_PATIENCE_S: Final = 5.0
+"""How long `close` waits for requests that are being answered."""
+
+
+class Server:
+    """Serves one open file to Kafka's clients until it is closed. A context manager that closes it.
+
+    Kafka answers the requests of one connection one after another, so a thread for each connection is its
+    queue; group commit makes the threads share syncs.
+    """
+
+    def __init__(self, core: Core, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._core = core
+        self._parking = Parking(core)
+        self._cluster_id = Broker(core).cluster_id()
+        self._lock = threading.Lock()
+        self._connections: dict[Connection, threading.Thread] = {}
+        self._is_closed = False
+        self._socket = socket.create_server((host, port), backlog=128)
+        self.host: Final = host
+        self.port: Final[int] = self._socket.getsockname()[1]
+        self._accepting = threading.Thread(target=self._accept, name="eosdb-wire", daemon=True)
+        self._accepting.start()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients reach it, as their setting of this name takes it."""
+        return f"{self.host}:{self.port}"
+
+    def close(self) -> None:
+        """Answer what is being asked, and end all connections; idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._accepting.join()
+        with self._lock:
+            serving = dict(self._connections)
+        for connection in serving:
+            connection.close()
+        self._parking.close()
+        for thread in serving.values():
+            thread.join(_PATIENCE_S)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while not self._is_closed:
+            try:
+                sock, address = self._socket.accept()
+            except OSError as error:
+                if not self._is_closed:
+                    _log.warning("could not accept a connection: %s", error)
+                continue
+            self._start(sock, address[0])
+
+    def _start(self, sock: socket.socket, client_host: str) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(sock, self._session(sock, client_host))
+        thread = threading.Thread(
+            target=self._serve, args=(connection,), name=f"eosdb-wire-{client_host}", daemon=True
+        )
+        with self._lock:
+            self._connections[connection] = thread
+        thread.start()
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.serve()
+        finally:
+            with self._lock:
+                del self._connections[connection]
+
+    def _session(self, sock: socket.socket, client_host: str) -> Session:
+        core = replace(self._core, authorizer=self._core.authorizer.of("User:ANONYMOUS"))
+        host, port = sock.getsockname()[:2]
+        return Session(
+            Broker(core), Admin(core), self._parking, self._cluster_id, host, port, client_host
+        )
