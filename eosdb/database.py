@@ -34,20 +34,14 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
-from eosdb.log import snapshots
-from eosdb.maintenance import compact, copies, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
+from eosdb.maintenance.whole_file import WholeFile
 from eosdb.metrics import Metrics
-from eosdb.model.reports import CompactReport, QueryResult, ViewDescription
+from eosdb.model.reports import QueryResult, ViewDescription
 from eosdb.model.values import (
     AppendOnceResult,
-    HousekeepingReport,
-    RebuildReport,
-    SnapshotInfo,
     TransactionToken,
-    VerifyReport,
 )
-from eosdb.progress import Progress
 from eosdb.store import queries
 from eosdb.store.file.memory import folder_in_memory
 from eosdb.store.file.memory import memory_folder as memory_folder
@@ -100,7 +94,7 @@ def connect(
     )
 
 
-class Database:
+class Database(WholeFile):
     """An open eosdb file, shared by any number of threads. A context manager that closes it."""
 
     def __init__(
@@ -115,7 +109,7 @@ class Database:
         config: BrokerConfig,
     ) -> None:
         self.path: Final = path
-        self.clock: Final = clock
+        self.clock = clock
         self.config: Final = config
         self._cleanup = contextlib.ExitStack()
         self._closed = False
@@ -268,42 +262,6 @@ class Database:
         """
         return self._once.append(sink_id, batch_id, batches, held)
 
-    def housekeeping(self, *, on_progress: Progress | None = None) -> HousekeepingReport:
-        """Do everything that is due: timeouts, expirations, retention, compaction.
-
-        `on_progress(done, total)` counts records of compacted topics. The work takes many commits: what is
-        done when the callback raises stays done.
-        """
-        self._store.check_open()
-        return self._housekeeper.run(on_progress)
-
-    def take_snapshot(self) -> list[SnapshotInfo]:
-        """Store the current producer states of every partition; returns the newest snapshot of each."""
-        self._store.write(lambda _: None, sync=False)  # Refused if the file was opened read-only.
-        self._housekeeper.take_snapshots(sync=True)
-        with self._store.read() as connection:
-            return snapshots.newest(connection)
-
-    def verify(self, *, on_progress: Progress | None = None) -> VerifyReport:
-        """Replay the events and compare the result with the tables. Writes nothing, and does not block
-        writers. `on_progress(done, total)` counts events."""
-        return verify.verify(self._store, self.clock, on_progress)
-
-    def rebuild(self, *, on_progress: Progress | None = None) -> RebuildReport:
-        """Drop every materialized table and rebuild it from the events, in one commit; nothing changes if
-        `on_progress(done, total)`, which counts events, raises."""
-        return verify.rebuild(self._store, self.clock, on_progress)
-
-    def compact(self, *, on_progress: Progress | None = None) -> CompactReport:
-        """Write the file anew without its free pages, in one commit, so that it shrinks; files of an
-        earlier eosdb give pages back by themselves from then on.
-
-        Readers go on, writers wait for the end, `lock_timeout_ms` at most. It takes as much room as twice
-        the compacted file for a while. Nothing changes if `on_progress(done, total)`, which counts pages,
-        raises. Raises DatabaseFullError, saying how much room there should be, and DatabaseLockedError.
-        """
-        return compact.compact(self._store, self.clock, on_progress)
-
     def outcome(self, token: TransactionToken) -> str:
         """The outcome of a transaction: `committed`, `aborted`, `open` or `never started`.
 
@@ -316,52 +274,12 @@ class Database:
         with self._store.read() as connection:
             return outcome.read(connection, token)
 
-    def backup(
-        self, target: str | os.PathLike[str], *, on_progress: Progress | None = None
-    ) -> None:
-        """A consistent copy of the file as it is now; it appears whole or, also when `on_progress(done,
-        total)`, which counts pages, raises, not at all.
-
-        Raises IllegalStateError when `target` exists.
-        """
-        copies.back_up(self._store, check_path("target", target), on_progress)
-
-    def publish(self, target: str | os.PathLike[str]) -> None:
-        """Publish a copy for readers on other hosts at `target`, replacing the previous one (see the page
-        about Spark).
-
-        It needs no shared memory and never changes once published, so it is safe to read over a network;
-        the live file must only be opened on its own host. Raises StorageError.
-        """
-        self._store.check_open()
-        copies.publish(self._store, check_path("target", target))
-
     def columns(self, view: str) -> dict[str, str]:
         """The columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or BLOB; ""
         for a computed column of your own view. Empty if there is no such table or view."""
         check_text("view", view)
         with self._store.read() as connection:
             return queries.columns(connection, view)
-
-    def restore_to(
-        self,
-        target: str | os.PathLike[str],
-        position: int | None = None,
-        timestamp: int | None = None,
-        *,
-        on_progress: Progress | None = None,
-    ) -> int:
-        """A copy of the file as it was after event `position`, or at `timestamp` (ms).
-
-        Returns the position. Records that retention or compaction has removed since cannot be restored; the
-        copy's log start shows that. `on_progress(done, total)` counts pages and events. Raises
-        InvalidRequestError for a position beyond the journal or before the history
-        (`history_retention_ms`), and unless exactly one of the two is given, and IllegalStateError when
-        `target` exists.
-        """
-        return restore.restore_to(
-            self._store, self.clock, check_path("target", target), position, timestamp, on_progress
-        )
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
         """Run one reading SQL statement on a snapshot of its own; rows are read lazily.

@@ -19,6 +19,8 @@ from eosdb.errors import DatabaseClosedError, EosdbError
 
 Look = Callable[[Broker], bool]
 """Whether a waiting request has something to find; the broker answers for everybody."""
+REAL_TIME: Final = SystemClock()
+"""The clients' time, whatever clock the file has."""
 _PAUSE_MS: Final = 1_000
 """The longest time without a look at the clock."""
 _MANUAL_PAUSE_MS: Final = 5
@@ -40,8 +42,7 @@ class Parking:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._real_time = SystemClock()
-        everybody = replace(core, clock=self._real_time, authorizer=Authorizer("", super_users=""))
+        everybody = replace(core, clock=REAL_TIME, authorizer=Authorizer("", super_users=""))
         self._broker = Broker(everybody)
         self._pause_ms = _PAUSE_MS if isinstance(core.clock, SystemClock) else _MANUAL_PAUSE_MS
         self._lock = threading.Lock()
@@ -86,11 +87,11 @@ class Parking:
                 except DatabaseClosedError:
                     return
                 except EosdbError:  # The file is locked, or the disk full: who asks is told so.
-                    self._real_time.sleep_ms(_BETWEEN_DUE_MS)
+                    REAL_TIME.sleep_ms(_BETWEEN_DUE_MS)
 
     def _until_due(self) -> int:
         """How long nothing is due (ms of real time)."""
-        now = self._real_time.monotonic_ms()
+        now = REAL_TIME.monotonic_ms()
         if now - self._due_asked_ms >= _BETWEEN_DUE_MS:
             self._due, self._due_asked_ms = self._core.coordinator.next_due(), now
         left = self._due - self._core.clock.time_ms()

@@ -35,11 +35,6 @@ ROOMS = [
     "eosdb.coordinator",
     "eosdb.broker",
     "eosdb.admin",
-    "eosdb.wire.errors eosdb.wire.messages eosdb.wire.compression",
-    "eosdb.wire.batches",
-    "eosdb.wire.parking",
-    "eosdb.wire.session",
-    "eosdb.wire.handlers",
     "eosdb.wire",
     "eosdb.maintenance",
     "eosdb.database",
@@ -69,6 +64,10 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
     # Optional packages stay out of the core.
     ({"eosdb"}, {"click", "rich", "pyspark", "pyarrow", "matplotlib"}),
     # Kafka's protocol, and what it is made of, are met in one room.
+    (
+        CORE | {"eosdb.client", "eosdb.database", "eosdb.cli", "eosdb.spark_io"},
+        {"kafka", "aiokafka", "cramjam"},
+    ),
     ({"eosdb.wire"}, SQL),
     # A revision is never changed, so it leans on nothing that may change.
     ({"eosdb.migrations"}, {"eosdb"}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,7 @@ from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, code_of
 from eosdb.wire.handlers.offsets import ISOLATION_LEVELS, checked_epoch
-from eosdb.wire.parking import Look
+from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import Session
 
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
@@ -60,10 +59,10 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
         for topic in request.topics
         for p in topic.partitions
     ]
-    deadline = time.monotonic() + min(request.max_wait_ms, _LONGEST_WAIT_MS) / 1000
+    deadline = REAL_TIME.monotonic_ms() + min(request.max_wait_ms, _LONGEST_WAIT_MS)
     while True:
         found = _read(session.broker, asked, level, request.max_bytes)
-        left_ms = int((deadline - time.monotonic()) * 1000)
+        left_ms = deadline - REAL_TIME.monotonic_ms()
         enough = found.failed or found.size >= request.min_bytes or not asked
         if enough or left_ms <= 0 or session.parking.is_closed:
             break

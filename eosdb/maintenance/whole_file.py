@@ -1,0 +1,99 @@
+"""What `Database` offers about the file as a whole: housekeeping, checks, copies, and its space."""
+
+from __future__ import annotations
+
+import os
+
+from eosdb.clock import Clock
+from eosdb.log import snapshots
+from eosdb.maintenance import compact, copies, restore, verify
+from eosdb.maintenance.housekeeping import Housekeeper
+from eosdb.model.reports import CompactReport
+from eosdb.model.values import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
+from eosdb.progress import Progress
+from eosdb.store.store import Store
+from eosdb.validation import check_path
+
+
+class WholeFile:
+    """The part of `Database` for those who keep the file."""
+
+    clock: Clock
+    _store: Store
+    _housekeeper: Housekeeper
+
+    def housekeeping(self, *, on_progress: Progress | None = None) -> HousekeepingReport:
+        """Do everything that is due: timeouts, expirations, retention, compaction.
+
+        `on_progress(done, total)` counts records of compacted topics. The work takes many commits: what is
+        done when the callback raises stays done.
+        """
+        self._store.check_open()
+        return self._housekeeper.run(on_progress)
+
+    def take_snapshot(self) -> list[SnapshotInfo]:
+        """Store the current producer states of every partition; returns the newest snapshot of each."""
+        self._store.write(lambda _: None, sync=False)  # Refused if the file was opened read-only.
+        self._housekeeper.take_snapshots(sync=True)
+        with self._store.read() as connection:
+            return snapshots.newest(connection)
+
+    def verify(self, *, on_progress: Progress | None = None) -> VerifyReport:
+        """Replay the events and compare the result with the tables. Writes nothing, and does not block
+        writers. `on_progress(done, total)` counts events."""
+        return verify.verify(self._store, self.clock, on_progress)
+
+    def rebuild(self, *, on_progress: Progress | None = None) -> RebuildReport:
+        """Drop every materialized table and rebuild it from the events, in one commit; nothing changes if
+        `on_progress(done, total)`, which counts events, raises."""
+        return verify.rebuild(self._store, self.clock, on_progress)
+
+    def compact(self, *, on_progress: Progress | None = None) -> CompactReport:
+        """Write the file anew without its free pages, in one commit, so that it shrinks; files of an
+        earlier eosdb give pages back by themselves from then on.
+
+        Readers go on, writers wait for the end, `lock_timeout_ms` at most. It takes as much room as twice
+        the compacted file for a while. Nothing changes if `on_progress(done, total)`, which counts pages,
+        raises. Raises DatabaseFullError, saying how much room there should be, and DatabaseLockedError.
+        """
+        return compact.compact(self._store, self.clock, on_progress)
+
+    def backup(
+        self, target: str | os.PathLike[str], *, on_progress: Progress | None = None
+    ) -> None:
+        """A consistent copy of the file as it is now; it appears whole or, also when `on_progress(done,
+        total)`, which counts pages, raises, not at all.
+
+        Raises IllegalStateError when `target` exists.
+        """
+        copies.back_up(self._store, check_path("target", target), on_progress)
+
+    def publish(self, target: str | os.PathLike[str]) -> None:
+        """Publish a copy for readers on other hosts at `target`, replacing the previous one (see the page
+        about Spark).
+
+        It needs no shared memory and never changes once published, so it is safe to read over a network;
+        the live file must only be opened on its own host. Raises StorageError.
+        """
+        self._store.check_open()
+        copies.publish(self._store, check_path("target", target))
+
+    def restore_to(
+        self,
+        target: str | os.PathLike[str],
+        position: int | None = None,
+        timestamp: int | None = None,
+        *,
+        on_progress: Progress | None = None,
+    ) -> int:
+        """A copy of the file as it was after event `position`, or at `timestamp` (ms).
+
+        Returns the position. Records that retention or compaction has removed since cannot be restored; the
+        copy's log start shows that. `on_progress(done, total)` counts pages and events. Raises
+        InvalidRequestError for a position beyond the journal or before the history
+        (`history_retention_ms`), and unless exactly one of the two is given, and IllegalStateError when
+        `target` exists.
+        """
+        return restore.restore_to(
+            self._store, self.clock, check_path("target", target), position, timestamp, on_progress
+        )
