@@ -11,6 +11,7 @@ import sqlite3
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, compress
+from operator import itemgetter
 from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
@@ -18,7 +19,7 @@ from eosdb.log import row_check, transaction_index
 from eosdb.log.checksum import CONTENT, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import FETCHED, OFFSET, beginning
-from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchedLog, FetchResult, LogRecord
+from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
 from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, Header, OffsetAndTimestamp
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
@@ -26,10 +27,11 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 _RANGE: Final = (
     'FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"'
 )
-_PRODUCER: Final = ("producer_id", "producer_epoch", "sequence", "is_transactional", "control")
-_COLUMNS: Final = len(FETCHED) + len(_PRODUCER)
 _RECORDS: Final = {
-    check_crcs: f"SELECT {beginning(content)}, {', '.join(_PRODUCER)} {_RANGE}"
+    check_crcs: (
+        f"SELECT {beginning(content)}, producer_id, "
+        f"producer_epoch, sequence, is_transactional, control {_RANGE}"
+    )
     for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
 }
 _DATA: Final = {
@@ -38,6 +40,7 @@ _DATA: Final = {
 }
 _CHUNK: Final = 64
 """How many rows are read between two looks at their size, which bounds what is read in excess."""
+_MEASURED: Final = tuple(itemgetter(FETCHED.index(name)) for name in ("key", "value", "headers"))
 _BY_TIME: Final = (
     'SELECT "offset", timestamp FROM records '
     'WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? ORDER BY "offset" LIMIT 1'
@@ -81,79 +84,19 @@ def fetch(
     Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError when
     the first one is not what was written.
     """
-    found = fetch_log(
-        connection,
-        partition,
-        offset,
-        read_committed=read_committed,
-        max_records=max_records,
-        max_bytes=max_bytes,
-        check_crcs=check_crcs,
-    )
-    return FetchResult(
-        list(
-            map(
-                LogRecord,
-                found.offsets,
-                found.timestamps,
-                found.timestamp_types,
-                found.keys,
-                found.values,
-                found.headers or [()] * len(found.offsets),
-                found.producer_ids,
-                found.producer_epochs,
-                found.sequences,
-                [flag == 1 for flag in found.is_transactional],
-                found.controls,
-            )
-        ),
-        found.high_watermark,
-        found.last_stable_offset,
-        found.log_start_offset,
-        found.aborted_transactions,
-        found.next_offset,
-    )
-
-
-def fetch_log(
-    connection: sqlite3.Connection,
-    partition: Partition,
-    offset: int,
-    *,
-    read_committed: bool,
-    max_records: int,
-    max_bytes: int,
-    check_crcs: bool = True,
-) -> FetchedLog:
-    """The same as `fetch`, column by column."""
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
-    columns = _by_column(rows)
     if check_crcs:
-        count, next_offset = row_check.checked(partition, columns, offset, next_offset)
-        columns = [column[:count] for column in columns] if count else []
-    offsets, timestamps, timestamp_types, keys, values, texts, _, *producer = (
-        columns or ((),) * _COLUMNS
-    )
-    producer_ids, producer_epochs, sequences, is_transactional, controls = producer
-    return FetchedLog(
-        offsets,
-        timestamps,
-        timestamp_types,
-        keys,
-        values,
-        _headers(partition, offsets, texts),
-        producer_ids,
-        producer_epochs,
-        sequences,
-        is_transactional,
-        controls,
+        count, next_offset = row_check.checked(partition, _by_column(rows), offset, next_offset)
+        rows = rows[:count]
+    return FetchResult(
+        [_log_record(partition, *row) for row in rows],
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
-        _aborted(connection, partition, offset, next_offset) if read_committed and offsets else [],
+        _aborted(connection, partition, offset, next_offset) if read_committed and rows else [],
         next_offset,
     )
 
@@ -190,13 +133,19 @@ def fetch_data(
             kept = [at not in gone for at in columns[OFFSET]]
             columns = [tuple(compress(column, kept)) for column in columns]
     offsets, timestamps, timestamp_types, keys, values, texts, _ = columns or ((),) * len(FETCHED)
+    headers: Sequence[tuple[Header, ...]] = ()
+    if texts.count(None) < len(texts):
+        headers = [
+            row_check.headers(partition, offset, text)
+            for offset, text in zip(offsets, texts, strict=True)
+        ]
     return FetchedData(
         offsets,
         timestamps,
         timestamp_types,
         keys,
         values,
-        _headers(partition, offsets, texts),
+        headers,
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
@@ -218,18 +167,18 @@ def within(
     if partition.size_bytes <= max_bytes:
         rows = found.fetchmany(max_records + 1)
     else:
-        rows, sizes, left = [], [], max_bytes
-        while left >= 0 and len(rows) <= max_records and (chunk := found.fetchmany(_CHUNK)):
+        rows, left = [], max_bytes
+        while len(rows) <= max_records and (chunk := found.fetchmany(_CHUNK)):
+            # Chunk by chunk in C; row by row only where the limit lies.
+            size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
+            if size > left:
+                sizes = (sum(len(part(row) or b"") for part in _MEASURED) for row in chunk)
+                fitting = bisect_right(list(accumulate(sizes)), left)
+                max_records = min(max_records, max(len(rows) + fitting, 1))
+                rows += chunk
+                break
             rows += chunk
-            measured = [
-                len(key or b"") + len(value or b"") + len(text or "")
-                for _, _, _, key, value, text, *_ in chunk
-            ]
-            sizes += measured
-            left -= sum(measured)
-        if left < 0:
-            fitting = bisect_right(list(accumulate(sizes)), max_bytes)
-            max_records = min(max_records, max(fitting, 1))
+            left -= size
     found.close()
     return rows[:max_records], len(rows) <= max_records
 
@@ -249,16 +198,34 @@ def _aborted(
     return transaction_index.collect(connection, partition, offset, next_offset)
 
 
-def _headers(
-    partition: Partition, offsets: Sequence[int], texts: Sequence[str | None]
-) -> Sequence[tuple[Header, ...]]:
-    """Each record's headers; empty when no record has any."""
-    if texts.count(None) == len(texts):
-        return ()
-    return [
-        row_check.headers(partition, offset, text)
-        for offset, text in zip(offsets, texts, strict=True)
-    ]
+def _log_record(
+    partition: Partition,
+    offset: int,
+    timestamp: int,
+    timestamp_type: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: str | None,
+    _: int | None,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    is_transactional: int,
+    control: str | None,
+) -> LogRecord:
+    return LogRecord(
+        offset,
+        timestamp,
+        timestamp_type,
+        key,
+        value,
+        row_check.headers(partition, offset, headers),
+        producer_id,
+        producer_epoch,
+        sequence,
+        is_transactional == 1,
+        control,
+    )
 
 
 def list_offset(

@@ -47,29 +47,6 @@ class FetchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedLog:
-    """The same as `FetchResult`, column by column."""
-
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    timestamp_types: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[tuple[Header, ...]]
-    """Empty when no record has any."""
-    producer_ids: Sequence[int]
-    producer_epochs: Sequence[int]
-    sequences: Sequence[int]
-    is_transactional: Sequence[int]
-    controls: Sequence[str | None]
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted_transactions: Sequence[AbortedTransaction]
-    next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class FetchedData:
     """What a reader sees of the stored records from an offset on, column by column: without control
     records and, under read_committed, without aborted data."""

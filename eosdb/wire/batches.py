@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, Final
 
 from aiokafka.errors import CorruptRecordException
@@ -19,7 +19,7 @@ from eosdb.errors import (
     CorruptRecordError,
     InvalidRecordError,
 )
-from eosdb.model.fetched import FetchedLog
+from eosdb.model.fetched import FetchedData
 from eosdb.model.record_columns import RecordColumns
 from eosdb.model.values import Header, RecordBatch
 from eosdb.wire import compression
@@ -30,14 +30,13 @@ timestamp, producer id, producer epoch, base sequence, count of records."""
 _BEFORE_LENGTH: Final = 12
 _ATTRIBUTES: Final = 21
 """Where the CRC begins to cover."""
+_CRC: Final = _ATTRIBUTES - 4
 _MAGIC: Final = 2
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _NO_TIMESTAMP: Final = -1
-_CONTROL_KEYS: Final = {"ABORT": b"\0\0\0\0", "COMMIT": b"\0\0\0\1"}
-_CONTROL_VALUE: Final = b"\0\0\0\0\0\0"
 _NO_LIMIT: Final = 2**31 - 1
 
 
@@ -75,23 +74,24 @@ def decode(data: object, version: int) -> RecordBatch:
     )  # fmt: skip
 
 
-def encode(log: FetchedLog) -> bytes:
-    """All that was read, as one batch for each run of records of one producer and kind."""
-    if not log.offsets:
+# decisions/0034: what consumers leave out is left out here.
+def encode(data: FetchedData, offset: int) -> bytes | bytearray:
+    """What was read from `offset` on, as batches that end where the reading did: the reader goes on there.
+
+    Clients know batches that end behind their last record, or have none, from compacted topics.
+    """
+    if data.next_offset <= offset:
         return b""
-    kinds = (
-        log.producer_ids,
-        log.producer_epochs,
-        log.is_transactional,
-        log.controls,
-        log.timestamp_types,
-    )
-    if all(column.count(column[0]) == len(column) for column in kinds):
-        return _batch(log, 0, len(log.offsets))
+    if not data.offsets:
+        return _batch(data, 0, 0, offset, data.next_offset)
+    if data.timestamp_types.count(data.timestamp_types[0]) == len(data.offsets):
+        return _batch(data, 0, len(data.offsets), data.offsets[0], data.next_offset)
     parts, begin = [], 0
-    for _, run in groupby(zip(*kinds, strict=True)):
+    for _, run in groupby(data.timestamp_types):
         end = begin + sum(1 for _ in run)
-        parts.append(_batch(log, begin, end))
+        is_last = end == len(data.offsets)
+        next_offset = data.next_offset if is_last else data.offsets[end]
+        parts.append(_batch(data, begin, end, data.offsets[begin], next_offset))
         begin = end
     return b"".join(parts)
 
@@ -122,32 +122,22 @@ def _uncompressed(data: bytes, attributes: int, codec: int, version: int) -> byt
     return bytes(header) + records
 
 
-def _batch(log: FetchedLog, begin: int, end: int) -> bytes:
-    """The records of one producer and kind."""
-    base, control = log.offsets[begin], log.controls[begin]
-    transactional = bool(log.is_transactional[begin])
-    builder = DefaultRecordBatchBuilder(
-        _MAGIC, 0, transactional, log.producer_ids[begin], log.producer_epochs[begin],
-        log.sequences[begin], _NO_LIMIT,
-    )  # fmt: skip
-    append = builder.append
-    headers: Iterable[Any] = (
-        map(list, log.headers[begin:end]) if log.headers else [[]] * (end - begin)
-    )
-    keys, values = log.keys[begin:end], log.values[begin:end]
-    if control is not None:
-        keys, values = [_CONTROL_KEYS[control]] * (end - begin), [_CONTROL_VALUE] * (end - begin)
+def _batch(data: FetchedData, begin: int, end: int, base: int, next_offset: int) -> bytearray:
+    """The records in [begin, end) as one batch for the offsets [base, next_offset)."""
+    append = (builder := DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _NO_LIMIT)).append
+    headers: Iterable[Any] = map(list, data.headers[begin:end]) if data.headers else repeat([])
     for offset, timestamp, key, value, header in zip(
-        log.offsets[begin:end], log.timestamps[begin:end], keys, values, headers, strict=True
+        data.offsets[begin:end],
+        data.timestamps[begin:end],
+        data.keys[begin:end],
+        data.values[begin:end],
+        headers,
+        strict=False,
     ):
         append(offset - base, timestamp, key, value, header)
     made: bytearray = builder.build()
+    by_log = bool(begin < end and data.timestamp_types[begin])
     struct.pack_into(">q", made, 0, base)
-    more = (_CONTROL if control is not None else 0) | (
-        _LOG_APPEND_TIME if log.timestamp_types[begin] else 0
-    )
-    if more:
-        (attributes,) = struct.unpack_from(">h", made, _ATTRIBUTES)
-        struct.pack_into(">h", made, _ATTRIBUTES, attributes | more)
-        struct.pack_into(">I", made, _ATTRIBUTES - 4, calc_crc32c(memoryview(made)[_ATTRIBUTES:]))
-    return bytes(made)
+    struct.pack_into(">hi", made, _ATTRIBUTES, _LOG_APPEND_TIME * by_log, next_offset - 1 - base)
+    struct.pack_into(">I", made, _CRC, calc_crc32c(memoryview(made)[_ATTRIBUTES:]))
+    return made

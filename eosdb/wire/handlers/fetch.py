@@ -9,8 +9,8 @@ from typing import Final
 from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 
 from eosdb.broker.broker import Broker
-from eosdb.errors import EosdbError
-from eosdb.model.fetched import FetchedLog
+from eosdb.errors import CorruptRecordError, EosdbError
+from eosdb.model.fetched import FetchedData
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, code_of
@@ -19,8 +19,8 @@ from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import Session
 
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
-_MOST_RECORDS: Final = 10_000
-"""Of one partition in one answer."""
+_STEP: Final = 2_000
+"""How many records are read at a time."""
 _LONGEST_WAIT_MS: Final = 3_600_000
 
 
@@ -86,55 +86,60 @@ def _read(broker: Broker, asked: Iterable[_Asked], level: str, max_bytes: int) -
     """Read the partitions in the order of the request, until there are `max_bytes`."""
     found = _Answers({}, {})
     for one in asked:
-        left = min(one.max_bytes, max_bytes - found.size)
         code = checked_epoch(one.epoch)
-        log: FetchedLog | PartitionOffsets | None = None
+        ends: FetchedData | PartitionOffsets | None = None
         records = b""
-        if code == NONE:
-            try:
-                if left > 0 or found.size == 0:
-                    log = broker.fetch_log(
-                        one.tp,
-                        one.offset,
-                        isolation_level=level,
-                        max_records=_MOST_RECORDS,
-                        max_bytes=max(left, 0),
-                    )
-                    records = batches.encode(log)
+        try:
+            if code == NONE:
+                room = min(one.max_bytes, max_bytes - found.size)
+                if room > 0 or found.size == 0:
+                    ends, records = _read_partition(broker, one, level, room)
                 else:
-                    log = broker.offsets(one.tp)
-            except EosdbError as error:
-                code = code_of(error)
+                    ends = broker.offsets(one.tp)
+        except EosdbError as error:
+            code = code_of(error)
         found.size += len(records)
         found.failed |= code != NONE
-        if log is not None:
+        if ends is not None:
             committed = level == "read_committed"
-            found.bounds[one.tp] = log.last_stable_offset if committed else log.high_watermark
-        found.parts[one.tp] = _answer(one.tp.partition, code, log, records)
+            found.bounds[one.tp] = ends.last_stable_offset if committed else ends.high_watermark
+        found.parts[one.tp] = _answer(one.tp.partition, code, ends, records)
     return found
 
 
+def _read_partition(
+    broker: Broker, one: _Asked, level: str, room: int
+) -> tuple[FetchedData, bytes]:
+    """As much as there is room for, in steps: small ones stay in the processor's caches."""
+    parts: list[bytes | bytearray] = []
+    offset = one.offset
+    found: FetchedData | None = None
+    while True:
+        try:
+            found = broker.fetch_data(
+                one.tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
+            )
+        except CorruptRecordError:
+            if found is None:
+                raise
+            return found, b"".join(parts)  # The next fetch begins at the damaged record.
+        parts.append(batches.encode(found, offset))
+        room -= len(parts[-1])
+        if len(found.offsets) < _STEP or room <= 0:
+            return found, b"".join(parts)
+        offset = found.next_offset
+
+
 def _answer(
-    index: int, code: int, log: FetchedLog | PartitionOffsets | None, records: bytes
+    index: int, code: int, ends: FetchedData | PartitionOffsets | None, records: bytes
 ) -> _PartitionData:
-    if log is None:
-        return _PartitionData(
-            partition_index=index, error_code=code, high_watermark=-1, last_stable_offset=-1,
-            log_start_offset=-1, aborted_transactions=None, preferred_read_replica=-1, records=b"",
-        )  # fmt: skip
-    aborted = log.aborted_transactions if isinstance(log, FetchedLog) else ()
     return _PartitionData(
         partition_index=index,
         error_code=code,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        aborted_transactions=[
-            _PartitionData.AbortedTransaction(
-                producer_id=entry.producer_id, first_offset=entry.first_offset
-            )
-            for entry in aborted
-        ],
+        high_watermark=-1 if ends is None else ends.high_watermark,
+        last_stable_offset=-1 if ends is None else ends.last_stable_offset,
+        log_start_offset=-1 if ends is None else ends.log_start_offset,
+        aborted_transactions=[],
         preferred_read_replica=-1,
         records=records,
     )
