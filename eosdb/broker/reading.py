@@ -15,7 +15,7 @@ from eosdb.model.reports import Lag
 from eosdb.model.values import OffsetAndTimestamp, PartitionOffsets, TopicMetadata, TopicPartition
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_int, check_text, check_topic_partition
+from eosdb.validation import check_int, check_text, check_topic_name, check_topic_partition
 
 T = TypeVar("T")
 
@@ -173,14 +173,17 @@ class ReadRequests(RequestHandler):
     def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata:
         """One topic; with auto_create_topics_enable it is created if absent and `may_create`. Raises
         UnknownTopicOrPartitionError, InvalidTopicExceptionError and TopicAuthorizationFailedError."""
-        if may_create:
-            self.partitions_for(name)
         check_text("topic", name, InvalidTopicExceptionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
-            for found in topics.metadata(connection, name):
-                return found
-        raise topics.unknown(name)
+            found = topics.metadata(connection, name)
+        if found:
+            return found[0]
+        check_topic_name(name)
+        if not (may_create and self._config.auto_create_topics_enable):
+            raise topics.unknown(name)
+        self._coordinator.write(lambda unit: self._ensure_topic(unit, name))
+        return self.topic(name, may_create=may_create)
 
     def cluster_id(self) -> str:
         """The id of the file, which Kafka's clients take for that of a cluster."""
@@ -189,16 +192,7 @@ class ReadRequests(RequestHandler):
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions the topic has; with auto_create_topics_enable it is created if absent."""
-        check_text("topic", topic, InvalidTopicExceptionError)
-        with self._store.read() as connection:
-            self._authorizer.check(connection, "describe", "topic", topic)
-            count = topics.partition_count(connection, topic)
-        if count is not None:
-            return count
-        if not self._config.auto_create_topics_enable:
-            raise topics.unknown(topic)
-        self._coordinator.write(lambda unit: self._ensure_topic(unit, topic))
-        return self.partitions_for(topic)
+        return self.topic(topic).partitions
 
     def data_version(self) -> int:
         """A number that changes with every commit to the file, whoever makes it."""

@@ -50,6 +50,7 @@ def before_fencing(code: int, version: int, known_from: int) -> int:
     return INVALID_PRODUCER_EPOCH if code == PRODUCER_FENCED and version < known_from else code
 
 
-def before_abortable(code: int, version: int, known_from: int) -> int:
-    """TRANSACTION_ABORTABLE, as a client knows it whose version is from before that error (KIP-890)."""
-    return INVALID_TXN_STATE if code == TRANSACTION_ABORTABLE and version < known_from else code
+def not_in_transaction(code: int, version: int, abortable_at: int) -> int:
+    """INVALID_TXN_STATE for what is not in the transaction; the last version before transaction version 2
+    knows TRANSACTION_ABORTABLE for it (KIP-890)."""
+    return TRANSACTION_ABORTABLE if code == INVALID_TXN_STATE and version == abortable_at else code

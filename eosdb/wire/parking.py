@@ -25,6 +25,8 @@ _PAUSE_MS: Final = 1_000
 """The longest time without a look at the clock."""
 _MANUAL_PAUSE_MS: Final = 5
 """The same where a test moves the clock."""
+_ROUND_MS: Final = 60_000
+"""Housekeeping has its rounds where nobody writes, too."""
 _BETWEEN_DUE_MS: Final = 100
 """While others write, they do what is due; so often it is enough to ask what is."""
 
@@ -47,7 +49,9 @@ class Parking:
         self._pause_ms = _PAUSE_MS if isinstance(core.clock, SystemClock) else _MANUAL_PAUSE_MS
         self._lock = threading.Lock()
         self._waiters: set[_Waiter] = set()
+        self._arrived = threading.Event()
         self._due = self._due_asked_ms = 0
+        self._round_ms = REAL_TIME.monotonic_ms()
         self.is_closed = False
         self._thread = threading.Thread(target=self._watch, name="eosdb-wire-watch", daemon=True)
         self._thread.start()
@@ -58,6 +62,7 @@ class Parking:
         with self._lock:
             self._waiters.add(waiter)
         try:
+            self._arrived.set()
             # Between the caller's own look and its arrival here a commit may have gone by.
             if not self.is_closed and not look(self._broker):
                 waiter.woken.wait(timeout_ms / 1000)
@@ -68,26 +73,38 @@ class Parking:
     def close(self) -> None:
         """Wake everybody, and end the watcher."""
         self.is_closed = True
+        self._arrived.set()
         self._wake(everybody=True)
         self._thread.join()
 
     def _watch(self) -> None:
         """Until closed: wake who has something to find, and do what is due."""
         with self._broker.listener() as listener:
-            version, looked = -1, -1
+            looked = -1
             while not self.is_closed:
                 try:
-                    version = listener.wait(version, self._until_due(), lambda: self.is_closed)
-                    if version != looked:
-                        looked = version
-                        self._wake()
-                    if self._core.clock.time_ms() >= self._due:
+                    if self._waiters:
+                        version = listener.wait(looked, self._until_due(), lambda: self.is_closed)
+                        if version != looked:
+                            looked = version
+                            self._wake()
+                    else:
+                        self._arrived.wait(self._until_due() / 1_000)
+                        self._arrived.clear()
+                    if self._is_something_due():
                         self._core.coordinator.do_what_is_due()
                         self._due_asked_ms = 0
                 except DatabaseClosedError:
                     return
                 except EosdbError:  # The file is locked, or the disk full: who asks is told so.
                     REAL_TIME.sleep_ms(_BETWEEN_DUE_MS)
+
+    def _is_something_due(self) -> bool:
+        now = REAL_TIME.monotonic_ms()
+        if now - self._round_ms >= _ROUND_MS:  # Housekeeping comes along with writes.
+            self._round_ms = now
+            return True
+        return self._core.clock.time_ms() >= self._due
 
     def _until_due(self) -> int:
         """How long nothing is due (ms of real time)."""

@@ -7,7 +7,7 @@ from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 from eosdb.errors import ApiError, EosdbError, InvalidRecordError
 from eosdb.model.values import ProduceResult, RecordBatch, TopicPartition
 from eosdb.wire import batches
-from eosdb.wire.errors import before_abortable, code_of
+from eosdb.wire.errors import code_of, not_in_transaction
 from eosdb.wire.handlers.transactions import transaction_version
 from eosdb.wire.messages import MalformedMessageError
 from eosdb.wire.session import Session
@@ -27,6 +27,7 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
                     raise InvalidRecordError(f"{tp} comes twice in one request")
                 decoded[tp] = batches.decode(data.records, version)
             except ApiError as error:
+                decoded.pop(tp, None)
                 results[tp] = ProduceResult(error=error)
     try:
         results |= session.broker.produce(
@@ -75,4 +76,4 @@ def _partition(
 def _code(error: EosdbError | None, version: int) -> int:
     if error is None:
         return 0
-    return before_abortable(code_of(error), version, known_from=11)
+    return not_in_transaction(code_of(error), version, abortable_at=_VERSION_2_FROM - 1)

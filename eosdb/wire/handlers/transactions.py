@@ -31,9 +31,9 @@ from eosdb.model.values import (
 from eosdb.wire.errors import (
     NONE,
     OPERATION_NOT_ATTEMPTED,
-    before_abortable,
     before_fencing,
     coordinator_code_of,
+    not_in_transaction,
 )
 from eosdb.wire.session import Session
 
@@ -113,7 +113,7 @@ def add_offsets(
         )
     except EosdbError as error:
         code = before_fencing(coordinator_code_of(error), version, known_from=2)
-    return AddOffsetsToTxnResponse(error_code=before_abortable(code, version, known_from=4))
+    return AddOffsetsToTxnResponse(error_code=code)
 
 
 def end_txn(session: Session, request: EndTxnRequest, version: int) -> EndTxnResponse:
@@ -127,7 +127,7 @@ def end_txn(session: Session, request: EndTxnRequest, version: int) -> EndTxnRes
         )
     except EosdbError as error:
         code = before_fencing(coordinator_code_of(error), version, known_from=2)
-        return EndTxnResponse(error_code=before_abortable(code, version, known_from=4))
+        return EndTxnResponse(error_code=code)
     return EndTxnResponse(
         error_code=NONE,
         producer_id=following.producer_id,
@@ -166,7 +166,9 @@ def txn_offset_commit(
         commit(offsets)
     except EosdbError as error:
         code = before_fencing(coordinator_code_of(error), version, known_from=3)
-        codes = dict.fromkeys(offsets, before_abortable(code, version, known_from=4))
+        codes = dict.fromkeys(
+            offsets, not_in_transaction(code, version, abortable_at=_VERSION_2_FROM - 1)
+        )
     response = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
     return TxnOffsetCommitResponse(
         topics=[
