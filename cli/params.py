@@ -32,3 +32,14 @@ class TimeMs(_Base):
 
 
 TIME_MS = TimeMs()
+
+
+def settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """The callback of a repeatable option NAME=VALUE."""
+    found = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"got {text!r}, expected NAME=VALUE such as retention.ms=1000")
+        found[name.strip()] = value.strip()
+    return found

@@ -18,8 +18,15 @@ class Session:
     read_only: bool = False
     principal: str = "User:ANONYMOUS"
 
-    def open(self, *, create: bool = False, read_only: bool = False) -> eosdb.Database:
-        """The database; only `init` creates one."""
+    def open(
+        self,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        durability: str = "full",
+        config: eosdb.BrokerConfig | None = None,
+    ) -> eosdb.Database:
+        """The database; only `init` and `serve --create` create one."""
         if self.path is None:
             raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
         if self.read_only and not read_only:
@@ -27,7 +34,12 @@ class Session:
                 "this command writes, which --read-only forbids; run it without --read-only"
             )
         return eosdb.connect(
-            self.path, create=create, read_only=read_only, principal=self.principal
+            self.path,
+            create=create,
+            read_only=read_only,
+            durability=durability,
+            principal=self.principal,
+            config=config,
         )
 
 

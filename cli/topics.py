@@ -11,17 +11,8 @@ from eosdb.config import TopicConfig
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from . import output
+from .params import settings
 from .session import Session, pass_session
-
-
-def _settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise click.BadParameter(f"got {text!r}, expected NAME=VALUE such as retention.ms=1000")
-        settings[name.strip()] = value.strip()
-    return settings
 
 
 @click.group()
@@ -33,7 +24,7 @@ def topics() -> None:
 @click.argument("topic")
 @click.option("--partitions", type=int, help="Number of partitions (default: 1).")
 @click.option(
-    "--config", callback=_settings, multiple=True, help="Topic config as NAME=VALUE (repeatable)."
+    "--config", callback=settings, multiple=True, help="Topic config as NAME=VALUE (repeatable)."
 )
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @pass_session
@@ -119,7 +110,7 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
 @click.option("--partitions", type=int, help="Increase the number of partitions to this.")
 @click.option(
     "--config",
-    callback=_settings,
+    callback=settings,
     multiple=True,
     help="Set a topic config, NAME=VALUE (repeatable).",
 )

@@ -225,15 +225,20 @@ class Database(WholeFile):
         self._store.check_open()
         return DeadLetters(self._transport(transport), self.clock, topic)
 
-    def serve(self, port: int = 0, host: str = "127.0.0.1") -> Server:
+    def serve(self, port: int = 0, host: str = "localhost") -> Server:
         """Serve this file to Kafka's clients, from threads of this process, until the server is closed.
 
-        A context manager; port 0 takes a free one (`server.bootstrap_servers`). Raises ConfigError when the
-        extra `eosdb[serve]` is not installed, and StorageError when the address is taken.
+        A context manager. Port 0 takes a free one (`server.port`, `server.bootstrap_servers`); "localhost"
+        is 127.0.0.1 and, where there is one, ::1. Raises ConfigError, also when the extra `eosdb[serve]`
+        is not installed, and ListenError when the port is taken.
         """
         self._store.check_open()
-        from eosdb.wire.server import Server
-
+        try:
+            from eosdb.wire.server import Server
+        except ImportError as error:
+            raise ConfigError(
+                f"what serves clients is not installed ({error}); pip install 'eosdb[serve]'"
+            ) from None
         return Server(self._core, host, port)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:

@@ -24,7 +24,7 @@ __all__ = [
     "InvalidPartitionsError", "InvalidProducerEpochError", "InvalidProducerIdMappingError",
     "InvalidRecordError", "InvalidRequestError", "InvalidRequiredAcksError",
     "InvalidSessionTimeoutError", "InvalidTimestampError", "InvalidTopicExceptionError",
-    "InvalidTransactionTimeoutError", "InvalidTxnStateError", "MemberIdRequiredError",
+    "InvalidTransactionTimeoutError", "InvalidTxnStateError", "ListenError", "MemberIdRequiredError",
     "MessageTooLargeError", "NetworkExceptionError", "NonEmptyGroupError", "NotAnEosdbFileError",
     "NotEnoughReplicasError", "OffsetMetadataTooLargeError", "OffsetOutOfRangeError",
     "OperationNotAttemptedError", "OutOfOrderSequenceNumberError", "PolicyViolationError",
@@ -298,6 +298,10 @@ class HandlerFailedError(EosdbError):
 
 class StorageError(EosdbError):
     """The operating system failed to read or write the file."""
+
+
+class ListenError(EosdbError):
+    """A server cannot listen at the address: it is taken, or not one of this machine's."""
 
 
 class CorruptDatabaseError(EosdbError):

@@ -13,6 +13,7 @@ from typing import Final
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
+from eosdb.wire import listening
 from eosdb.wire.connection import Connection
 from eosdb.wire.parking import Parking
 from eosdb.wire.session import Session
@@ -29,33 +30,41 @@ class Server:
     queue; group commit makes the threads share syncs.
     """
 
-    def __init__(self, core: Core, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, core: Core, host: str = listening.LOOPBACK, port: int = 0) -> None:
+        """Raises ConfigError and ListenError."""
+        addresses = listening.addresses_of(host)
         self._core = core
-        self._parking = Parking(core)
         self._cluster_id = Broker(core).cluster_id()
+        self._sockets = listening.listen(addresses, listening.check_port(port))
+        self.host: Final[str] = self._sockets[0].getsockname()[0]
+        self.port: Final[int] = self._sockets[0].getsockname()[1]
+        self._parking = Parking(core)
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
         self._is_closed = False
-        self._socket = socket.create_server((host, port), backlog=128)
-        self.host: Final = host
-        self.port: Final[int] = self._socket.getsockname()[1]
-        self._accepting = threading.Thread(target=self._accept, name="eosdb-wire", daemon=True)
-        self._accepting.start()
+        self._accepting = [
+            threading.Thread(target=self._accept, args=(sock,), name="eosdb-wire", daemon=True)
+            for sock in self._sockets
+        ]
+        for thread in self._accepting:
+            thread.start()
 
     @property
     def bootstrap_servers(self) -> str:
         """Where clients reach it, as their setting of this name takes it."""
-        return f"{self.host}:{self.port}"
+        return listening.shown(self.host, self.port)
 
     def close(self) -> None:
         """Answer what is being asked, and end all connections; idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._accepting.join()
+        for sock in self._sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+        for thread in self._accepting:
+            thread.join()
         with self._lock:
             serving = dict(self._connections)
         for connection in serving:
@@ -75,10 +84,10 @@ class Server:
     ) -> None:
         self.close()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while not self._is_closed:
             try:
-                sock, address = self._socket.accept()
+                sock, address = listener.accept()
             except OSError as error:
                 if not self._is_closed:
                     _log.warning("could not accept a connection: %s", error)

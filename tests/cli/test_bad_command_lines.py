@@ -25,6 +25,7 @@ NEVER_ENDING = {
     "spark read",
     "spark export",
     "spark stream",
+    "serve",
 }
 WAITING = {"--follow", "--timeout-ms", "--help", "-h"}
 """They may wait for ever, or do nothing but print, as they should."""

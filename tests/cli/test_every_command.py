@@ -62,6 +62,7 @@ COMMANDS = {
     "produce": ["orders"],
     "rebuild": [],
     "restore": ["TARGET", "--position", "1"],
+    "serve": ["--port", "0"],
     "simulate": ["--seed", "1", "--steps", "50"],
     "snapshots list": [],
     "snapshots show": ["orders/0"],
@@ -100,6 +101,9 @@ REFUSED_WHEN_EMPTY = {
 }  # fmt: skip
 WITH_SPARK = {"spark export", "spark read", "spark stream"}
 """They start a JVM each; tests/spark looks at them."""
+UNTIL_STOPPED = {"serve"}
+"""It prints one line and goes on; tests/cli/test_serve.py looks at it."""
+ENDING = set(COMMANDS) - WITH_SPARK - UNTIL_STOPPED
 SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show"}
 """They read every record of the topic, which is a dead letter topic in life."""
 
@@ -169,7 +173,7 @@ def test_every_command_is_looked_at_here() -> None:
 
 
 @pytest.mark.parametrize("size", ["empty", "small", "million"])
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITH_SPARK))
+@pytest.mark.parametrize("name", sorted(ENDING))
 def test_what_it_prints_can_be_read(
     tmp_path: Path, originals: dict[str, Path], name: str, size: str
 ) -> None:
@@ -236,7 +240,7 @@ def test_read_only_refuses_what_writes(
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITH_SPARK))
+@pytest.mark.parametrize("name", sorted(ENDING))
 def test_the_installed_script_in_a_terminal_of_80_columns(
     tmp_path: Path, originals: dict[str, Path], name: str
 ) -> None:

@@ -1,0 +1,105 @@
+"""`eosdb serve`: the file as a broker for Kafka's clients, until somebody stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+
+import click
+
+from eosdb.config import BrokerConfig
+
+from .params import settings
+from .session import Session, pass_session
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=9092, show_default=True,
+    help="Port to listen at; 0 takes a free one, which the first line of output names.",
+)  # fmt: skip
+@click.option(
+    "--listen", "host", default="localhost", show_default=True, metavar="ADDRESS",
+    help="Address to listen at; localhost is 127.0.0.1 and ::1.",
+)  # fmt: skip
+@click.option("--create", is_flag=True, help="Create FILE if it does not exist.")
+@click.option(
+    "--config", "given", callback=settings, multiple=True, metavar="NAME=VALUE",
+    help="Broker setting by Kafka's name, such as auto.create.topics.enable=true (repeatable).",
+)  # fmt: skip
+@click.option(
+    "--durability", type=click.Choice(("full", "normal", "off")), default="full", show_default=True,
+    help="What an acknowledged record survives: power loss, a killed process, or neither.",
+)  # fmt: skip
+@pass_session
+def serve(
+    session: Session,
+    file: str | None,
+    port: int,
+    host: str,
+    create: bool,
+    given: dict[str, str],
+    durability: str,
+) -> None:
+    """Serve FILE (or that of --db) to Kafka's clients, until SIGTERM or Ctrl-C. Other processes may use
+    and serve it meanwhile. Needs pip install 'eosdb[serve]'.
+
+    Says where it listens when it does. Settings for a broker that tests use:
+    auto.create.topics.enable=true, num.partitions=4, group.min.session.timeout.ms=10.
+
+    \b
+    Example:
+      eosdb serve shop.db --create --config auto.create.topics.enable=true
+    """
+    if file is not None:
+        session = dataclasses.replace(session, path=file)
+    with (
+        _stop_signal() as stopped,
+        session.open(create=create, durability=durability, config=broker_config(given)) as db,
+        db.serve(port, host) as server,
+    ):
+        click.echo(f"serving {db.path} at {server.bootstrap_servers}")
+        stopped.wait()
+
+
+def broker_config(given: Mapping[str, str]) -> BrokerConfig:
+    """From texts by Kafka's names, in Kafka's spelling or Python's. Raises InvalidConfigError."""
+    defaults = {field.name: field.default for field in dataclasses.fields(BrokerConfig)}
+    values = {name.replace(".", "_"): text for name, text in given.items()}
+    return BrokerConfig(**{name: _typed(text, defaults.get(name)) for name, text in values.items()})  # type: ignore[arg-type]
+
+
+def _typed(text: str, default: object) -> object:
+    """As the setting takes it; what cannot be read stays text, and is refused by the setting."""
+    if isinstance(default, bool):
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if isinstance(default, int):
+        with contextlib.suppress(ValueError):
+            return int(text)
+    return text
+
+
+@contextlib.contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; a second one ends the process as ever."""
+    stopped = threading.Event()
+    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for which, handler in before.items():
+            signal.signal(which, handler)
+
+    def stop(*_: object) -> None:
+        restore()
+        stopped.set()
+
+    for which in before:
+        signal.signal(which, stop)
+    try:
+        yield stopped
+    finally:
+        restore()

@@ -1,0 +1,128 @@
+"""`eosdb serve` as its users start and stop it: one line when it is ready, one when it cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb.cli.serve import broker_config
+from tests.cli.conftest import Run
+from tests.wire.clients import consume, produce
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def address(serving: subprocess.Popen[str], path: Path) -> str:
+    """Where it says it serves, in the one line it prints."""
+    assert serving.stdout is not None
+    said, _, where = serving.stdout.readline().rstrip("\n").rpartition(" at ")
+    assert said == f"serving {path}", serving.communicate()
+    return where
+
+
+def make(path: Path) -> None:
+    with eosdb.connect(path) as db:
+        db.admin.create_topic("orders")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_serves_and_ends_in_good_order(
+    db_path: Path, start: Start, how: signal.Signals
+) -> None:
+    make(db_path)
+    serving = start("serve", "--port", "0")
+    where = address(serving, db_path)
+    assert where.startswith("127.0.0.1:")
+    produce(where, "orders", [b"a", b"b"])
+    assert consume(where, "orders", 2) == [b"a", b"b"]
+    serving.send_signal(how)
+    assert serving.communicate() == ("", "")
+    assert serving.returncode == 0
+
+
+def test_the_file_may_be_named_behind_the_command_and_created_by_it(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    command = [sys.executable, "-m", "eosdb.cli", "serve", str(path), "--create", "--port", "0"]
+    settings = ["--config", "auto.create.topics.enable=true", "--config", "num.partitions=3"]
+    environment = {**os.environ, "EOSDB_DB": str(tmp_path / "another.db")}
+    serving = subprocess.Popen(
+        [*command, *settings], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        produce(address(serving, path), "new", [b"a"])
+        # A library process has the file open meanwhile.
+        with eosdb.connect(path) as db:
+            assert len(db.admin.describe_topic("new").partitions) == 3
+            assert [*db.query("SELECT count(*) FROM committed_records").rows] == [(1,)]
+    finally:
+        serving.terminate()
+        serving.communicate()
+    assert not (tmp_path / "another.db").exists()
+
+
+def test_what_keeps_it_from_serving_is_said_in_one_line(db_path: Path, run: Run) -> None:
+    refused = run("serve")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"error: DatabaseNotFoundError: {db_path} does not exist; make it with `eosdb init` or "
+        "create=True\n"
+    )
+    make(db_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = run("serve", "--port", port)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"error: ListenError: cannot listen at 127.0.0.1:{port}: Address already in use; another "
+        "program listens there; stop it, or choose another port\n"
+    )
+
+
+def test_without_the_extra_it_says_how_to_install_it(db_path: Path) -> None:
+    make(db_path)
+    without = "import sys; sys.modules['kafka'] = None; from eosdb.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", without, "serve", str(db_path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "pip install 'eosdb[serve]'" in done.stderr
+
+
+def test_settings_are_given_by_the_names_of_kafka() -> None:
+    assert broker_config({}) == eosdb.BrokerConfig()
+    given = {
+        "auto.create.topics.enable": "true",
+        "group.min.session.timeout.ms": "10",
+        "super_users": "User:admin",
+    }
+    assert broker_config(given) == eosdb.BrokerConfig(
+        auto_create_topics_enable=True, group_min_session_timeout_ms=10, super_users="User:admin"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("what=1", "unknown broker setting what"),
+        ("num.partitions=many", "num_partitions: got 'many', expected a whole number"),
+        ("auto.create.topics.enable=1", "auto_create_topics_enable: got '1', expected True"),
+    ],
+)
+def test_a_setting_that_is_no_good_is_named(
+    db_path: Path, run: Run, given: str, named: str
+) -> None:
+    make(db_path)
+    refused = run("serve", "--config", given)
+    assert refused.exit_code == 1
+    assert named in refused.stderr

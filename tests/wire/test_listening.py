@@ -1,0 +1,90 @@
+"""Where a server listens, and what clients are told of it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+import eosdb
+from eosdb.wire import listening
+from tests.wire.clients import consume, produce
+
+
+@pytest.fixture
+def shop(db: eosdb.Database) -> eosdb.Database:
+    db.admin.create_topic("orders")
+    return db
+
+
+def can_listen(address: str) -> bool:
+    try:
+        listening.listen([address], 0)[0].close()
+    except eosdb.ListenError:
+        return False
+    return True
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        yield sock.getsockname()[1]
+
+
+def test_it_listens_at_every_loopback_address_under_one_port(shop: eosdb.Database) -> None:
+    """The client is sent on to the address by which it came, so that it stays there."""
+    with shop.serve() as server:
+        assert server.bootstrap_servers == f"127.0.0.1:{server.port}"
+        addresses = [a for a in ("127.0.0.1", "::1") if can_listen(a)]
+        for at, address in enumerate(addresses):
+            where = listening.shown(address, server.port)
+            produce(where, "orders", [address.encode()])
+            assert consume(where, "orders", at + 1)[-1] == address.encode()
+
+
+def test_several_servers_serve_one_file(shop: eosdb.Database) -> None:
+    with shop.serve() as one, shop.serve() as other:
+        produce(one.bootstrap_servers, "orders", [b"a"])
+        assert consume(other.bootstrap_servers, "orders", 1) == [b"a"]
+
+
+def test_a_port_that_is_taken_is_named(shop: eosdb.Database, taken: int) -> None:
+    with pytest.raises(eosdb.ListenError, match=f"127.0.0.1:{taken}: Address already in use"):
+        shop.serve(taken)
+    with shop.serve():
+        pass
+
+
+def test_a_port_that_is_taken_at_one_address_leaves_the_others_free(taken: int) -> None:
+    if not can_listen("::1"):
+        return
+    with pytest.raises(eosdb.ListenError, match=f"127.0.0.1:{taken}"):
+        listening.listen(["::1", "127.0.0.1"], taken)
+    listening.listen(["::1"], taken)[0].close()
+
+
+def test_an_address_of_another_machine_is_refused_and_left_out_among_others() -> None:
+    with pytest.raises(eosdb.ListenError, match="this machine has no such address"):
+        listening.listen(["192.0.2.1"], 0)
+    (sock,) = listening.listen(["192.0.2.1", "127.0.0.1"], 0)
+    assert sock.getsockname()[0] == "127.0.0.1"
+    sock.close()
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, "9092", True, None])
+def test_a_port_is_a_number(shop: eosdb.Database, port: object) -> None:
+    with pytest.raises(eosdb.ConfigError, match="port"):
+        shop.serve(port)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("host", ["", "a\0b", "a\ud800", 5, None])
+def test_an_address_is_text(shop: eosdb.Database, host: object) -> None:
+    with pytest.raises(eosdb.ConfigError, match="host"):
+        shop.serve(0, host)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("host", ["x" * 64 + ".example", "nowhere.invalid"])
+def test_a_name_without_an_address_is_named(shop: eosdb.Database, host: str) -> None:
+    with pytest.raises(eosdb.ListenError, match=f"{host}: no address"):
+        shop.serve(0, host)
