@@ -9,7 +9,7 @@ number is Kafka's (`org.apache.kafka.common.protocol.Errors`). Conditions withou
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import ClassVar, Final
 
 __all__ = [
     "ApiError", "BatchDiffersError", "ClusterAuthorizationFailedError",
@@ -219,6 +219,10 @@ class GroupIdNotFoundError(ApiError, code=69):
 
 class MemberIdRequiredError(ApiError, code=79):
     """Join again with the member id that comes with this answer."""
+
+    def __init__(self, message: str, member_id: str = "") -> None:
+        super().__init__(message)
+        self.member_id: Final = member_id
 
 
 class UnsupportedCompressionTypeError(ApiError, code=76):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from eosdb.broker.handler import Core, RequestHandler
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.decisions import Group, check_commit, check_offset_delete
+from eosdb.coordinator.groups.decisions import (
+    Group,
+    check_commit,
+    check_offset_delete,
+    check_unsubscribed,
+)
 from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
+
+P = TypeVar("P", OffsetCommit, TopicPartition)
+Refused = group_offsets.Refused
 
 
 class Committer(NamedTuple):
@@ -43,11 +51,14 @@ class OffsetRequests(RequestHandler):
         generation_id: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
+        refused: Refused | None = None,
     ) -> None:
         """Commit offsets of the group, all of them or none.
 
-        A member names its generation and itself; -1 and "" are for groups without members. Raises
-        UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
+        With a dict for what is `refused`, partition by partition as in Kafka: there is the error of each
+        partition that does not exist, may not be read or has too much metadata, and the others are
+        committed. A member names its generation and itself; -1 and "" are for groups without members.
+        Raises UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
         IllegalGenerationError, FencedInstanceIdError, RebalanceInProgressError,
         GroupIdNotFoundError and the authorization errors.
         """
@@ -55,7 +66,7 @@ class OffsetRequests(RequestHandler):
         check_group_id(group_id)
         commits = group_offsets.check_offsets(offsets)
         self._coordinator.write(
-            lambda unit: commit_offsets(self._core, unit, group_id, commits, committer)
+            lambda unit: commit_offsets(self._core, unit, group_id, commits, committer, refused)
         )
 
     def offset_fetch(
@@ -64,30 +75,46 @@ class OffsetRequests(RequestHandler):
         partitions: Iterable[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
+        refused: Refused | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets; partitions without one are absent.
 
-        Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them.
+        Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them; with a
+        dict for what is `refused`, that is where the error of each such partition is.
         """
         check_group_id(group_id)
         asked = None if partitions is None else check_topic_partitions(partitions)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
-            return group_offsets.fetch(connection, group_id, asked, require_stable=require_stable)
+            return group_offsets.fetch(
+                connection, group_id, asked, require_stable=require_stable, refused=refused
+            )
 
-    def offset_delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete offsets of the group, pending ones too: all of them or none.
+    def offset_delete(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        refused: Refused | None = None,
+    ) -> None:
+        """Delete offsets of the group, pending ones too: all of them or none, or, with a dict for what is
+        `refused`, partition by partition.
 
         Raises GroupIdNotFoundError, GroupSubscribedToTopicError while a member subscribes to one of the
         topics, and NonEmptyGroupError while the group has members that are not consumers.
         """
-        self._forget_offsets(group_id, partitions)
+        self._forget_offsets(group_id, partitions, refused)
 
     def delete_group(self, group_id: str) -> None:
         """Delete the group and all its offsets. Raises GroupIdNotFoundError, NonEmptyGroupError."""
-        self._forget_offsets(group_id, None)
+        self._forget_offsets(group_id, None, None)
 
-    def _forget_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> None:
+    def _forget_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        refused: Refused | None,
+    ) -> None:
         """Delete the offsets of these partitions; None: of all, and the group with them."""
         check_group_id(group_id)
         tps = None if partitions is None else check_topic_partitions(partitions)
@@ -101,26 +128,51 @@ class OffsetRequests(RequestHandler):
                     f"group {group_id!r} has {len(group.members)} members; it can be deleted when "
                     "all of them have left"
                 )
+            left = None
             if tps is not None:
-                check_offset_delete(group, {tp.topic for tp in tps})
-            group_offsets.delete(unit, group_id, tps, reason, self._clock.time_ms())
+                check_offset_delete(group)
+                found = admitted(self._core, unit, tps, refused)
+                left = group_offsets.accepted(
+                    found, lambda tp: check_unsubscribed(group, tp.topic), refused
+                )
+            group_offsets.delete(unit, group_id, left, reason, self._clock.time_ms())
 
         self._coordinator.write(delete)
 
 
 def commit_offsets(
-    core: Core, unit: Unit, group_id: str, commits: tuple[OffsetCommit, ...], committer: Committer
+    core: Core,
+    unit: Unit,
+    group_id: str,
+    commits: tuple[OffsetCommit, ...],
+    committer: Committer,
+    refused: Refused | None = None,
 ) -> None:
     """`offset_commit` inside a unit that the caller has begun."""
     core.authorizer.check(unit, "read", "group", group_id)
-    for topic in sorted({commit.topic for commit in commits}):
-        core.authorizer.check(unit, "read", "topic", topic)
+    offsets = admitted(core, unit, commits, refused)
+    if refused and not offsets:
+        return
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
     now_ms = core.clock.time_ms()
     check_committer(unit, group_id, committer, now_ms, unknown, is_transactional=False)
-    group_offsets.check_stored(unit, commits, core.config)
-    if commits:
-        unit.record(OffsetsCommitted(timestamp=now_ms, group_id=group_id, offsets=commits))
+    kept = group_offsets.accepted(
+        offsets, lambda commit: group_offsets.check_metadata(commit, core.config), refused
+    )
+    if kept:
+        unit.record(OffsetsCommitted(timestamp=now_ms, group_id=group_id, offsets=kept))
+
+
+def admitted(core: Core, unit: Unit, items: Sequence[P], refused: Refused | None) -> tuple[P, ...]:
+    """Those of the partitions that there are and that the principal may read."""
+    if refused is not None:
+        refused.clear()  # The unit may be run again.
+    readable = group_offsets.accepted(
+        items, lambda item: core.authorizer.check(unit, "read", "topic", item.topic), refused
+    )
+    return group_offsets.accepted(
+        readable, lambda item: group_offsets.check_exists(unit, item), refused
+    )
 
 
 def check_committer(

@@ -6,6 +6,7 @@ inside a request; an incomplete join or sync is repeated.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 
 from eosdb.broker.handler import RequestHandler
@@ -14,9 +15,11 @@ from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.errors import (
+    ApiError,
     GroupIdNotFoundError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
+    MemberIdRequiredError,
     RebalanceInProgressError,
 )
 from eosdb.model.values import (
@@ -45,16 +48,22 @@ class MembershipRequests(RequestHandler):
         protocols: Sequence[tuple[str, bytes]] = (),
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
+        client_host: str = "",
+        must_know_id: bool = False,
+        waits: bool = False,
     ) -> JoinGroupResult:
         """Join the group's next generation.
 
-        Without `member_id` the member gets a new one. The call does not wait: while the answer is not
-        complete, other members have yet to join; join again, with the member id. Raises
-        InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
+        Without `member_id` the member gets a new one. With `must_know_id` it is not a member yet: the id
+        comes with MemberIdRequiredError, to join with, so that a client whose first answer is lost leaves
+        no member behind (KIP-394). The call does not wait: while the answer is not complete, other members
+        have yet to join; join again, with the member id. Who says that it `waits` stays alive until then
+        without asking. Raises InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
         InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
         """
         self._check_names(group_id, member_id, group_instance_id)
         check_text("client_id", client_id)
+        check_text("client_host", client_host)
         check_text("protocol_type", protocol_type)
         checked = tuple(
             (check_text("protocol", name), check_bytes("metadata", data))
@@ -69,12 +78,14 @@ class MembershipRequests(RequestHandler):
             )
         check_int("rebalance_timeout_ms", rebalance_timeout_ms, 1)
 
-        def join(unit: Unit) -> JoinGroupResult:
+        gives_id_only = must_know_id and not member_id and group_instance_id is None
+        if gives_id_only:
+            member_id = f"{client_id or 'member'}-{uuid.uuid4()}"
+
+        def join(unit: Unit) -> JoinGroupResult | None:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
             before = group_rows.load(unit, group_id)
-            if member_id:
-                decisions.known_member(before, member_id, group_instance_id)
             joining = Member(
                 # Journal positions are never reused, so neither are these ids.
                 member_id or f"{client_id or 'member'}-{unit.last_position() + 1}",
@@ -83,14 +94,25 @@ class MembershipRequests(RequestHandler):
                 session_timeout_ms,
                 rebalance_timeout_ms,
                 checked,
+                client_host=client_host,
             )
+            if gives_id_only:
+                group_rows.renew_session(unit, group_id, joining, now)
+                return None
+            if member_id and not _is_pending(unit, before, joining, group_id):
+                decisions.known_member(before, member_id, group_instance_id)
             after = decisions.join(before or Group(group_id), joining, protocol_type, now)
             group_rows.record(unit, before, after, now)
-            group_rows.renew_session(unit, group_id, joining, now)
+            _renew(
+                unit, after, joining, now, decisions.awaits_join(after, joining.member_id), waits
+            )
             return _joined(after, joining.member_id)
 
         self._coordinator.leadership.ensure_elected()
-        return self._coordinator.write(join, sync=False)
+        joined = self._coordinator.write(join, sync=False)
+        if joined is None:
+            raise MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
+        return joined
 
     def sync_group(
         self,
@@ -100,12 +122,16 @@ class MembershipRequests(RequestHandler):
         *,
         group_instance_id: str | None = None,
         assignments: Mapping[str, bytes] | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        waits: bool = False,
     ) -> SyncGroupResult:
         """Send every member's assignment (the leader), or get one's own.
 
-        While the answer is not complete, the leader has yet to sync: sync again. Raises
-        IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError and RebalanceInProgressError:
-        join again.
+        While the answer is not complete, the leader has yet to sync: sync again (`waits`: see join_group).
+        Raises IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError,
+        InconsistentGroupProtocolError for a protocol that is not the generation's, and
+        RebalanceInProgressError: join again.
         """
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -1)
@@ -118,9 +144,12 @@ class MembershipRequests(RequestHandler):
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
             before, member = self._member(unit, group_id, member_id, group_instance_id)
-            after = decisions.sync(before, member_id, generation_id, checked)
+            after = decisions.sync(
+                before, member_id, generation_id, checked, protocol_type, protocol_name
+            )
             group_rows.record(unit, before, after, now)
-            group_rows.renew_session(unit, group_id, member, now)
+            must_wait = decisions.awaits_sync(after, member_id, generation_id)
+            _renew(unit, after, member, now, must_wait, waits)
             return _synced(after, member_id)
 
         self._coordinator.leadership.ensure_elected()
@@ -174,6 +203,48 @@ class MembershipRequests(RequestHandler):
         self._coordinator.leadership.ensure_elected()
         self._coordinator.write(leave, sync=False)
 
+    def remove_members(
+        self, group_id: str, members: Sequence[tuple[str, str | None]]
+    ) -> list[ApiError | None]:
+        """Remove members, each by its member id, its group instance id, or both: those that there are.
+
+        Returns an answer for each: None, UnknownMemberIdError, or FencedInstanceIdError for a static
+        member that is held by another member id.
+        """
+        for member_id, group_instance_id in members:
+            self._check_names(group_id, member_id, group_instance_id)
+
+        def remove(unit: Unit) -> list[ApiError | None]:
+            self._may_read(unit, group_id)
+            now = self._clock.time_ms()
+            group = group_rows.load(unit, group_id)
+            answers, gone, pending = list[ApiError | None](), set[str](), set[str]()
+            for member_id, group_instance_id in members:
+                if group_instance_id is None and group_rows.is_given_out(unit, group_id, member_id):
+                    pending.add(member_id)
+                try:
+                    gone.add(decisions.leaver(group, member_id, group_instance_id).member_id)
+                    answers.append(None)
+                except ApiError as error:
+                    answers.append(None if member_id in pending else error)
+            if group is not None:
+                group_rows.record(unit, group, decisions.leave(group, gone, now), now)
+            group_rows.end_sessions(unit, group_id, pending - gone)
+            return answers
+
+        self._coordinator.leadership.ensure_elected()
+        return self._coordinator.write(remove, sync=False)
+
+    def is_waiting(self, group_id: str, member_id: str, generation_id: int | None = None) -> bool:
+        """Whether a member still has to wait for the answer to its join, or, with a generation, to its
+        sync."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "read", "group", group_id)
+            group = group_rows.load(connection, group_id)
+        if generation_id is None:
+            return decisions.awaits_join(group, member_id)
+        return decisions.awaits_sync(group, member_id, generation_id)
+
     def describe_group(self, group_id: str) -> GroupDescription:
         """The group's state, generation and members. Raises GroupIdNotFoundError."""
         check_group_id(group_id)
@@ -195,6 +266,12 @@ class MembershipRequests(RequestHandler):
                 if self._authorizer.allows(connection, "describe", "group", name)
             ]
 
+    def describe_groups(self) -> list[GroupDescription]:
+        """The same groups, described."""
+        names = self.list_groups()
+        with self._store.read() as connection:
+            return [_described(group_rows.load(connection, name) or Group(name)) for name in names]
+
     def _may_read(self, unit: Unit, group_id: str) -> None:
         self._authorizer.check(unit, "read", "group", group_id)
 
@@ -214,6 +291,24 @@ class MembershipRequests(RequestHandler):
         return group, member
 
 
+def _is_pending(unit: Unit, group: Group | None, joining: Member, group_id: str) -> bool:
+    """Whether this is a dynamic member's first join with the id that it was given."""
+    if joining.group_instance_id is not None:
+        return False
+    if group is not None and group.member(joining.member_id) is not None:
+        return False
+    return group_rows.is_given_out(unit, group_id, joining.member_id)
+
+
+def _renew(
+    unit: Unit, group: Group, member: Member, now_ms: int, must_wait: bool, waits: bool
+) -> None:
+    if must_wait and waits:
+        group_rows.renew_while_waiting(unit, group, member, now_ms)
+    else:
+        group_rows.renew_session(unit, group.group_id, member, now_ms)
+
+
 def _joined(group: Group, member_id: str) -> JoinGroupResult:
     complete = decisions.is_in_generation(group, member_id)
     leads = complete and group.leader == member_id
@@ -231,6 +326,7 @@ def _joined(group: Group, member_id: str) -> JoinGroupResult:
         )
         if leads
         else (),
+        leads and group.state is GroupState.STABLE,
     )
 
 
@@ -257,7 +353,12 @@ def _described(group: Group) -> GroupDescription:
         group.leader,
         tuple(
             GroupMemberDescription(
-                m.member_id, m.group_instance_id, m.client_id, m.metadata(protocol), m.assignment
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.metadata(protocol),
+                m.assignment,
+                m.client_host,
             )
             for m in group.members
         ),

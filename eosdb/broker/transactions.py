@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from eosdb.broker import listing
-from eosdb.broker.group_offsets import Committer, check_committer
+from eosdb.broker.group_offsets import Committer, Refused, admitted, check_committer
 from eosdb.broker.handler import RequestHandler
 from eosdb.config import INT32_MAX, INT64_MAX
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -20,6 +20,7 @@ from eosdb.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
 )
+from eosdb.events.kinds import OffsetCommit
 from eosdb.log import partition_rows, producer_rows
 from eosdb.model.values import (
     Coordinator,
@@ -130,8 +131,10 @@ class TransactionRequests(RequestHandler):
         member_id: str = "",
         group_instance_id: str | None = None,
         transaction_version: int | None = None,
+        refused: Refused | None = None,
     ) -> None:
-        """Offsets that become the group's when the transaction commits: all of them or none.
+        """Offsets that become the group's when the transaction commits: all of them or none, or, with a
+        dict for what is `refused`, partition by partition (see offset_commit).
 
         Under transaction version 2 this adds the group to the transaction (see `produce`). Raises
         InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
@@ -144,21 +147,20 @@ class TransactionRequests(RequestHandler):
         commits = group_offsets.check_offsets(offsets)
         committer = Committer(generation_id, member_id, group_instance_id).checked()
 
-        def authorize(unit: Unit) -> None:
+        def admit(unit: Unit) -> tuple[OffsetCommit, ...]:
             self._may_transact(transactional_id)(unit)
             self._authorizer.check(unit, "read", "group", group_id)
-            for topic in sorted({commit.topic for commit in commits}):
-                self._authorizer.check(unit, "read", "topic", topic)
+            return admitted(self._core, unit, commits, refused)
 
         self._coordinator.txn_offset_commit(
             transactional_id,
             group_id,
             producer_id,
             producer_epoch,
-            commits,
+            admit,
             self._may_commit(group_id, committer),
             self._version(transaction_version),
-            authorize,
+            refused,
         )
 
     def end_txn(

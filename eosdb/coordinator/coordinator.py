@@ -222,23 +222,27 @@ class TransactionCoordinator:
         group_id: str,
         producer_id: int,
         producer_epoch: int,
-        offsets: tuple[OffsetCommit, ...],
+        admit: Callable[[Unit], tuple[OffsetCommit, ...]],
         check_group: Callable[[Unit], None],
         version: int,
-        authorize: Callable[[Unit], None],
+        refused: group_offsets.Refused | None,
     ) -> None:
-        """TxnOffsetCommit: the offsets are pending until the transaction ends."""
+        """TxnOffsetCommit: the offsets that `admit` lets pass are pending until the transaction ends."""
         self.leadership.ensure_elected()
 
         def commit(unit: Unit) -> None:
-            authorize(unit)
+            offsets = admit(unit)
+            if refused and not offsets:
+                return
             now = self._clock.time_ms()
             identity = ProducerIdAndEpoch(producer_id, producer_epoch)
             transaction_rows.join(
                 unit, transactional_id, identity, version, now, groups=frozenset((group_id,))
             )
             check_group(unit)
-            group_offsets.check_stored(unit, offsets, self._config)
+            kept = group_offsets.accepted(
+                offsets, lambda commit: group_offsets.check_metadata(commit, self._config), refused
+            )
             unit.record(
                 TxnOffsetsCommitted(
                     timestamp=now,
@@ -246,7 +250,7 @@ class TransactionCoordinator:
                     group_id=group_id,
                     producer_id=producer_id,
                     producer_epoch=producer_epoch,
-                    offsets=offsets,
+                    offsets=kept,
                 )
             )
 

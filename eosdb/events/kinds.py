@@ -209,6 +209,8 @@ class GroupMember(NamedTuple):
     protocols: tuple[tuple[str, str], ...]
     assignment: str
     has_joined: bool
+    client_host: str = ""
+    """Of members that came over the wire."""
 
 
 class GroupChanged(NamedTuple):

@@ -198,7 +198,8 @@ class JoinGroupMember:
 class JoinGroupResult:
     """The answer to a join. While `is_complete` is False others have yet to join: ask again.
 
-    Only the leader gets `members`.
+    Only the leader gets `members`. `skip_assignment`: it leads a group whose assignment stays as it is, for
+    it has taken over from another instance of the same static member (KIP-814).
     """
 
     member_id: str
@@ -208,6 +209,7 @@ class JoinGroupResult:
     protocol_name: str | None
     leader: str | None
     members: tuple[JoinGroupMember, ...] = ()
+    skip_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +224,15 @@ class SyncGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
-    """One member of a group; `metadata` and `assignment` are opaque bytes of its protocol."""
+    """One member of a group; `metadata` and `assignment` are opaque bytes of its protocol. `client_host` is
+    empty for one that opened the file itself."""
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     metadata: bytes
     assignment: bytes
+    client_host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafka.protocol.admin.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.fetch import FetchRequest
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
@@ -24,7 +38,16 @@ from kafka.protocol.producer.transaction import (
     TxnOffsetCommitRequest,
 )
 
-from eosdb.wire.handlers import cluster, fetch, offsets, produce, transactions
+from eosdb.wire.handlers import (
+    cluster,
+    fetch,
+    group_admin,
+    group_offsets,
+    groups,
+    offsets,
+    produce,
+    transactions,
+)
 from eosdb.wire.session import Session
 
 Handler = Callable[[Session, Any, int], ApiMessage | None]
@@ -87,6 +110,16 @@ APIS: Final = {
         Api("AddPartitionsToTxn", 0, 3, AddPartitionsToTxnRequest, transactions.add_partitions),
         Api("AddOffsetsToTxn", 0, 4, AddOffsetsToTxnRequest, transactions.add_offsets),
         Api("EndTxn", 0, 5, EndTxnRequest, transactions.end_txn),
-        Api("TxnOffsetCommit", 0, 5, TxnOffsetCommitRequest, transactions.txn_offset_commit),
+        Api("TxnOffsetCommit", 0, 5, TxnOffsetCommitRequest, group_offsets.txn_offset_commit),
+        Api("JoinGroup", 0, 9, JoinGroupRequest, groups.join_group),
+        Api("SyncGroup", 0, 5, SyncGroupRequest, groups.sync_group),
+        Api("Heartbeat", 0, 4, HeartbeatRequest, groups.heartbeat),
+        Api("LeaveGroup", 0, 5, LeaveGroupRequest, groups.leave_group),
+        Api("OffsetCommit", 2, 9, OffsetCommitRequest, group_offsets.offset_commit),
+        Api("OffsetFetch", 1, 9, OffsetFetchRequest, group_offsets.offset_fetch),
+        Api("OffsetDelete", 0, 0, OffsetDeleteRequest, group_offsets.offset_delete),
+        Api("DescribeGroups", 0, 6, DescribeGroupsRequest, group_admin.describe_groups),
+        Api("ListGroups", 0, 5, ListGroupsRequest, group_admin.list_groups),
+        Api("DeleteGroups", 0, 2, DeleteGroupsRequest, group_admin.delete_groups),
     )
 }

@@ -42,6 +42,7 @@ class Member:
     assignment: bytes = b""
     has_joined: bool = True
     """It is in the generation, or has joined the one being prepared."""
+    client_host: str = ""
 
     def metadata(self, protocol: str) -> bytes:
         return dict(self.protocols).get(protocol, b"")
@@ -97,13 +98,28 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
 
 
 def sync(
-    group: Group, member_id: str, generation_id: int, assignments: Mapping[str, bytes]
+    group: Group,
+    member_id: str,
+    generation_id: int,
+    assignments: Mapping[str, bytes],
+    protocol_type: str | None = None,
+    protocol_name: str | None = None,
 ) -> Group:
     """The group once the leader has sent the assignment; a follower's sync changes nothing.
 
-    Raises RebalanceInProgressError while a generation is being prepared, and IllegalGenerationError.
+    Raises RebalanceInProgressError while a generation is being prepared, IllegalGenerationError, and
+    InconsistentGroupProtocolError for a protocol type or name that is not the group's (None: not said,
+    KIP-559).
     """
     check_generation(group, generation_id)
+    for name, said, held in (
+        ("protocol type", protocol_type, group.protocol_type),
+        ("protocol", protocol_name, group.protocol_name),
+    ):
+        if said is not None and said != held:
+            raise InconsistentGroupProtocolError(
+                f"group {group.group_id!r}: got {name} {said!r}, this generation has {held!r}; join again"
+            )
     if group.state is GroupState.PREPARING_REBALANCE:
         raise _rebalancing(group)
     if group.state is GroupState.STABLE or group.leader != member_id:
@@ -168,6 +184,15 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
     return member
 
 
+def leaver(group: Group | None, member_id: str, group_instance_id: str | None) -> Member:
+    """The member that is to be removed. A static one may be named by its instance id alone, as an
+    administrator does (KIP-345). Raises the errors of `known_member`."""
+    found = None if group is None else group.member(member_id) or group.instance(group_instance_id)
+    if found is not None and (not member_id or group_instance_id is None):
+        return found
+    return known_member(group, member_id, group_instance_id)
+
+
 def check_generation(group: Group, generation_id: int) -> None:
     """Raises IllegalGenerationError."""
     if generation_id != group.generation_id:
@@ -205,29 +230,31 @@ def check_commit(
         raise _rebalancing(group)
 
 
-def check_offset_delete(group: Group | None, topics: Collection[str]) -> None:
-    """Whether offsets of these topics may be deleted (ClassicGroup.validateOffsetDelete).
-
-    Raises NonEmptyGroupError for a group with members that are not consumers, and
-    GroupSubscribedToTopicError; a member that does not name its topics counts for all.
-    """
-    if group is None or not group.members:
-        return
-    if group.protocol_type != PROTOCOL_TYPE:
+def check_offset_delete(group: Group | None) -> None:
+    """Whether offsets may be deleted (ClassicGroup.validateOffsetDelete). Raises NonEmptyGroupError for a
+    group with members that are not consumers."""
+    if group is not None and group.members and group.protocol_type != PROTOCOL_TYPE:
         raise NonEmptyGroupError(
             f"group {group.group_id!r} has {len(group.members)} members; its offsets can be deleted "
             "when all of them have left"
         )
+
+
+def check_unsubscribed(group: Group | None, topic: str) -> None:
+    """Raises GroupSubscribedToTopicError (ClassicGroup.isSubscribedToTopic); a member that does not name
+    its topics counts for all."""
+    if group is None:
+        return
     for member in group.members:
         data = member.metadata(group.protocol_name or member.protocols[0][0])
         try:
-            wanted = set(decode_subscription(data).topics)
+            is_subscribed = topic in decode_subscription(data).topics
         except ValueError:
-            wanted = set(topics)
-        if subscribed := sorted(wanted.intersection(topics)):
+            is_subscribed = True
+        if is_subscribed:
             raise GroupSubscribedToTopicError(
-                f"group {group.group_id!r}: member {member.member_id!r} subscribes to "
-                f"{', '.join(subscribed)}; its offsets can be deleted when it has left"
+                f"group {group.group_id!r}: member {member.member_id!r} subscribes to {topic}; its "
+                "offsets can be deleted when it has left"
             )
 
 
@@ -236,6 +263,27 @@ def is_in_generation(group: Group, member_id: str) -> bool:
     member = group.member(member_id)
     formed = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     return formed and member is not None and member.has_joined
+
+
+def awaits_join(group: Group | None, member_id: str) -> bool:
+    """Whether a member that has joined waits for others to do so."""
+    member = None if group is None else group.member(member_id)
+    return (
+        group is not None
+        and group.state is GroupState.PREPARING_REBALANCE
+        and member is not None
+        and member.has_joined
+    )
+
+
+def awaits_sync(group: Group | None, member_id: str, generation_id: int) -> bool:
+    """Whether a member of this generation waits for its leader's assignment."""
+    return (
+        group is not None
+        and group.state is GroupState.COMPLETING_REBALANCE
+        and group.generation_id == generation_id
+        and group.member(member_id) is not None
+    )
 
 
 def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:

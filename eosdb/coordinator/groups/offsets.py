@@ -8,12 +8,13 @@ aborts. When both a plain and a pending commit exist, the later *request* wins, 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from eosdb.config import BrokerConfig
 from eosdb.errors import (
+    ApiError,
     GroupIdNotFoundError,
     InvalidRequestError,
     OffsetMetadataTooLargeError,
@@ -62,6 +63,11 @@ _PEND: Final = (
 )
 
 
+P = TypeVar("P", OffsetCommit, TopicPartition)
+Refused = dict[TopicPartition, ApiError]
+"""What is refused partition by partition, as Kafka's answers have it."""
+
+
 @dataclass(slots=True)
 class _OffsetMemo(Memo):
     nothing_pending: set[int] = field(default_factory=set)
@@ -83,16 +89,37 @@ def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[
     return tuple(commits)
 
 
-def check_stored(unit: Unit, offsets: Sequence[OffsetCommit], config: BrokerConfig) -> None:
-    """Raises UnknownTopicOrPartitionError and OffsetMetadataTooLargeError; all or nothing."""
-    for commit in offsets:
-        partition_rows.load(unit, TopicPartition(commit.topic, commit.partition))
-        size = len(commit.metadata.encode())
-        if size > config.offset_metadata_max_bytes:
-            raise OffsetMetadataTooLargeError(
-                f"{commit.topic}-{commit.partition}: the metadata has {size} bytes, "
-                f"offset.metadata.max.bytes is {config.offset_metadata_max_bytes}"
-            )
+def accepted(
+    items: Iterable[P], check: Callable[[P], object], refused: Refused | None
+) -> tuple[P, ...]:
+    """The offsets or partitions that `check` raises no ApiError for. It is noted in `refused`; raised where
+    that is None: all or nothing."""
+    found = []
+    for item in items:
+        try:
+            check(item)
+        except ApiError as error:
+            if refused is None:
+                raise
+            refused[TopicPartition(*item[:2])] = error
+        else:
+            found.append(item)
+    return tuple(found)
+
+
+def check_exists(unit: Unit, item: OffsetCommit | TopicPartition) -> None:
+    """Raises UnknownTopicOrPartitionError."""
+    partition_rows.load(unit, TopicPartition(item.topic, item.partition))
+
+
+def check_metadata(commit: OffsetCommit, config: BrokerConfig) -> None:
+    """Raises OffsetMetadataTooLargeError."""
+    size = len(commit.metadata.encode())
+    if size > config.offset_metadata_max_bytes:
+        raise OffsetMetadataTooLargeError(
+            f"{commit.topic}-{commit.partition}: the metadata has {size} bytes, "
+            f"offset.metadata.max.bytes is {config.offset_metadata_max_bytes}"
+        )
 
 
 def exists(connection: Unit | sqlite3.Connection, group_id: str) -> bool:
@@ -213,11 +240,12 @@ def fetch(
     asked: Sequence[TopicPartition] | None,
     *,
     require_stable: bool,
+    refused: Refused | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The group's committed offsets; a partition without one is absent.
 
-    Raises UnstableOffsetCommitError when an asked partition has a pending offset; without `asked` only
-    partitions with a committed offset count.
+    UnstableOffsetCommitError when an asked partition has a pending offset is raised, or noted in `refused`;
+    without `asked` only partitions with a committed offset count.
     """
     found = {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, leader_epoch)
@@ -234,10 +262,13 @@ def fetch(
         ):
             tp = TopicPartition(topic, partition)
             if tp in (found if asked is None else asked):
-                raise UnstableOffsetCommitError(
+                error = UnstableOffsetCommitError(
                     f"group {group_id!r}: a transaction that has not ended holds an offset of {tp}; "
                     "ask again when it has"
                 )
+                if refused is None:
+                    raise error
+                refused[tp] = error
     return found
 
 

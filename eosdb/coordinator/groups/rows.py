@@ -37,6 +37,10 @@ _RENEW: Final = (
     "ON CONFLICT (group_id, member_id) "
     "DO UPDATE SET expires = excluded.expires, checksum = excluded.checksum"
 )
+_SHORTEN: Final = (
+    "UPDATE group_sessions SET expires = ?, checksum = ? "
+    "WHERE group_id = ? AND member_id = ? AND expires > ?"
+)
 NEXT_SESSION_END: Final = "SELECT expires FROM group_sessions ORDER BY expires LIMIT 1"
 """When the next session ends (a member is removed after that time, not at it)."""
 NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY deadline LIMIT 1"
@@ -71,11 +75,12 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
     end_sessions(unit, after.group_id, gone)
     if after.deadline_ms >= 0:
         unit.memos[Due].by(after.deadline_ms + 1)
+    _end_waiting(unit, after, now_ms)
 
 
 def save(unit: Unit, event: GroupChanged) -> None:
     """Projection only: the row of the group."""
-    members = json.dumps([m._asdict() for m in event.members], separators=(",", ":"))
+    members = json.dumps([_row(member) for member in event.members], separators=(",", ":"))
     unit.execute(_SAVE, tuple(_fields(event, members=members).values()))
 
 
@@ -90,6 +95,31 @@ def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> Non
     lease = (group_id, member.member_id, expires)
     unit.execute(_RENEW, (*lease, row_checksum(*lease)))
     unit.memos[Due].by(expires + 1)
+
+
+def renew_while_waiting(unit: Unit, group: Group, member: Member, now_ms: int) -> None:
+    """The member waits for others and cannot renew its session meanwhile, which is as long as the rebalance
+    may take; then it begins (Kafka: hasSatisfiedHeartbeat)."""
+    renew_session(unit, group.group_id, member, max(now_ms, group.deadline_ms))
+
+
+def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
+    """Whether this member id was given out, to be joined with: a lease that may have no member yet."""
+    found = unit.execute(
+        "SELECT 1 FROM group_sessions WHERE group_id = ? AND member_id = ?", (group_id, member_id)
+    )
+    return found.fetchone() is not None
+
+
+def _end_waiting(unit: Unit, group: Group, now_ms: int) -> None:
+    """Those who waited have their answer: their sessions are as long as all others."""
+    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        return
+    for member in group.members:
+        expires = now_ms + member.session_timeout_ms
+        lease = (group.group_id, member.member_id)
+        unit.execute(_SHORTEN, (expires, row_checksum(*lease, expires), *lease, expires))
+        unit.memos[Due].by(expires + 1)
 
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
@@ -179,6 +209,12 @@ def _group_member(member: Member) -> GroupMember:
     fields = {name: getattr(member, name) for name in GroupMember._fields}
     fields["protocols"] = tuple((name, _text(data)) for name, data in member.protocols)
     return GroupMember(**fields | {"assignment": _text(member.assignment)})
+
+
+def _row(member: GroupMember) -> dict[str, Any]:
+    """As it has always been written, for members that have no host."""
+    row = member._asdict()
+    return row if member.client_host else {key: row[key] for key in row if key != "client_host"}
 
 
 @reads("groups")

@@ -17,15 +17,12 @@ from kafka.protocol.producer.transaction import (
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
 )
 
 from eosdb.errors import EosdbError, UnknownTopicOrPartitionError
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
-    OffsetAndMetadata,
     TopicPartition,
 )
 from eosdb.wire.errors import (
@@ -33,11 +30,10 @@ from eosdb.wire.errors import (
     OPERATION_NOT_ATTEMPTED,
     before_fencing,
     coordinator_code_of,
-    not_in_transaction,
 )
 from eosdb.wire.session import Session
 
-_VERSION_2_FROM: Final = 5
+VERSION_2_FROM: Final = 5
 """The version of EndTxn and TxnOffsetCommit that is sent under transaction version 2."""
 
 
@@ -123,7 +119,7 @@ def end_txn(session: Session, request: EndTxnRequest, version: int) -> EndTxnRes
             request.producer_id,
             request.producer_epoch,
             request.committed,
-            transaction_version=transaction_version(version, _VERSION_2_FROM),
+            transaction_version=transaction_version(version, VERSION_2_FROM),
         )
     except EosdbError as error:
         code = before_fencing(coordinator_code_of(error), version, known_from=2)
@@ -132,58 +128,6 @@ def end_txn(session: Session, request: EndTxnRequest, version: int) -> EndTxnRes
         error_code=NONE,
         producer_id=following.producer_id,
         producer_epoch=following.producer_epoch,
-    )
-
-
-def txn_offset_commit(
-    session: Session, request: TxnOffsetCommitRequest, version: int
-) -> TxnOffsetCommitResponse:
-    """Offsets of partitions that do not exist, or with too much metadata, are refused one by one; the
-    others are committed."""
-    offsets = {
-        TopicPartition(topic.name, p.partition_index): OffsetAndMetadata(
-            p.committed_offset, p.committed_metadata or "", p.committed_leader_epoch
-        )
-        for topic in request.topics
-        for p in topic.partitions
-    }
-
-    def commit(accepted: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        session.broker.txn_offset_commit(
-            request.transactional_id,
-            request.group_id,
-            request.producer_id,
-            request.producer_epoch,
-            accepted,
-            generation_id=request.generation_id if version >= 3 else -1,
-            member_id=request.member_id if version >= 3 else "",
-            group_instance_id=request.group_instance_id if version >= 3 else None,
-            transaction_version=transaction_version(version, _VERSION_2_FROM),
-        )
-
-    codes = dict.fromkeys(offsets, NONE)
-    try:
-        commit(offsets)
-    except EosdbError as error:
-        code = before_fencing(coordinator_code_of(error), version, known_from=3)
-        codes = dict.fromkeys(
-            offsets, not_in_transaction(code, version, abortable_at=_VERSION_2_FROM - 1)
-        )
-    response = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-    return TxnOffsetCommitResponse(
-        topics=[
-            response(
-                name=topic.name,
-                partitions=[
-                    response.TxnOffsetCommitResponsePartition(
-                        partition_index=p.partition_index,
-                        error_code=codes[TopicPartition(topic.name, p.partition_index)],
-                    )
-                    for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
     )
 
 

@@ -1,0 +1,245 @@
+"""Offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, with an answer for every
+partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafka.protocol.consumer.group import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from kafka.protocol.producer.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+from eosdb.errors import ApiError, EosdbError
+from eosdb.model.values import OffsetAndMetadata, TopicPartition
+from eosdb.wire.errors import (
+    GROUP_ID_NOT_FOUND,
+    ILLEGAL_GENERATION,
+    NONE,
+    before_fencing,
+    coordinator_code_of,
+    not_in_transaction,
+)
+from eosdb.wire.handlers.transactions import VERSION_2_FROM, transaction_version
+from eosdb.wire.session import Session
+
+_BATCH_FROM: Final = 8
+"""The version of OffsetFetch that asks for several groups."""
+_NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
+_Refused = dict[TopicPartition, ApiError]
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+
+
+def offset_commit(
+    session: Session, request: OffsetCommitRequest, version: int
+) -> OffsetCommitResponse:
+    refused: _Refused = {}
+    code = NONE
+    try:
+        session.broker.offset_commit(
+            request.group_id,
+            _offsets(request.topics, has_epochs=version >= 6),
+            generation_id=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id if version >= 7 else None,
+            refused=refused,
+        )
+    except EosdbError as error:
+        code = coordinator_code_of(error)
+        if code == GROUP_ID_NOT_FOUND and version < 9:
+            code = ILLEGAL_GENERATION
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic
+    partition = topic.OffsetCommitResponsePartition
+    return OffsetCommitResponse(
+        topics=[
+            topic(
+                name=asked.name,
+                partitions=[
+                    partition(
+                        partition_index=p.partition_index,
+                        error_code=_code(refused, asked.name, p.partition_index, code),
+                    )
+                    for p in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+def txn_offset_commit(
+    session: Session, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
+    refused: _Refused = {}
+    code = NONE
+    try:
+        session.broker.txn_offset_commit(
+            request.transactional_id,
+            request.group_id,
+            request.producer_id,
+            request.producer_epoch,
+            _offsets(request.topics, has_epochs=version >= 2),
+            generation_id=request.generation_id if version >= 3 else -1,
+            member_id=request.member_id if version >= 3 else "",
+            group_instance_id=request.group_instance_id if version >= 3 else None,
+            transaction_version=transaction_version(version, VERSION_2_FROM),
+            refused=refused,
+        )
+    except EosdbError as error:
+        code = before_fencing(coordinator_code_of(error), version, known_from=3)
+        code = not_in_transaction(code, version, abortable_at=VERSION_2_FROM - 1)
+    topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+    partition = topic.TxnOffsetCommitResponsePartition
+    return TxnOffsetCommitResponse(
+        topics=[
+            topic(
+                name=asked.name,
+                partitions=[
+                    partition(
+                        partition_index=p.partition_index,
+                        error_code=_code(refused, asked.name, p.partition_index, code),
+                    )
+                    for p in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+def offset_fetch(
+    session: Session, request: OffsetFetchRequest, version: int
+) -> OffsetFetchResponse:
+    """The offsets of one group or of several; of the partitions named, or of all that have one."""
+    stable = request.require_stable if version >= 7 else False
+    if version >= _BATCH_FROM:
+        return OffsetFetchResponse(
+            groups=[_fetched(session, g.group_id, g.topics, stable) for g in request.groups]
+        )
+    found = _fetched(session, request.group_id, request.topics, stable)
+    topic = OffsetFetchResponse.OffsetFetchResponseTopic
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            topic(
+                name=t.name,
+                partitions=[
+                    topic.OffsetFetchResponsePartition(
+                        partition_index=p.partition_index,
+                        committed_offset=p.committed_offset,
+                        committed_leader_epoch=p.committed_leader_epoch,
+                        metadata=p.metadata,
+                        # Version 1 has no error of the group.
+                        error_code=p.error_code or found.error_code,
+                    )
+                    for p in t.partitions
+                ],
+            )
+            for t in found.topics
+        ],
+    )
+
+
+def offset_delete(
+    session: Session, request: OffsetDeleteRequest, version: int
+) -> OffsetDeleteResponse:
+    refused: _Refused = {}
+    try:
+        session.broker.offset_delete(
+            request.group_id,
+            [
+                TopicPartition(topic.name, p.partition_index)
+                for topic in request.topics
+                for p in topic.partitions
+            ],
+            refused=refused,
+        )
+    except EosdbError as error:
+        return OffsetDeleteResponse(error_code=coordinator_code_of(error), topics=[])
+    topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+    return OffsetDeleteResponse(
+        error_code=NONE,
+        topics=[
+            topic(
+                name=asked.name,
+                partitions=[
+                    topic.OffsetDeleteResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=_code(refused, asked.name, p.partition_index, NONE),
+                    )
+                    for p in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ],
+    )
+
+
+def _offsets(topics: Iterable[Any], *, has_epochs: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        TopicPartition(topic.name, p.partition_index): OffsetAndMetadata(
+            p.committed_offset,
+            p.committed_metadata or "",
+            p.committed_leader_epoch if has_epochs else -1,
+        )
+        for topic in topics
+        for p in topic.partitions
+    }
+
+
+def _code(refused: _Refused, topic: str, index: int, of_all: int) -> int:
+    """The error of one partition; what the whole request failed with comes first."""
+    error = refused.get(TopicPartition(topic, index))
+    return of_all if of_all or error is None else error.code
+
+
+def _fetched(session: Session, group_id: str, topics: Iterable[Any] | None, stable: bool) -> _Group:
+    """`topics` None: all partitions that have an offset."""
+    asked = (
+        None
+        if topics is None
+        else [TopicPartition(t.name, index) for t in topics for index in t.partition_indexes]
+    )
+    refused: _Refused = {}
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    code = NONE
+    try:
+        found = session.broker.offset_fetch(group_id, asked, require_stable=stable, refused=refused)
+    except EosdbError as error:
+        code = coordinator_code_of(error)
+    by_topic: dict[str, list[int]] = {}
+    for name, index in found if asked is None else asked:
+        by_topic.setdefault(name, []).append(index)
+    return _Group(
+        group_id=group_id,
+        error_code=code,
+        topics=[
+            _Group.OffsetFetchResponseTopics(
+                name=name,
+                partitions=[
+                    _offset(TopicPartition(name, index), found, refused) for index in indexes
+                ],
+            )
+            for name, indexes in by_topic.items()
+        ],
+    )
+
+
+def _offset(
+    tp: TopicPartition, found: dict[TopicPartition, OffsetAndMetadata], refused: _Refused
+) -> _Group.OffsetFetchResponseTopics.OffsetFetchResponsePartitions:
+    error = refused.get(tp)
+    offset = _NO_OFFSET if error is not None else found.get(tp, _NO_OFFSET)
+    return _Group.OffsetFetchResponseTopics.OffsetFetchResponsePartitions(
+        partition_index=tp.partition,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=NONE if error is None else error.code,
+    )

@@ -1,0 +1,341 @@
+"""Offsets of groups over the wire: an answer for every partition, and the groups as administrators see
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.protocol.admin.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer.group import (
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
+from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
+
+import eosdb
+from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
+from eosdb.model.consumer_protocol import Subscription
+from tests.wire.peer import Peer
+
+UNKNOWN_TOPIC, TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, UNSTABLE = 3, 12, 22, 25, 88
+NON_EMPTY, GROUP_ID_NOT_FOUND, SUBSCRIBED, INVALID_PRODUCER_EPOCH = 68, 69, 86, 47
+TOPIC_REFUSED, GROUP_REFUSED = 29, 30
+TP = TopicPartition("t", 0)
+_Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+_TxnTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+_Deleted = OffsetDeleteRequest.OffsetDeleteRequestTopic
+
+
+@pytest.fixture(autouse=True)
+def verified(db: eosdb.Database) -> Iterator[None]:
+    yield
+    assert db.verify().ok
+
+
+def commit(
+    peer: Peer, version: int = 9, *, generation: int = -1, member_id: str = "",
+    metadata: str = "", topics: tuple[str, ...] = ("t",),
+) -> list[tuple[str, int, int]]:  # fmt: skip
+    """Offset 5 of partition 0 with this metadata, and 6 of partition 1, of these topics."""
+    partition = _Topic.OffsetCommitRequestPartition
+    request = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=[
+            _Topic(
+                name=name,
+                partitions=[
+                    partition(
+                        partition_index=index,
+                        committed_offset=5 + index,
+                        committed_leader_epoch=0,
+                        committed_metadata=None if index else metadata,
+                    )
+                    for index in (0, 1)
+                ],
+            )
+            for name in topics
+        ],
+    )
+    answer = peer.ask(request, version)
+    return [
+        (topic.name, p.partition_index, p.error_code)
+        for topic in answer.topics
+        for p in topic.partitions
+    ]
+
+
+def committed(db: eosdb.Database) -> dict[TopicPartition, int]:
+    return {tp: found.offset for tp, found in db.broker.offset_fetch("g").items()}
+
+
+def pend(db: eosdb.Database, tp: TopicPartition = TP) -> None:
+    """An offset of the group in a transaction that has not ended."""
+    who = db.broker.init_producer_id("pending", 60_000)
+    db.broker.txn_offset_commit("pending", "g", *who, {tp: OffsetAndMetadata(9)})
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_offsets_of_nobody_in_particular_are_committed(
+    db: eosdb.Database, peer: Peer, version: int
+) -> None:
+    assert commit(peer, version) == [("t", 0, 0), ("t", 1, 0)]
+    found = db.broker.offset_fetch("g")
+    epoch = 0 if version >= 6 else -1
+    assert found[TP] == OffsetAndMetadata(5, "", epoch)
+    assert found[TopicPartition("t", 1)].offset == 6
+
+
+def test_what_one_partition_is_refused_the_others_are_not(db: eosdb.Database, peer: Peer) -> None:
+    answered = commit(peer, metadata="x" * 5_000, topics=("t", "nosuch"))
+    assert answered == [
+        ("t", 0, TOO_LARGE), ("t", 1, 0),
+        ("nosuch", 0, UNKNOWN_TOPIC), ("nosuch", 1, UNKNOWN_TOPIC),
+    ]  # fmt: skip
+    assert committed(db) == {TopicPartition("t", 1): 6}
+
+
+def test_a_topic_that_may_not_be_read_is_refused_alone(db_path: Path, clock: ManualClock) -> None:
+    with eosdb.connect(db_path, clock=clock) as db:
+        for topic in ("t", "secret"):
+            db.admin.create_topic(topic, partitions=2)
+        db.admin.create_acls(
+            [
+                eosdb.Acl("User:*", "all", "group", "*", "literal", "allow"),
+                eosdb.Acl("User:*", "all", "topic", "t", "literal", "allow"),
+            ]
+        )
+        with db.serve() as server, Peer(server) as peer:
+            answered = commit(peer, topics=("t", "secret"))
+            assert [code for *_, code in answered] == [0, 0, TOPIC_REFUSED, TOPIC_REFUSED]
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_a_member_that_there_is_not_commits_nothing(
+    db: eosdb.Database, peer: Peer, version: int
+) -> None:
+    gone = GROUP_ID_NOT_FOUND if version >= 9 else ILLEGAL_GENERATION
+    answered = commit(peer, version, generation=3, member_id="gone", topics=("t",))
+    assert answered == [("t", 0, gone), ("t", 1, gone)]
+    db.broker.join_group("g", protocols=[("range", b"")])
+    answered = commit(peer, version, generation=1, member_id="gone")
+    assert {code for *_, code in answered} == {UNKNOWN_MEMBER_ID}
+    assert committed(db) == {}
+
+
+def test_a_transaction_takes_the_offsets_that_can_be_taken(db: eosdb.Database, peer: Peer) -> None:
+    who = db.broker.init_producer_id("x", 60_000)
+    partition = _TxnTopic.TxnOffsetCommitRequestPartition
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        generation_id=-1,
+        member_id="",
+        topics=[
+            _TxnTopic(
+                name=name,
+                partitions=[
+                    partition(
+                        partition_index=index,
+                        committed_offset=7,
+                        committed_leader_epoch=-1,
+                        committed_metadata=metadata,
+                    )
+                    for index, metadata in ((0, None), (1, "x" * 5_000), (2, ""))
+                ],
+            )
+            for name in ("nosuch", "t")
+        ],
+    )
+    answer = peer.ask(request, 5)
+    assert [[p.error_code for p in topic.partitions] for topic in answer.topics] == [
+        [UNKNOWN_TOPIC] * 3,
+        [0, TOO_LARGE, UNKNOWN_TOPIC],
+    ]
+    db.broker.end_txn("x", *who, True)
+    assert committed(db) == {TP: 7}
+    for version, code in ((0, INVALID_PRODUCER_EPOCH), (5, INVALID_PRODUCER_EPOCH)):
+        answer = peer.ask(request, version)
+        assert answer.topics[1].partitions[0].error_code == code
+
+
+def test_a_transaction_that_may_take_no_offset_does_not_begin(
+    db: eosdb.Database, peer: Peer
+) -> None:
+    who = db.broker.init_producer_id("x", 60_000)
+    partition = _TxnTopic.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=""
+    )
+    request = TxnOffsetCommitRequest(
+        transactional_id="x", group_id="g", producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch, generation_id=-1, member_id="",
+        topics=[_TxnTopic(name="nosuch", partitions=[partition])],
+    )  # fmt: skip
+    answer = peer.ask(request, 5)
+    assert answer.topics[0].partitions[0].error_code == UNKNOWN_TOPIC
+    assert db.broker.describe_transactions(["x"])["x"].state == "Empty"
+
+
+def fetch(peer: Peer, version: int, *, all_partitions: bool = False, stable: bool = False) -> (
+    dict[tuple[str, int], tuple[int, int]]
+):  # fmt: skip
+    """Offset and error of t-0 and t-1, or of all."""
+    if version >= 8:
+        group = OffsetFetchRequest.OffsetFetchRequestGroup
+        topics = [group.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+        request = OffsetFetchRequest(
+            groups=[group(group_id="g", topics=None if all_partitions else topics)],
+            require_stable=stable,
+        )
+        answer = peer.ask(request, version)
+        (found,) = answer.groups
+        assert found.group_id == "g"
+        return {
+            (topic.name, p.partition_index): (p.committed_offset, p.error_code or found.error_code)
+            for topic in found.topics
+            for p in topic.partitions
+        }
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+    request = OffsetFetchRequest(
+        group_id="g", topics=None if all_partitions else [asked], require_stable=stable
+    )
+    answer = peer.ask(request, version)
+    return {
+        (topic.name, p.partition_index): (p.committed_offset, p.error_code)
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_committed_offsets_are_fetched(db: eosdb.Database, peer: Peer, version: int) -> None:
+    assert fetch(peer, version) == {("t", 0): (-1, 0), ("t", 1): (-1, 0)}
+    db.broker.offset_commit("g", {TP: OffsetAndMetadata(5)})
+    assert fetch(peer, version) == {("t", 0): (5, 0), ("t", 1): (-1, 0)}
+    if version >= 2:
+        assert fetch(peer, version, all_partitions=True) == {("t", 0): (5, 0)}
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_only_the_partitions_that_a_transaction_holds_are_unstable(
+    db: eosdb.Database, peer: Peer, version: int
+) -> None:
+    other = TopicPartition("t", 1)
+    db.broker.offset_commit("g", {TP: OffsetAndMetadata(5), other: OffsetAndMetadata(6)})
+    pend(db)
+    held = {("t", 0): (-1, UNSTABLE), ("t", 1): (6, 0)}
+    assert fetch(peer, version, stable=True) == held
+    assert fetch(peer, version, stable=True, all_partitions=True) == held
+    assert fetch(peer, version) == {("t", 0): (5, 0), ("t", 1): (6, 0)}
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_offsets_that_may_not_be_seen_are_an_error_each(
+    db: eosdb.Database, peer: Peer, version: int
+) -> None:
+    db.admin.create_acls([eosdb.Acl("User:a", "read", "topic", "u", "literal", "allow")])
+    answered = fetch(peer, version)
+    assert set(answered.values()) == {(-1, GROUP_REFUSED)}
+
+
+def test_offsets_are_deleted_partition_by_partition(db: eosdb.Database, peer: Peer) -> None:
+    def delete() -> tuple[int, list[int]]:
+        partition = _Deleted.OffsetDeleteRequestPartition
+        request = OffsetDeleteRequest(
+            group_id="g",
+            topics=[
+                _Deleted(name=name, partitions=[partition(partition_index=0)])
+                for name in ("t", "u", "nosuch")
+            ],
+        )
+        answer = peer.ask(request, 0)
+        return answer.error_code, [t.partitions[0].error_code for t in answer.topics]
+
+    assert delete() == (GROUP_ID_NOT_FOUND, [])
+    db.admin.create_topic("u")
+    other = TopicPartition("u", 0)
+    db.broker.offset_commit("g", {TP: OffsetAndMetadata(1), other: OffsetAndMetadata(1)})
+    wanted = Subscription(("t",)).encode()
+    joined = db.broker.join_group("g", protocols=[("range", wanted)])
+    assert delete() == (0, [SUBSCRIBED, 0, UNKNOWN_TOPIC])
+    assert committed(db) == {TP: 1}
+    db.broker.leave_group("g", joined.member_id)
+    assert delete() == (0, [0, 0, UNKNOWN_TOPIC])
+    db.broker.offset_commit("g", {TP: OffsetAndMetadata(1)})
+    db.broker.join_group("g", protocol_type="connect", protocols=[("range", wanted)])
+    assert delete() == (NON_EMPTY, [])
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_groups_are_described(db: eosdb.Database, peer: Peer, version: int) -> None:
+    joined = db.broker.join_group(
+        "g", client_id="c", client_host="/1.2.3.4", protocols=[("range", b"wants")]
+    )
+    db.broker.offset_commit("simple", {TP: OffsetAndMetadata(1)})
+
+    def describe() -> Any:
+        request = DescribeGroupsRequest(groups=["g", "simple", "nosuch"])
+        return peer.ask(request, version)
+
+    forming, simple, unknown = describe().groups
+    assert (forming.group_state, forming.protocol_data) == ("CompletingRebalance", "")
+    assert [m.member_metadata for m in forming.members] == [b""]
+    assert (simple.group_state, simple.protocol_type, simple.members) == ("Empty", "", [])
+    not_found = GROUP_ID_NOT_FOUND if version >= 6 else 0
+    assert (unknown.group_state, unknown.error_code) == ("Dead", not_found)
+
+    db.broker.sync_group("g", 1, joined.member_id, assignments={joined.member_id: b"gets"})
+    stable = describe().groups[0]
+    assert (stable.group_state, stable.protocol_type, stable.protocol_data) == (
+        "Stable", "consumer", "range",
+    )  # fmt: skip
+    (member,) = stable.members
+    assert (member.client_id, member.client_host) == ("c", "/1.2.3.4")
+    assert (member.member_metadata, member.member_assignment) == (b"wants", b"gets")
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_groups_are_listed_by_their_states_and_types(
+    db: eosdb.Database, peer: Peer, version: int
+) -> None:
+    db.broker.join_group("g", protocols=[("range", b"wants")])
+    db.broker.offset_commit("simple", {TP: OffsetAndMetadata(1)})
+
+    def listed(states: str = "", types: str = "") -> list[str]:
+        request = ListGroupsRequest(states_filter=states.split(), types_filter=types.split())
+        answer = peer.ask(request, version)
+        if version >= 4:
+            found = {group.group_state for group in answer.groups}
+            assert found <= {"CompletingRebalance", "Empty"}
+        assert {group.protocol_type for group in answer.groups} <= {"consumer", ""}
+        return [group.group_id for group in answer.groups]
+
+    assert listed() == ["g", "simple"]
+    if version >= 4:
+        assert listed(states="empty") == ["simple"]
+    if version >= 5:
+        assert listed(types="Classic") == ["g", "simple"]
+        assert listed(types="consumer") == []
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_groups_are_deleted(db: eosdb.Database, peer: Peer, version: int) -> None:
+    db.broker.join_group("g", protocols=[("range", b"wants")])
+    db.broker.offset_commit("simple", {TP: OffsetAndMetadata(1)})
+    request = DeleteGroupsRequest(groups_names=["g", "simple", "nosuch"])
+    answer = peer.ask(request, version)
+    assert {result.group_id: result.error_code for result in answer.results} == {
+        "g": NON_EMPTY, "simple": 0, "nosuch": GROUP_ID_NOT_FOUND,
+    }  # fmt: skip
+    assert db.broker.list_groups() == ["g"]
