@@ -52,6 +52,7 @@ from eosdb.validation import check_choice, check_path, check_text
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from eosdb.wire.limits import Limits
     from eosdb.wire.server import Server
 
 MEMORY: Final = ":memory:"
@@ -225,16 +226,17 @@ class Database(WholeFile):
         self._store.check_open()
         return DeadLetters(self._transport(transport), self.clock, topic)
 
-    def serve(self, port: int = 0, host: str = "127.0.0.1") -> Server:
+    def serve(self, port: int = 0, host: str = "127.0.0.1", limits: Limits | None = None) -> Server:
         """Serve this file to Kafka's clients, from threads of this process, until the server is closed.
 
         A context manager; port 0 takes a free one (`server.bootstrap_servers`). Raises ConfigError when the
-        extra `eosdb[serve]` is not installed, and StorageError when the address is taken.
+        extra `eosdb[serve]` is not installed, and StorageError when the address is taken. `limits` are what
+        clients may cost (docs/wire.md).
         """
         self._store.check_open()
         from eosdb.wire.server import Server
 
-        return Server(self._core, host, port)
+        return Server(self._core, host, port, limits)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)
