@@ -23,6 +23,7 @@ from eosdb.model.fetched import FetchedData
 from eosdb.model.record_columns import RecordColumns
 from eosdb.model.values import Header, RecordBatch
 from eosdb.wire import compression
+from eosdb.wire.limits import Allowance
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp, max
@@ -36,15 +37,19 @@ _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_LEAST_RECORD: Final = 7
+"""The bytes of a record without key, value and headers."""
 _NO_TIMESTAMP: Final = -1
 _NO_LIMIT: Final = 2**31 - 1
 
 
-def decode(data: object, version: int) -> RecordBatch:
-    """The one batch of a producer for a partition; `version` is that of its Produce request.
+def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
+    """The one batch of a producer for a partition; `version` is that of its Produce request, `allowance`
+    what the request may still make of its bytes.
 
     Raises CorruptRecordError for bytes that are damaged or are not whole, InvalidRecordError for what a
-    producer may not send, and UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest).
+    producer may not send, and UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest);
+    MessageTooLargeError for more records or bytes than one request may have.
     """
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _HEADER.size:
         raise InvalidRecordError("got no whole record batch, expected exactly one")
@@ -66,7 +71,12 @@ def decode(data: object, version: int) -> RecordBatch:
         )
     codec = attributes & _CODEC
     if codec:
-        data = _uncompressed(bytes(data), attributes, codec, version)
+        data = _uncompressed(bytes(data), attributes, codec, version, allowance)
+    if not 0 < count * _LEAST_RECORD <= len(data) - _HEADER.size:
+        raise InvalidRecordError(
+            f"got {len(data) - _HEADER.size} bytes of records, the batch says {count} records"
+        )
+    allowance.records(count)
     producer_id, producer_epoch, base_sequence = producer
     return RecordBatch(
         _columns(bytes(data), count), producer_id, producer_epoch, base_sequence,
@@ -113,9 +123,11 @@ def _columns(data: bytes, count: int) -> RecordColumns:
     return RecordColumns(payload, times, headers if any(headers) else [])
 
 
-def _uncompressed(data: bytes, attributes: int, codec: int, version: int) -> bytes:
+def _uncompressed(
+    data: bytes, attributes: int, codec: int, version: int, allowance: Allowance
+) -> bytes:
     """The batch as if it had been sent uncompressed; nobody looks at its checksum again."""
-    records = compression.decompress(codec, data[_HEADER.size :], version)
+    records = compression.decompress(codec, data[_HEADER.size :], version, allowance)
     header = bytearray(data[: _HEADER.size])
     struct.pack_into(">h", header, _ATTRIBUTES, attributes & ~_CODEC)
     struct.pack_into(">i", header, 8, len(header) + len(records) - _BEFORE_LENGTH)

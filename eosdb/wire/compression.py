@@ -1,94 +1,97 @@
-"""Decompression of record batches, never to more than a bound (cramjam)."""
+"""Decompression of record batches, never to more than a request is allowed (cramjam)."""
 
 from __future__ import annotations
 
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import cramjam
 
-from eosdb.errors import InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError
+from eosdb.errors import InvalidRecordError, UnsupportedCompressionTypeError
+from eosdb.wire.limits import Allowance
 
-LARGEST: Final = 104_857_600
-"""The most bytes that a batch may have: as many as a request."""
 _ZSTD: Final = 4
 _ZSTD_FROM: Final = 7
 """The version of Produce from which on there is zstd (KIP-110)."""
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
+_MOST_BLOCKS: Final = 100_000
+"""Java makes blocks of 32 KiB."""
 
 
-def decompress(codec: int, data: bytes, version: int) -> bytes:
+def decompress(codec: int, data: bytes, version: int, allowance: Allowance) -> bytes:
     """Raises InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError."""
     if codec not in _CODECS or (codec == _ZSTD and version < _ZSTD_FROM):
         raise UnsupportedCompressionTypeError(
             f"got compression type {codec} in Produce version {version}"
         )
     try:
-        return _CODECS[codec](data)
+        return _CODECS[codec](data, allowance)
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise InvalidRecordError(f"the batch cannot be decompressed: {error}") from error
 
 
-def _within(into: Callable[[bytes, bytearray], int], data: bytes) -> bytes:
+def _within(into: Callable[[bytes, bytearray], int], data: bytes, allowance: Allowance) -> bytes:
     """What `into` writes to a buffer that grows to the bound at most."""
-    room = min(4 * len(data) + 65_536, LARGEST)
+    size = 4 * len(data) + 65_536
     while True:
-        buffer = bytearray(room)
-        try:
-            return bytes(memoryview(buffer)[: into(data, buffer)])
-        except cramjam.DecompressionError as error:
-            # The one message of all its codecs for a buffer that is too small.
-            if "failed to write whole buffer" not in str(error):
-                raise
-            if room == LARGEST:
-                raise _too_large() from None
-        room = min(room * 8, LARGEST)
+        size = min(size, allowance.bytes_left)
+        with allowance.buffer(size) as buffer:
+            try:
+                found = into(data, buffer)
+            except cramjam.DecompressionError as error:
+                # The one message of all its codecs for a buffer that is too small.
+                if "failed to write whole buffer" not in str(error):
+                    raise
+                if size == allowance.bytes_left:
+                    allowance.decompressed(size + 1)
+            else:
+                allowance.decompressed(found)
+                return bytes(memoryview(buffer)[:found])
+        size *= 8
 
 
-def _gzip(data: bytes) -> bytes:
+def _gzip(data: bytes, allowance: Allowance) -> bytes:
     inflate = zlib.decompressobj(wbits=31)
-    out = inflate.decompress(data, LARGEST)
-    if inflate.unconsumed_tail:
-        raise _too_large()
+    out, piece = bytearray(), max(len(data), 65_536)
+    while data and not inflate.eof:
+        found = inflate.decompress(data, min(piece, allowance.bytes_left + 1))
+        allowance.decompressed(len(found))
+        out += found
+        data = inflate.unconsumed_tail
     if not inflate.eof:
         raise InvalidRecordError("the batch cannot be decompressed: its gzip stream ends early")
-    return out
+    return bytes(out)
 
 
-def _snappy(data: bytes) -> bytes:
+def _snappy(data: bytes, allowance: Allowance) -> bytes:
     """One block, or the blocks of Java's stream: a magic, two versions, and each block after its length."""
     if not data.startswith(_XERIAL):
-        return _snappy_block(data)
-    parts, at, size = [], _XERIAL_HEADER, 0
+        return _snappy_block(data, allowance)
+    parts: list[bytes] = []
+    at = _XERIAL_HEADER
     while at < len(data):
+        if len(parts) == _MOST_BLOCKS:
+            raise InvalidRecordError(f"the batch has more than {_MOST_BLOCKS} blocks of snappy")
         (length,) = struct.unpack_from(">I", data, at)
         at += 4
-        parts.append(_snappy_block(data[at : at + length]))
+        parts.append(_snappy_block(data[at : at + length], allowance))
         at += length
-        size += len(parts[-1])
-        if size > LARGEST:
-            raise _too_large()
     return b"".join(parts)
 
 
-def _snappy_block(data: bytes) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(data)
-    if size > LARGEST:
-        raise _too_large()
+def _snappy_block(data: bytes, allowance: Allowance) -> bytes:
+    allowance.decompressed(size := cramjam.snappy.decompress_raw_len(data))
     buffer = bytearray(size)
     return bytes(memoryview(buffer)[: cramjam.snappy.decompress_raw_into(data, buffer)])
 
 
-def _too_large() -> MessageTooLargeError:
-    return MessageTooLargeError(f"the batch has more than {LARGEST} bytes when it is decompressed")
-
-
-_CODECS: Final[dict[int, Callable[[bytes], bytes]]] = {
+_CODECS: Final[dict[int, Callable[[bytes, Allowance], bytes]]] = {
     1: _gzip,
     2: _snappy,
-    3: lambda data: _within(cramjam.lz4.decompress_into, data),
-    _ZSTD: lambda data: _within(cramjam.zstd.decompress_into, data),
+    3: partial(_within, cramjam.lz4.decompress_into),
+    _ZSTD: partial(_within, cramjam.zstd.decompress_into),
 }

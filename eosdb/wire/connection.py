@@ -5,46 +5,52 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import struct
 from typing import Final
 
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
+from eosdb.errors import EosdbError
 from eosdb.wire import messages
-from eosdb.wire.apis import APIS
+from eosdb.wire.apis import APIS, Api
+from eosdb.wire.errors import UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION, code_of
+from eosdb.wire.frames import Frames
+from eosdb.wire.limits import Lease, Limits
 from eosdb.wire.messages import MalformedMessageError, RequestHeader
 from eosdb.wire.session import Session
 
 _log = logging.getLogger("eosdb.wire")
-_SIZE: Final = struct.Struct(">i")
-_LARGEST_FRAME: Final = 104_857_600
-"""Kafka's socket.request.max.bytes."""
-_UNSUPPORTED_VERSION: Final = 35
 
 
 class Connection:
     """Serves one client until it goes, or until `close`. `serve` runs in a thread of its own."""
 
-    def __init__(self, sock: socket.socket, session: Session) -> None:
+    def __init__(self, sock: socket.socket, session: Session, limits: Limits, lease: Lease) -> None:
         self._socket = sock
         self._session = session
+        self._limits: Final = limits
+        self._frames = Frames(sock, limits, lease)
         self._is_closing = False
 
     def serve(self) -> None:
         """Answer requests until the connection ends, for whatever reason; never raises."""
         peer = self._session.client_host
         try:
-            while not self._is_closing and (frame := self._read_frame()) is not None:
+            while not self._is_closing:
+                frame = self._frames.read(self._limits.frame_bytes)
+                if frame is None:
+                    return
                 answer = self._answer(frame)
+                del frame  # The answer may wait for its client for long.
                 if answer is not None:
-                    self._socket.sendall(answer)
-        except MalformedMessageError as error:
+                    self._frames.write(answer)
+        except (MalformedMessageError, TimeoutError, EosdbError) as error:
             _log.warning("closed the connection from %s: %s", peer, error)
         except OSError as error:
             _log.debug("the connection from %s broke: %s", peer, error)
         except Exception:
             _log.exception("closed the connection from %s: a request failed", peer)
         finally:
+            self._frames.lease.shrink_to(0)
             self._socket.close()
 
     def close(self) -> None:
@@ -53,27 +59,15 @@ class Connection:
         with contextlib.suppress(OSError):  # It may have ended by itself.
             self._socket.shutdown(socket.SHUT_RD)
 
-    def _read_frame(self) -> bytearray | None:
-        """The next request; None when the client has gone."""
-        size_bytes = self._read(_SIZE.size)
-        if size_bytes is None:
-            return None
-        (size,) = _SIZE.unpack(size_bytes)
-        if not 0 <= size <= _LARGEST_FRAME:
-            raise MalformedMessageError(
-                f"a frame of {size} bytes, at most {_LARGEST_FRAME} are read"
-            )
-        return self._read(size)
+    def abort(self) -> None:
+        """End it now, whatever its client has not read."""
+        self._is_closing = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _read(self, size: int) -> bytearray | None:
-        data = bytearray(size)
-        view, done = memoryview(data), 0
-        while done < size:
-            received = self._socket.recv_into(view[done:])
-            if received == 0:
-                return None
-            done += received
-        return data
+    def forget(self) -> None:
+        """In a forked child: the connection is the parent's, and stays open there."""
+        self._socket.close()
 
     def _answer(self, frame: bytearray) -> bytes | None:
         header = messages.decode_header(frame)
@@ -88,8 +82,23 @@ class Connection:
             )
         request = messages.decode_body(api.request, header, frame)
         self._session.client_id = header.client_id
-        response = api.handle(self._session, request, header.version)
-        return None if response is None else messages.encode(response, header)
+        try:
+            response = api.handle(self._session, request, header.version)
+            return None if response is None else messages.encode(response, header)
+        except (MalformedMessageError, OSError):
+            raise
+        except Exception as error:
+            return self._failed(api, header, error)
+
+    def _failed(self, api: Api, header: RequestHeader, error: Exception) -> bytes:
+        """What no handler expects: the client is told, if its API has a way to say it, or is cut off."""
+        code = code_of(error) if isinstance(error, EosdbError) else UNKNOWN_SERVER_ERROR
+        answer = messages.encode_failure(api.request, header, code)
+        if answer is None:
+            raise error
+        mistake = None if isinstance(error, EosdbError) else error
+        _log.warning("%s version %d failed: %s", api.name, header.version, error, exc_info=mistake)
+        return answer
 
 
 def _versions_for_newer_client(header: RequestHeader) -> bytes:
@@ -98,6 +107,6 @@ def _versions_for_newer_client(header: RequestHeader) -> bytes:
     version = ApiVersionsResponse.ApiVersion(
         api_key=api.key, min_version=api.lowest, max_version=api.highest
     )
-    response = ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=[version])
+    response = ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[version])
     oldest = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id, 0)
     return messages.encode(response, oldest)

@@ -1,7 +1,7 @@
 """Messages of Kafka's protocol as bytes: request headers, bodies, and responses.
 
 kafka-python has the schema of every version of every message and compiles it (decisions/0027). Here is only
-what a server needs around that: the header of a request, and that a body ends where its frame does.
+what a server needs around that: the header of a request, and that its bytes are looked at first (shape.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.api_message import ApiMessage
+
+from eosdb.wire import shape
 
 _HEADER: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
@@ -53,14 +56,18 @@ def decode_body(
     request: type[ApiMessage], header: RequestHeader, frame: bytes | bytearray
 ) -> ApiMessage:
     """The request after its header. Raises MalformedMessageError."""
-    flexible, decode = _decoder(request, header.version)
+    flexible, walk, decode = _reader(request, header.version)
     try:
-        at = _skip_tagged_fields(frame, header.length) if flexible else header.length
-        message, end = decode(memoryview(frame), at)
-    except Exception as error:  # Whatever it meets: the decoder is made for what servers send.
-        raise MalformedMessageError(f"{error} ({type(error).__name__})") from error
-    if end != len(frame):
-        raise MalformedMessageError(f"the message ends at byte {end}, its frame at {len(frame)}")
+        counts = shape.Counts()
+        at = shape.tagged_fields(frame, header.length, counts) if flexible else header.length
+        end = walk(frame, at, counts)
+        if end != len(frame):
+            raise ValueError(f"the message ends at byte {end}, its frame at {len(frame)}")
+        message, _ = decode(memoryview(frame), at)
+    except (ValueError, IndexError, struct.error) as error:
+        raise MalformedMessageError(
+            f"bad {request.__name__} of version {header.version}: {error}"
+        ) from error
     assert isinstance(message, ApiMessage)
     return message
 
@@ -74,33 +81,21 @@ def encode(response: ApiMessage, header: RequestHeader) -> bytes:
     return b"".join((struct.pack(">ii", size, header.correlation_id), before, body))
 
 
+def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> bytes | None:
+    """The answer that says nothing but the error, if a response of the API has one for all of it."""
+    registry: dict[int, Any] = ResponseClassRegistry._response_class_registry
+    response = registry[header.api_key]
+    field = response.fields.get("error_code")
+    if field is None or not field.for_version_q(header.version):
+        return None
+    return encode(response(error_code=code, version=header.version), header)
+
+
 @lru_cache(maxsize=512)
-def _decoder(request: type[ApiMessage], version: int) -> tuple[bool, Any]:
+def _reader(request: type[ApiMessage], version: int) -> tuple[bool, shape.Walk, Any]:
     flexible: bool = request.flexible_version_q(version)
     struct_field: Any = request._struct
-    return flexible, struct_field.compiled_decode_from(
+    decode = struct_field.compiled_decode_from(
         version, compact=flexible, tagged=flexible, data_class=request
     )
-
-
-def _skip_tagged_fields(frame: bytes | bytearray, at: int) -> int:
-    """Where the header's tagged fields end; a request has none that matter."""
-    count, at = _unsigned_varint(frame, at)
-    for _ in range(count):
-        _, at = _unsigned_varint(frame, at)
-        size, at = _unsigned_varint(frame, at)
-        at += size
-    return at
-
-
-def _unsigned_varint(frame: bytes | bytearray, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 28:
-            raise ValueError("a varint of more than five bytes")
+    return flexible, shape.of_struct(struct_field, version, flexible), decode

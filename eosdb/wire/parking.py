@@ -6,6 +6,8 @@ at what the waiting requests wait for, and wakes those that have something to fi
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,12 +32,16 @@ _ROUND_MS: Final = 60_000
 _BETWEEN_DUE_MS: Final = 100
 """While others write, they do what is due; so often it is enough to ask what is."""
 
+_GONE: Final = getattr(select, "POLLRDHUP", 0)
+"""Together with a hang-up and an error, which are always asked for."""
+
 
 class _Waiter:
-    __slots__ = ("look", "woken")
+    __slots__ = ("client", "is_gone", "look", "woken")
 
-    def __init__(self, look: Look) -> None:
-        self.look = look
+    def __init__(self, look: Look, client: socket.socket) -> None:
+        self.look, self.client = look, client
+        self.is_gone = False
         self.woken = threading.Event()
 
 
@@ -56,9 +62,14 @@ class Parking:
         self._thread = threading.Thread(target=self._watch, name="eosdb-wire-watch", daemon=True)
         self._thread.start()
 
-    def wait(self, look: Look, timeout_ms: int) -> None:
-        """Wait until `look` is true, or for so many milliseconds of real time."""
-        waiter = _Waiter(look)
+    def place(self, client: socket.socket) -> ParkingPlace:
+        """Where the requests of one connection wait."""
+        return ParkingPlace(self, client)
+
+    def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> None:
+        """Wait until `look` is true, or for so many milliseconds of real time. Raises ConnectionError when
+        the client goes away meanwhile."""
+        waiter = _Waiter(look, client)
         with self._lock:
             self._waiters.add(waiter)
         try:
@@ -69,6 +80,8 @@ class Parking:
         finally:
             with self._lock:
                 self._waiters.discard(waiter)
+        if waiter.is_gone:
+            raise ConnectionResetError("the client has gone while its request waited")
 
     def close(self) -> None:
         """Wake everybody, and end the watcher."""
@@ -80,7 +93,7 @@ class Parking:
     def _watch(self) -> None:
         """Until closed: wake who has something to find, and do what is due."""
         with self._broker.listener() as listener:
-            looked = -1
+            looked, clients_seen_ms = -1, 0
             while not self.is_closed:
                 try:
                     if self._waiters:
@@ -91,6 +104,10 @@ class Parking:
                     else:
                         self._arrived.wait(self._until_due() / 1_000)
                         self._arrived.clear()
+                    now = REAL_TIME.monotonic_ms()
+                    if now - clients_seen_ms >= _PAUSE_MS:
+                        clients_seen_ms = now
+                        self._wake_of_gone_clients()
                     if self._is_something_due():
                         self._core.coordinator.do_what_is_due()
                         self._due_asked_ms = 0
@@ -120,3 +137,31 @@ class Parking:
         for waiter in waiters:
             if everybody or waiter.look(self._broker):
                 waiter.woken.set()
+
+    def _wake_of_gone_clients(self) -> None:
+        """Whose client has closed its connection is not to hold a thread until its time is over."""
+        poll = select.poll()
+        with self._lock:
+            waiting = {waiter.client.fileno(): waiter for waiter in self._waiters}
+        for descriptor in waiting:
+            if descriptor >= 0:
+                poll.register(descriptor, _GONE)
+        for descriptor, _ in poll.poll(0):
+            waiting[descriptor].is_gone = True
+            waiting[descriptor].woken.set()
+
+
+class ParkingPlace:
+    """Where the requests of one connection wait."""
+
+    def __init__(self, parking: Parking, client: socket.socket) -> None:
+        self._parking, self._client = parking, client
+
+    @property
+    def is_closed(self) -> bool:
+        return self._parking.is_closed
+
+    def wait(self, look: Look, timeout_ms: int) -> None:
+        """Wait until `look` is true, or for so many milliseconds of real time. Raises ConnectionError when
+        the client goes away meanwhile."""
+        self._parking.wait(look, timeout_ms, self._client)

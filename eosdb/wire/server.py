@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -13,14 +14,13 @@ from typing import Final
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
-from eosdb.wire import listening
+from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection
-from eosdb.wire.parking import Parking
+from eosdb.wire.limits import Lease, Limits, Memory
+from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.session import Session
 
 _log = logging.getLogger("eosdb.wire")
-_PATIENCE_S: Final = 5.0
-"""How long `close` waits for requests that are being answered."""
 
 
 class Server:
@@ -30,10 +30,18 @@ class Server:
     queue; group commit makes the threads share syncs.
     """
 
-    def __init__(self, core: Core, host: str = listening.LOOPBACK, port: int = 0) -> None:
+    def __init__(
+        self,
+        core: Core,
+        host: str = listening.LOOPBACK,
+        port: int = 0,
+        limits: Limits | None = None,
+    ) -> None:
         """Raises ConfigError and ListenError."""
         addresses = listening.addresses_of(host)
         self._core = core
+        self._limits = limits or Limits()
+        self._memory = Memory(self._limits.buffered_bytes)
         self._cluster_id = Broker(core).cluster_id()
         self._sockets = listening.listen(addresses, listening.check_port(port))
         self.host: Final[str] = self._sockets[0].getsockname()[0]
@@ -41,9 +49,16 @@ class Server:
         self._parking = Parking(core)
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
-        self._is_closed = False
+        self._is_full = False
+        self._is_closed = threading.Event()
+        accepting.is_inherited(self)
         self._accepting = [
-            threading.Thread(target=self._accept, args=(sock,), name="eosdb-wire", daemon=True)
+            threading.Thread(
+                target=accepting.accept,
+                args=(sock, self._is_closed, self._take),
+                name="eosdb-wire",
+                daemon=True,
+            )
             for sock in self._sockets
         ]
         for thread in self._accepting:
@@ -55,23 +70,38 @@ class Server:
         return listening.shown(self.host, self.port)
 
     def close(self) -> None:
-        """Answer what is being asked, and end all connections; idempotent."""
-        if self._is_closed:
+        """Answer what is being asked, and end all connections; idempotent.
+
+        Clients that do not read their answers, and requests that take too long, are cut off.
+        """
+        if self._is_closed.is_set():
             return
-        self._is_closed = True
+        self._is_closed.set()
         for sock in self._sockets:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
-            sock.close()
         for thread in self._accepting:
             thread.join()
+        for sock in self._sockets:
+            sock.close()
         with self._lock:
             serving = dict(self._connections)
         for connection in serving:
             connection.close()
         self._parking.close()
-        for thread in serving.values():
-            thread.join(_PATIENCE_S)
+        _join(serving.values(), self._limits.close_s)
+        for connection, thread in serving.items():
+            if thread.is_alive():
+                connection.abort()
+        _join(serving.values(), self._limits.close_s)
+
+    def forget(self) -> None:
+        """In a forked child: the server is the parent's. Nothing is shut down, only closed here."""
+        self._is_closed.set()
+        for sock in self._sockets:
+            sock.close()
+        for connection in list(self._connections):
+            connection.forget()
 
     def __enter__(self) -> Server:
         return self
@@ -84,25 +114,33 @@ class Server:
     ) -> None:
         self.close()
 
-    def _accept(self, listener: socket.socket) -> None:
-        while not self._is_closed:
-            try:
-                sock, address = listener.accept()
-            except OSError as error:
-                if not self._is_closed:
-                    _log.warning("could not accept a connection: %s", error)
-                continue
-            self._start(sock, address[0])
-
-    def _start(self, sock: socket.socket, client_host: str) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(sock, self._session(sock, client_host))
-        thread = threading.Thread(
-            target=self._serve, args=(connection,), name=f"eosdb-wire-{client_host}", daemon=True
-        )
-        with self._lock:
-            self._connections[connection] = thread
-        thread.start()
+    def _take(self, sock: socket.socket, client_host: str) -> None:
+        """Serve a new connection. One too many is closed at once; of many the first is logged."""
+        count = len(self._connections)
+        if count >= self._limits.connections:
+            if not self._is_full:
+                _log.warning("%d connections, further ones are closed at once", count)
+            self._is_full = True
+            sock.close()
+            return
+        self._is_full = False
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(sock.close)
+            accepting.prepare(sock)
+            lease = self._memory.lease()
+            session = self._session(sock, client_host, lease)
+            connection = Connection(sock, session, self._limits, lease)
+            thread = threading.Thread(
+                target=self._serve,
+                args=(connection,),
+                name=f"eosdb-wire-{client_host}",
+                daemon=True,
+            )
+            with self._lock:
+                self._connections[connection] = thread
+            cleanup.callback(self._connections.pop, connection, None)
+            thread.start()
+            cleanup.pop_all()
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -111,9 +149,17 @@ class Server:
             with self._lock:
                 del self._connections[connection]
 
-    def _session(self, sock: socket.socket, client_host: str) -> Session:
+    def _session(self, sock: socket.socket, client_host: str, lease: Lease) -> Session:
         core = replace(self._core, authorizer=self._core.authorizer.of("User:ANONYMOUS"))
         host, port = sock.getsockname()[:2]
         return Session(
-            Broker(core), Admin(core), self._parking, self._cluster_id, host, port, client_host
-        )
+            Broker(core), Admin(core), self._parking.place(sock), self._limits, lease,
+            self._cluster_id, host, port, client_host,
+        )  # fmt: skip
+
+
+def _join(threads: Iterable[threading.Thread], timeout_s: float) -> None:
+    """Wait until all have ended, or for so long."""
+    deadline = REAL_TIME.monotonic_ms() + int(timeout_s * 1000)
+    for thread in threads:
+        thread.join(max(0, deadline - REAL_TIME.monotonic_ms()) / 1000)

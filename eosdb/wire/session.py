@@ -7,7 +7,8 @@ from typing import Final
 
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
-from eosdb.wire.parking import Parking
+from eosdb.wire.limits import Lease, Limits
+from eosdb.wire.parking import ParkingPlace
 
 NODE_ID: Final = 1
 """A file is a cluster of one broker."""
@@ -21,7 +22,10 @@ class Session:
 
     broker: Broker
     admin: Admin
-    parking: Parking
+    parking: ParkingPlace
+    limits: Limits
+    lease: Lease
+    """What the request takes of the memory that all connections share."""
     cluster_id: str
     host: str
     port: int

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import struct
 
-import aiokafka.codec
 import pytest
 from aiokafka.record.util import calc_crc32c
 from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.wire import compression
 from tests.wire.peer import Peer, batch, produce, produced
 
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
@@ -58,21 +56,6 @@ def compressed(codec: int, records: bytes) -> bytes:
     struct.pack_into(">h", header, 21, codec)
     struct.pack_into(">i", header, 8, len(header) + len(records) - 12)
     return with_crc(bytes(header) + records)
-
-
-@pytest.mark.parametrize("codec", [_GZIP, _SNAPPY, _LZ4, _ZSTD])
-def test_a_compressed_batch_that_would_fill_the_memory_is_refused(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch, codec: int
-) -> None:
-    encode = {
-        _GZIP: aiokafka.codec.gzip_encode,
-        _SNAPPY: aiokafka.codec.snappy_encode,
-        _LZ4: aiokafka.codec.lz4_encode,
-        _ZSTD: aiokafka.codec.zstd_encode,
-    }[codec]
-    monkeypatch.setattr(compression, "LARGEST", 1_000_000)
-    bomb = compressed(codec, bytes(encode(bytes(1_000_001))))
-    assert produced(peer.ask(produce({("t", 0): bomb}), 9)) == [(10, -1)]
 
 
 @pytest.mark.parametrize("codec", [_GZIP, _SNAPPY, _LZ4, _ZSTD, 5, 7])

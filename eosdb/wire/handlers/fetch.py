@@ -21,6 +21,8 @@ from eosdb.wire.session import Session
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 _STEP: Final = 2_000
 """How many records are read at a time."""
+_LEAST_BYTES: Final = 65_536
+"""What an answer may have however many others are in memory."""
 _LONGEST_WAIT_MS: Final = 3_600_000
 
 
@@ -59,9 +61,12 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
         for topic in request.topics
         for p in topic.partitions
     ]
+    most, held = session.limits.answer_bytes, session.lease.size
     deadline = REAL_TIME.monotonic_ms() + min(request.max_wait_ms, _LONGEST_WAIT_MS)
     while True:
-        found = _read(session.broker, asked, level, request.max_bytes)
+        room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)
+        found = _read(session.broker, asked, level, room)
+        session.lease.shrink_to(held + min(found.size, room))
         left_ms = deadline - REAL_TIME.monotonic_ms()
         enough = found.failed or found.size >= request.min_bytes or not asked
         if enough or left_ms <= 0 or session.parking.is_closed:

@@ -9,6 +9,7 @@ from eosdb.model.values import ProduceResult, RecordBatch, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import code_of, not_in_transaction
 from eosdb.wire.handlers.transactions import transaction_version
+from eosdb.wire.limits import Allowance
 from eosdb.wire.messages import MalformedMessageError
 from eosdb.wire.session import Session
 
@@ -19,13 +20,14 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
     """One answer for each partition; none at all for acks=0, where an error ends the connection."""
     results: dict[TopicPartition, ProduceResult] = {}
     decoded: dict[TopicPartition, RecordBatch] = {}
+    allowance = Allowance(session.lease, session.limits.transfer_s)
     for topic in request.topic_data:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
             try:
                 if tp in decoded or tp in results:
                     raise InvalidRecordError(f"{tp} comes twice in one request")
-                decoded[tp] = batches.decode(data.records, version)
+                decoded[tp] = batches.decode(data.records, version, allowance)
             except ApiError as error:
                 decoded.pop(tp, None)
                 results[tp] = ProduceResult(error=error)

@@ -1,0 +1,147 @@
+"""What record batches may become when they are read, and the memory that requests share."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import threading
+from collections.abc import Callable
+
+import cramjam
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
+
+from eosdb.errors import EosdbError, InvalidRecordError, MessageTooLargeError
+from eosdb.wire import batches, compression
+from eosdb.wire.limits import DECOMPRESSED_BYTES, RECORDS, Allowance, Memory
+
+MIB = 1_048_576
+CODECS: dict[int, Callable[[bytes], bytes]] = {
+    1: gzip.compress,
+    2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    3: lambda data: bytes(cramjam.lz4.compress(data)),
+    4: lambda data: bytes(cramjam.zstd.compress(data)),
+}
+
+
+def allowance(memory: Memory | None = None) -> Allowance:
+    return Allowance((memory or Memory(256 * MIB)).lease(), 60)
+
+
+def xerial(data: bytes) -> bytes:
+    """Java's stream of blocks."""
+    blocks = [data[at : at + 32_768] for at in range(0, len(data), 32_768)]
+    packed = [bytes(cramjam.snappy.compress_raw(block)) for block in blocks]
+    head = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    return head + b"".join(struct.pack(">i", len(block)) + block for block in packed)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_not_decompressed_beyond_the_bound(codec: int) -> None:
+    bomb = CODECS[codec](bytes(DECOMPRESSED_BYTES + 1))
+    with pytest.raises(MessageTooLargeError, match="when they are decompressed"):
+        compression.decompress(codec, bomb, 9, allowance())
+
+
+def test_a_bomb_of_many_blocks_is_not_decompressed_beyond_the_bound() -> None:
+    with pytest.raises(MessageTooLargeError):
+        compression.decompress(2, xerial(bytes(DECOMPRESSED_BYTES + 1)), 9, allowance())
+    endless = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + struct.pack(">iB", 1, 0) * 100_001
+    with pytest.raises(InvalidRecordError, match="more than 100000 blocks"):
+        compression.decompress(2, endless, 9, allowance())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_bound_is_one_for_all_batches_of_a_request(codec: int) -> None:
+    left = allowance()
+    part = CODECS[codec](bytes(40 * MIB))
+    for _ in range(2):
+        assert len(compression.decompress(codec, part, 9, left)) == 40 * MIB
+    with pytest.raises(MessageTooLargeError):
+        compression.decompress(codec, part, 9, left)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [0, 1, 100, 65_536, 3_000_000])
+def test_everything_within_the_bound_comes_out_as_it_went_in(codec: int, size: int) -> None:
+    data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    assert compression.decompress(codec, CODECS[codec](data), 9, allowance()) == data
+    assert compression.decompress(2, xerial(data), 9, allowance()) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_damaged_bytes_are_an_error_of_kafkas(codec: int) -> None:
+    packed = CODECS[codec](bytes(range(256)) * 20)
+    for at in range(0, len(packed), 7):
+        damaged = bytearray(packed)
+        damaged[at] ^= 0xFF
+        for data in (bytes(damaged), packed[:at]):
+            try:
+                compression.decompress(codec, data, 9, allowance())
+            except EosdbError as error:
+                assert isinstance(error, InvalidRecordError | MessageTooLargeError), repr(error)
+
+
+def test_what_batches_decompress_to_is_taken_of_the_common_memory_and_given_back() -> None:
+    memory = Memory(256 * MIB)
+    lease = memory.lease()
+    compression.decompress(4, CODECS[4](bytes(10 * MIB)), 9, Allowance(lease, 60))
+    assert memory.used == lease.size == 10 * MIB
+    lease.shrink_to(0)
+    assert memory.used == 0
+
+
+def batch(count: int, *, says: int | None = None) -> bytes:
+    """A batch of the smallest records, which `says` how many they are."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**31 - 1)
+    for offset in range(min(count, 100)):
+        builder.append(offset, 0, None, None, [])
+    data = bytearray(builder.build())
+    data += data[61:68] * (count - min(count, 100))
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    says = count if says is None else says
+    struct.pack_into(">i", data, 23, says - 1)
+    struct.pack_into(">i", data, 57, says)
+    struct.pack_into(">I", data, 17, calc_crc32c(memoryview(data)[21:]))
+    return bytes(data)
+
+
+def test_more_records_than_a_request_may_have_are_refused_before_they_are_read() -> None:
+    with pytest.raises(MessageTooLargeError, match=f"more than {RECORDS} records"):
+        batches.decode(batch(RECORDS + 1), 9, allowance())
+
+
+@pytest.mark.parametrize("says", [11, 12, 2**31 - 1])
+def test_more_records_than_the_bytes_have_room_for_are_refused(says: int) -> None:
+    with pytest.raises(InvalidRecordError):
+        batches.decode(batch(10, says=says), 9, allowance())
+
+
+@pytest.mark.parametrize("says", [0, -1, -(2**31) + 1])
+def test_a_batch_of_no_records_is_refused(says: int) -> None:
+    with pytest.raises(InvalidRecordError):
+        batches.decode(batch(0, says=says), 9, allowance())
+
+
+def test_who_finds_no_room_waits_for_it() -> None:
+    memory = Memory(100)
+    one, two, three = memory.lease(), memory.lease(), memory.lease()
+    one.take(90, 60)
+    two.take(50, 60)  # One may go beyond, so that somebody can go on.
+    with pytest.raises(TimeoutError, match="140 bytes of requests and answers are in memory"):
+        three.take(20, 0.01)
+    waiting = threading.Thread(target=lambda: three.take(20, 60))
+    waiting.start()
+    one.shrink_to(0)
+    two.shrink_to(0)
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert memory.used == three.size == 20
+
+
+def test_a_share_leaves_something_for_the_others() -> None:
+    memory = Memory(800)
+    leases = [memory.lease() for _ in range(5)]
+    assert [lease.share(1_000, 1) for lease in leases] == [100, 87, 76, 67, 58]
+    assert memory.lease().share(10, 1) == 10
