@@ -34,6 +34,7 @@ from . import (
     timeline,
     topics,
     transactions,
+    users,
     views,
     why,
 )
@@ -128,6 +129,7 @@ for command in (
     journal.journal,
     views.views,
     acls.acls,
+    users.users,
     dead_letters.dlq,
     serve.serve,
     simulate.simulate,

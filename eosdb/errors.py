@@ -13,28 +13,28 @@ from typing import ClassVar, Final
 
 __all__ = [
     "ApiError", "BatchDiffersError", "ClusterAuthorizationFailedError",
-    "ConcurrentTransactionsError", "ConfigError",
-    "CoordinatorLoadInProgressError", "CorruptDatabaseError", "CorruptRecordError",
-    "DatabaseClosedError",
-    "DatabaseFullError", "DatabaseLockedError", "DatabaseNotFoundError",
-    "DuplicateSequenceNumberError", "EosdbError", "FencedInstanceIdError",
-    "GroupAuthorizationFailedError", "GroupIdNotFoundError", "GroupSubscribedToTopicError",
-    "HandlerFailedError", "IllegalGenerationError", "IllegalStateError",
-    "InconsistentGroupProtocolError", "InvalidConfigError", "InvalidGroupIdError",
-    "InvalidPartitionsError", "InvalidProducerEpochError", "InvalidProducerIdMappingError",
-    "InvalidRecordError", "InvalidRequestError", "InvalidRequiredAcksError",
-    "InvalidSessionTimeoutError", "InvalidTimestampError", "InvalidTopicExceptionError",
-    "InvalidTransactionTimeoutError", "InvalidTxnStateError", "ListenError", "MemberIdRequiredError",
-    "MessageTooLargeError", "NetworkExceptionError", "NonEmptyGroupError", "NotAnEosdbFileError",
-    "NotEnoughReplicasError", "OffsetMetadataTooLargeError", "OffsetOutOfRangeError",
-    "OperationNotAttemptedError", "OutOfOrderSequenceNumberError", "PolicyViolationError",
-    "ProducerFencedError", "ProducerIdsExhaustedError", "ReadOnlyDatabaseError",
-    "RebalanceInProgressError", "RequestTimedOutError", "SchemaOutOfDateError", "SchemaTooNewError",
-    "StorageError", "TopicAlreadyExistsError", "TopicAuthorizationFailedError",
-    "TransactionAbortableError", "TransactionCoordinatorFencedError",
-    "TransactionalIdAuthorizationFailedError", "TransactionalIdNotFoundError",
-    "UnknownMemberIdError", "UnknownProducerIdError", "UnknownTopicOrPartitionError",
-    "UnstableOffsetCommitError", "UnsupportedVersionError", "WakeupError",
+    "ConcurrentTransactionsError", "ConfigError", "CoordinatorLoadInProgressError",
+    "CorruptDatabaseError", "CorruptRecordError", "DatabaseClosedError", "DatabaseFullError",
+    "DatabaseLockedError", "DatabaseNotFoundError", "DuplicateSequenceNumberError", "EosdbError",
+    "FencedInstanceIdError", "GroupAuthorizationFailedError", "GroupIdNotFoundError",
+    "GroupSubscribedToTopicError", "HandlerFailedError", "IllegalGenerationError",
+    "IllegalStateError", "InconsistentGroupProtocolError", "InvalidConfigError",
+    "InvalidGroupIdError", "InvalidPartitionsError", "InvalidProducerEpochError",
+    "InvalidProducerIdMappingError", "InvalidRecordError", "InvalidRequestError",
+    "InvalidRequiredAcksError", "InvalidSessionTimeoutError", "InvalidTimestampError",
+    "InvalidTopicExceptionError", "InvalidTransactionTimeoutError", "InvalidTxnStateError",
+    "ListenError", "MemberIdRequiredError", "MessageTooLargeError", "NetworkExceptionError",
+    "NonEmptyGroupError", "NotAnEosdbFileError", "NotEnoughReplicasError",
+    "OffsetMetadataTooLargeError", "OffsetOutOfRangeError", "OperationNotAttemptedError",
+    "OutOfOrderSequenceNumberError", "PolicyViolationError", "ProducerFencedError",
+    "ProducerIdsExhaustedError", "ReadOnlyDatabaseError", "RebalanceInProgressError",
+    "RequestTimedOutError", "ResourceNotFoundError", "SaslAuthenticationFailedError",
+    "SchemaOutOfDateError", "SchemaTooNewError", "StorageError", "TopicAlreadyExistsError",
+    "TopicAuthorizationFailedError", "TransactionAbortableError",
+    "TransactionCoordinatorFencedError", "TransactionalIdAuthorizationFailedError",
+    "TransactionalIdNotFoundError", "UnacceptableCredentialError", "UnknownMemberIdError",
+    "UnknownProducerIdError", "UnknownTopicOrPartitionError", "UnstableOffsetCommitError",
+    "UnsupportedSaslMechanismError", "UnsupportedVersionError", "WakeupError",
 ]  # fmt: skip
 
 
@@ -197,12 +197,20 @@ class TransactionCoordinatorFencedError(ApiError, code=52):
     """A newer coordinator has taken over."""
 
 
+class UnsupportedSaslMechanismError(ApiError, code=33):
+    """The server does not know this way of saying who one is."""
+
+
 class TransactionalIdAuthorizationFailedError(ApiError, code=53):
     """The principal is not authorized to use the transactional id."""
 
 
 class OperationNotAttemptedError(ApiError, code=55):
     """Another part of the request failed, so this part was not tried."""
+
+
+class SaslAuthenticationFailedError(ApiError, code=58):
+    """There is no such user, or the password is another."""
 
 
 class UnknownProducerIdError(ApiError, code=59):
@@ -247,6 +255,14 @@ class UnstableOffsetCommitError(ApiError, code=88, retriable=True):
 
 class ProducerFencedError(ApiError, code=90):
     """A newer producer has taken over the transactional id."""
+
+
+class ResourceNotFoundError(ApiError, code=91):
+    """There is no such thing to change or to describe."""
+
+
+class UnacceptableCredentialError(ApiError, code=93):
+    """The user's name or password cannot be stored as given."""
 
 
 class TransactionalIdNotFoundError(ApiError, code=105):

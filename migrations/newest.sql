@@ -501,7 +501,27 @@ CREATE TRIGGER journal_refuses_delete BEFORE DELETE ON journal
     WHEN OLD.position > coalesce((SELECT position FROM eosdb_baseline), 0)
     BEGIN SELECT RAISE(ABORT, 'the journal is append only'); END;
 
-INSERT INTO eosdb_alembic_version VALUES ('0008');
+CREATE TABLE eosdb_scram_credentials (
+    user TEXT NOT NULL,
+    mechanism TEXT NOT NULL,
+    iterations INT NOT NULL,
+    salt TEXT NOT NULL,
+    stored_key TEXT NOT NULL,
+    server_key TEXT NOT NULL,
+    PRIMARY KEY (user, mechanism)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE eosdb_baseline_scram_credentials (
+    user TEXT NOT NULL,
+    mechanism TEXT NOT NULL,
+    iterations INT NOT NULL,
+    salt TEXT NOT NULL,
+    stored_key TEXT NOT NULL,
+    server_key TEXT NOT NULL,
+    PRIMARY KEY (user, mechanism)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO eosdb_alembic_version VALUES ('0009');
 
 INSERT INTO eosdb_baseline VALUES (0, 0, 0, 0, 2705125007);
 

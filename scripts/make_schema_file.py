@@ -33,6 +33,7 @@ def main(path: Path) -> None:
         db.broker.add_partitions_to_txn("open", *me, [tp])
         batch = eosdb.RecordBatch([eosdb.Record(value=b"open")], *me, 0, True)
         db.broker.append(tp, batch, transactional_id="open")
+        db.admin.set_password("alice", "secret")
     connection = sqlite3.connect(path)
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -9,6 +9,7 @@ from typing import TypeVar
 from eosdb.admin.groups import GroupAdmin
 from eosdb.admin.log import LogAdmin
 from eosdb.admin.transactions import TransactionAdmin
+from eosdb.admin.users import UserAdmin
 from eosdb.config import TopicConfig
 from eosdb.coordinator import authorizer
 from eosdb.coordinator.authorizer import CLUSTER, check_acl
@@ -23,7 +24,7 @@ from eosdb.validation import check_text
 T = TypeVar("T")
 
 
-class Admin(TransactionAdmin, GroupAdmin, LogAdmin):
+class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
     """Each call is atomic and durable when it returns. Here: topics, typed views, access control."""
 
     def create_topic(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from eosdb.coordinator import users
 from eosdb.coordinator.authorizer import AclMemo
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
@@ -25,6 +26,8 @@ from eosdb.events.kinds import (
     OffsetsCommitted,
     OffsetsDeleted,
     ProducerIdBlockAllocated,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     TopicDeleted,
     TransactionalIdExpired,
     TransactionStateChanged,
@@ -114,6 +117,14 @@ def acl_removed(unit: Unit, event: AclRemoved, position: int) -> None:
     unit.memos[AclMemo].rules = None
 
 
+def scram_credential_set(unit: Unit, event: ScramCredentialSet, position: int) -> None:
+    users.save(unit, event.credential)
+
+
+def scram_credential_removed(unit: Unit, event: ScramCredentialRemoved, position: int) -> None:
+    users.forget(unit, event.user, event.mechanism)
+
+
 HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
     ProducerIdBlockAllocated: producer_id_block_allocated,
     CoordinatorElected: coordinator_elected,
@@ -125,6 +136,8 @@ HANDLERS: Final[dict[type[Event], Callable[[Unit, Any, int], None]]] = {
     TopicDeleted: topic_deleted,
     AclAdded: acl_added,
     AclRemoved: acl_removed,
+    ScramCredentialSet: scram_credential_set,
+    ScramCredentialRemoved: scram_credential_removed,
     GroupChanged: group_changed,
 }
 _FOLDS: Final = {

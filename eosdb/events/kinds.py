@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, get_args
 
+from eosdb.model.scram import ScramCredential
 from eosdb.model.values import (
     CLASSIC,
     NO_PRODUCER_ID,
@@ -335,6 +336,17 @@ class AclRemoved(NamedTuple):
     acl: Acl
 
 
+class ScramCredentialSet(NamedTuple):
+    timestamp: int
+    credential: ScramCredential
+
+
+class ScramCredentialRemoved(NamedTuple):
+    timestamp: int
+    user: str
+    mechanism: str
+
+
 Event = (
     TopicCreated
     | PartitionsAdded
@@ -362,5 +374,7 @@ Event = (
     | ViewDropped
     | AclAdded
     | AclRemoved
+    | ScramCredentialSet
+    | ScramCredentialRemoved
 )
 KINDS: Final[dict[str, type[Event]]] = {kind.__name__: kind for kind in get_args(Event)}

@@ -85,6 +85,9 @@ COMMANDS = {
     "transactions find-hanging": [],
     "transactions history": ["open"],
     "transactions list": [],
+    "users add": ["carol"],
+    "users list": [],
+    "users remove": ["alice"],
     "verify": [],
     "views create": ["orders", "--json", "a:INTEGER"],
     "views drop": ["typed"],
@@ -97,7 +100,7 @@ REFUSED_WHEN_EMPTY = {
     "perf produce", "produce", "restore", "snapshots show", "timeline",
     "topics alter", "topics delete", "transactions abort", "transactions describe",
     "transactions describe-producers", "transactions history", "views create",
-    "views drop", "why",
+    "users remove", "views drop", "why",
 }  # fmt: skip
 WITH_SPARK = {"spark export", "spark read", "spark stream"}
 """They start a JVM each; tests/spark looks at them."""
@@ -125,7 +128,8 @@ LISTINGS = {
 
 
 def make(path: Path, records: int) -> None:
-    """A file with an open transaction, a group, a typed view, an ACL and dead letters that are none."""
+    """A file with an open transaction, a group, a typed view, a user, an ACL and dead letters that are
+    none."""
     with eosdb.connect(path, durability="off") as db:
         if records == 0:
             return
@@ -141,6 +145,7 @@ def make(path: Path, records: int) -> None:
         batch = RecordBatch([Record(value="ö\n\x1b[31m".encode())], *me, 0, True)
         db.broker.append(TP, batch, transactional_id="open")
         db.take_snapshot()
+        db.admin.set_password("alice", "secret")
         db.admin.create_acls(
             eosdb.Acl("User:*", "all", kind, "*")
             for kind in ("topic", "group", "transactional_id", "cluster")
@@ -209,7 +214,7 @@ READING = {
     "simulate", "snapshots list",
     "snapshots show", "sql", "timeline", "topics describe", "topics list", "transactions describe",
     "transactions describe-producers", "transactions find-hanging", "transactions history",
-    "stats", "transactions list", "verify", "views list", "why",
+    "stats", "transactions list", "users list", "verify", "views list", "why",
 }  # fmt: skip
 """Commands that change nothing, so that they may share a file."""
 
@@ -259,7 +264,10 @@ def in_terminal(command: list[str]) -> str:
     """What the command writes to a terminal of 80 columns; it must end with status 0."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "80"}
+    environment = {
+        **os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "80",
+        "EOSDB_USER_PASSWORD": "secret",
+    }  # fmt: skip
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=environment
     )

@@ -31,6 +31,7 @@ from eosdb.admin.topics import Admin
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.producer.settings import ProducerConfig
+from eosdb.model.scram import ScramCredential
 
 LONE = "a\ud800"
 TP = TopicPartition("t", 0)
@@ -97,6 +98,13 @@ BAD: dict[str, list[Any]] = {
         [Acl("User:a", LONE, "topic", "t")],
         [Acl("User:a", "read", "topic", LONE)],
     ],
+    "ScramCredential": [
+        LONE,
+        ScramCredential(LONE, "SCRAM-SHA-256", 4096, "", "", ""),
+        ScramCredential("a", LONE, 4096, "", "", ""),
+        ScramCredential("a", "SCRAM-SHA-256", 4096, LONE, "", ""),
+        ScramCredential("a", "SCRAM-SHA-256", 4096, "", "", 5),  # type: ignore[arg-type]
+    ],
     "Sequence[object]": [[LONE]],
     "Iterable[Sendable]": [
         [LONE],
@@ -131,6 +139,7 @@ GOOD: dict[str, Any] = {
     "total": 2, "columns": {"a": "TEXT"}, "start_offset": 0, "start": 0, "end": 1, "sink_id": "s",
     "batch_id": 1, "target": "copy.db", "view": "records", "token": TransactionToken("q", 0, 0),
     "sql": "SELECT ?", "topics": "t", "handler": lambda record: None, "timestamps": {TP: 0},
+    "user": "u", "password": "p",
     "config": {}, "protocols": [("range", b"")], "sink": None, "to_earliest": True,
 }  # fmt: skip
 """By name: what is right for a parameter that must be given."""

@@ -25,12 +25,14 @@ from eosdb.events.kinds import (
     OffsetCommit,
     OffsetsCommitted,
     OffsetsDeleted,
+    ScramCredentialSet,
     SinkBatchAppended,
     TopicCreated,
     TransactionStateChanged,
     ViewColumn,
     ViewCreated,
 )
+from eosdb.model.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from tests.tidy.tree import ROOT
 
@@ -124,6 +126,11 @@ WRITTEN: list[tuple[Event, str]] = [
         AclAdded(1, Acl("User:a", "read", "topic", "*")),
         '{"acl":{"principal":"User:a","operation":"read","resource_type":"topic",'
         '"resource_name":"*","pattern_type":"literal","permission":"allow"}}',
+    ),
+    (
+        ScramCredentialSet(1, ScramCredential("a", "SCRAM-SHA-256", 4096, "AA==", "AQ==", "Ag==")),
+        '{"credential":{"user":"a","mechanism":"SCRAM-SHA-256","iterations":4096,"salt":"AA==",'
+        '"stored_key":"AQ==","server_key":"Ag=="}}',
     ),
 ]
 

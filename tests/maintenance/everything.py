@@ -52,6 +52,9 @@ def fill(path: Path, clock: ManualClock) -> None:
     still_open.send("t", b"not yet", partition=0)
     still_open.send_offsets_to_transaction({TP: OffsetAndMetadata(9)}, "g")
     still_open.flush()
+    db.admin.set_password("alice", "secret")
+    db.admin.set_password("bob", "secret")
+    db.admin.remove_user("bob", "SCRAM-SHA-256")
     kinds = ("topic", "group", "transactional_id")
     db.admin.create_acls([eosdb.Acl("User:*", "all", kind, "*") for kind in kinds])
     assert db.verify().ok

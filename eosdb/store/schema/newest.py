@@ -16,7 +16,7 @@ from eosdb.store.schema import file_id
 
 APPLICATION_ID: Final = 0x656F7364
 """The letters `eosd`, in the SQLite header's field for it."""
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
 """The truth."""

@@ -1,0 +1,83 @@
+"""Users and their passwords, for administrators (kafka-configs.sh --entity-type users)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from eosdb.broker.handler import RequestHandler
+from eosdb.coordinator import users
+from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.errors import ResourceNotFoundError, UnacceptableCredentialError
+from eosdb.events.kinds import ScramCredentialRemoved, ScramCredentialSet
+from eosdb.model import scram
+from eosdb.model.scram import ScramCredential
+from eosdb.store.writing.unit import Unit
+from eosdb.validation import check_text, check_texts
+
+
+class UserAdmin(RequestHandler):
+    """Whom a server lets in that requires a name and a password; ACLs know a user as User:NAME."""
+
+    def set_password(
+        self, user: str, password: str, mechanisms: Sequence[str] = tuple(scram.MECHANISMS)
+    ) -> None:
+        """Add a user, or give one another password. Only salted keys of it are stored.
+
+        Raises UnacceptableCredentialError and UnsupportedSaslMechanismError.
+        """
+        users.check_user(user)
+        if not check_text("password", password, UnacceptableCredentialError):
+            raise UnacceptableCredentialError("password: got an empty one, expected some text")
+        made = []
+        for mechanism in map(users.check_mechanism, check_texts("mechanisms", mechanisms)):
+            salt = secrets.token_bytes(scram.SALT_BYTES)
+            salted = scram.salted_password(mechanism, password, salt, scram.ITERATIONS_MAX)
+            made.append(scram.credential(user, mechanism, scram.ITERATIONS_MAX, salt, salted))
+        self._put(made)
+
+    def put_credential(self, credential: ScramCredential) -> None:
+        """The same, by keys that the client has made of the password.
+
+        Raises UnacceptableCredentialError and UnsupportedSaslMechanismError.
+        """
+        self._put([users.check_credential(credential)])
+
+    def remove_user(self, user: str, mechanism: str | None = None) -> None:
+        """Forget the user's passwords, or that for one mechanism. Connections that are there stay.
+
+        Raises ResourceNotFoundError if there is none.
+        """
+        users.check_user(user)
+        if mechanism is not None:
+            users.check_mechanism(mechanism)
+
+        def remove(unit: Unit) -> None:
+            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
+            found = [
+                c for c in users.load(unit) if c.user == user and mechanism in (None, c.mechanism)
+            ]
+            if not found:
+                raise ResourceNotFoundError(
+                    f"no password is stored for {user!r}"
+                    + (f" and {mechanism}" if mechanism else "")
+                    + "; see `eosdb users list`"
+                )
+            for c in found:
+                unit.record(ScramCredentialRemoved(self._clock.time_ms(), c.user, c.mechanism))
+
+        self._coordinator.write(remove)
+
+    def list_credentials(self) -> list[ScramCredential]:
+        """Of every user, by name and mechanism."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+            return users.load(connection)
+
+    def _put(self, credentials: Sequence[ScramCredential]) -> None:
+        def put(unit: Unit) -> None:
+            self._authorizer.check(unit, "alter", "cluster", CLUSTER)
+            for credential in credentials:
+                unit.record(ScramCredentialSet(self._clock.time_ms(), credential))
+
+        self._coordinator.write(put)

@@ -1,0 +1,68 @@
+"""Users as the file knows them: a SCRAM credential for each mechanism (Kafka: ScramControlManager)."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from eosdb.errors import (
+    InvalidRequestError,
+    UnacceptableCredentialError,
+    UnsupportedSaslMechanismError,
+)
+from eosdb.model.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
+from eosdb.store.writing.unit import Unit
+from eosdb.validation import check_int, check_text, shown
+
+Source = Unit | sqlite3.Connection
+TABLE: Final = "eosdb_scram_credentials"
+_COLUMNS: Final = ", ".join(ScramCredential._fields)
+
+
+def check_user(name: object) -> str:
+    """Raises UnacceptableCredentialError."""
+    if (text := check_text("user", name, UnacceptableCredentialError)) == "":
+        raise UnacceptableCredentialError("user: got an empty name, expected some text")
+    return text
+
+
+def check_mechanism(name: object) -> str:
+    """Raises UnsupportedSaslMechanismError."""
+    if isinstance(name, str) and name in MECHANISMS:
+        return name
+    known = ", ".join(MECHANISMS)
+    raise UnsupportedSaslMechanismError(f"mechanism: got {shown(name)}, expected one of {known}")
+
+
+def check_credential(given: object) -> ScramCredential:
+    """Raises InvalidRequestError, UnacceptableCredentialError and UnsupportedSaslMechanismError."""
+    if not isinstance(given, ScramCredential):
+        raise InvalidRequestError(f"credential: got {shown(given)}, expected a ScramCredential")
+    check_user(given.user)
+    check_mechanism(given.mechanism)
+    check_int(
+        "iterations", given.iterations, ITERATIONS_MIN, ITERATIONS_MAX, UnacceptableCredentialError
+    )
+    for name in ("salt", "stored_key", "server_key"):
+        check_text(name, getattr(given, name))
+    return given
+
+
+def find(source: Source, user: str, mechanism: str) -> ScramCredential | None:
+    row = source.execute(
+        f"SELECT {_COLUMNS} FROM {TABLE} WHERE (user, mechanism) = (?, ?)", (user, mechanism)
+    ).fetchone()
+    return None if row is None else ScramCredential(*row)
+
+
+def load(source: Source) -> list[ScramCredential]:
+    rows = source.execute(f"SELECT {_COLUMNS} FROM {TABLE} ORDER BY user, mechanism")
+    return [ScramCredential(*row) for row in rows]
+
+
+def save(unit: Unit, credential: ScramCredential) -> None:
+    unit.execute(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?, ?, ?, ?)", credential)
+
+
+def forget(unit: Unit, user: str, mechanism: str) -> None:
+    unit.execute(f"DELETE FROM {TABLE} WHERE (user, mechanism) = (?, ?)", (user, mechanism))
