@@ -52,6 +52,7 @@ from eosdb.validation import check_choice, check_path, check_text
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from eosdb.wire.connection import Interfere
     from eosdb.wire.server import Server
 
 MEMORY: Final = ":memory:"
@@ -225,12 +226,15 @@ class Database(WholeFile):
         self._store.check_open()
         return DeadLetters(self._transport(transport), self.clock, topic)
 
-    def serve(self, port: int = 0, host: str = "localhost") -> Server:
+    def serve(
+        self, port: int = 0, host: str = "localhost", *, interfere: Interfere | None = None
+    ) -> Server:
         """Serve this file to Kafka's clients, from threads of this process, until the server is closed.
 
         A context manager. Port 0 takes a free one (`server.port`, `server.bootstrap_servers`); "localhost"
-        is 127.0.0.1 and, where there is one, ::1. Raises ConfigError, also when the extra `eosdb[serve]`
-        is not installed, and ListenError when the port is taken.
+        is 127.0.0.1 and, where there is one, ::1. `interfere` is for tests (`eosdb.testing.kafka`). Raises
+        ConfigError, also when the extra `eosdb[serve]` is not installed, and ListenError when the port is
+        taken.
         """
         self._store.check_open()
         try:
@@ -239,7 +243,7 @@ class Database(WholeFile):
             raise ConfigError(
                 f"what serves clients is not installed ({error}); pip install 'eosdb[serve]'"
             ) from None
-        return Server(self._core, host, port)
+        return Server(self._core, host, port, interfere)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)

@@ -6,8 +6,10 @@ import contextlib
 import logging
 import socket
 import struct
+from collections.abc import Callable
 from typing import Final
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
 from eosdb.wire import messages
@@ -20,14 +22,23 @@ _SIZE: Final = struct.Struct(">i")
 _LARGEST_FRAME: Final = 104_857_600
 """Kafka's socket.request.max.bytes."""
 _UNSUPPORTED_VERSION: Final = 35
+_RESET: Final = struct.pack("ii", 1, 0)
+
+CarryOut = Callable[[Session], ApiMessage | None]
+Interfere = Callable[[str, Session, CarryOut], ApiMessage | None]
+"""Stands between a request and its handler, for tests: gets the API's name, the session, and what carries
+the request out; its result is the answer, and its OSError breaks the connection."""
 
 
 class Connection:
     """Serves one client until it goes, or until `close`. `serve` runs in a thread of its own."""
 
-    def __init__(self, sock: socket.socket, session: Session) -> None:
+    def __init__(
+        self, sock: socket.socket, session: Session, interfere: Interfere | None = None
+    ) -> None:
         self._socket = sock
         self._session = session
+        self._interfere = interfere
         self._is_closing = False
 
     def serve(self) -> None:
@@ -52,6 +63,13 @@ class Connection:
         self._is_closing = True
         with contextlib.suppress(OSError):  # It may have ended by itself.
             self._socket.shutdown(socket.SHUT_RD)
+
+    def abandon(self) -> None:
+        """Break it at once, as the end of a process does; what is being answered never arrives."""
+        self._is_closing = True
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _read_frame(self) -> bytearray | None:
         """The next request; None when the client has gone."""
@@ -88,7 +106,14 @@ class Connection:
             )
         request = messages.decode_body(api.request, header, frame)
         self._session.client_id = header.client_id
-        response = api.handle(self._session, request, header.version)
+        if self._interfere is None:
+            response = api.handle(self._session, request, header.version)
+        else:
+            response = self._interfere(
+                api.name,
+                self._session,
+                lambda session: api.handle(session, request, header.version),
+            )
         return None if response is None else messages.encode(response, header)
 
 

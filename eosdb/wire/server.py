@@ -14,12 +14,12 @@ from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.wire import listening
-from eosdb.wire.connection import Connection
-from eosdb.wire.parking import Parking
+from eosdb.wire.connection import Connection, Interfere
+from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.session import Session
 
 _log = logging.getLogger("eosdb.wire")
-_PATIENCE_S: Final = 5.0
+_PATIENCE_MS: Final = 5_000
 """How long `close` waits for requests that are being answered."""
 
 
@@ -30,10 +30,17 @@ class Server:
     queue; group commit makes the threads share syncs.
     """
 
-    def __init__(self, core: Core, host: str = listening.LOOPBACK, port: int = 0) -> None:
+    def __init__(
+        self,
+        core: Core,
+        host: str = listening.LOOPBACK,
+        port: int = 0,
+        interfere: Interfere | None = None,
+    ) -> None:
         """Raises ConfigError and ListenError."""
         addresses = listening.addresses_of(host)
         self._core = core
+        self._interfere = interfere
         self._cluster_id = Broker(core).cluster_id()
         self._sockets = listening.listen(addresses, listening.check_port(port))
         self.host: Final[str] = self._sockets[0].getsockname()[0]
@@ -56,6 +63,13 @@ class Server:
 
     def close(self) -> None:
         """Answer what is being asked, and end all connections; idempotent."""
+        self._close(orderly=True)
+
+    def abandon(self) -> None:
+        """Break all connections, like a process that dies. For tests."""
+        self._close(orderly=False)
+
+    def _close(self, *, orderly: bool) -> None:
         if self._is_closed:
             return
         self._is_closed = True
@@ -68,10 +82,13 @@ class Server:
         with self._lock:
             serving = dict(self._connections)
         for connection in serving:
-            connection.close()
+            connection.close() if orderly else connection.abandon()
         self._parking.close()
-        for thread in serving.values():
-            thread.join(_PATIENCE_S)
+        deadline = REAL_TIME.monotonic_ms() + _PATIENCE_MS
+        for connection, thread in serving.items():
+            thread.join(max(0, deadline - REAL_TIME.monotonic_ms()) / 1000)
+            if thread.is_alive():  # Its client reads nothing.
+                connection.abandon()
 
     def __enter__(self) -> Server:
         return self
@@ -96,7 +113,7 @@ class Server:
 
     def _start(self, sock: socket.socket, client_host: str) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(sock, self._session(sock, client_host))
+        connection = Connection(sock, self._session(sock, client_host), self._interfere)
         thread = threading.Thread(
             target=self._serve, args=(connection,), name=f"eosdb-wire-{client_host}", daemon=True
         )
