@@ -19,8 +19,6 @@ def test_clients_list_all_topics(tmp_path: Path) -> None:
         confluent = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap_servers})
         found = confluent.list_topics(timeout=60).topics
         assert {name: len(topic.partitions) for name, topic in found.items()} == {"a": 1, "b": 2}
-        python: Any = kafka.KafkaConsumer(  # type: ignore[no-untyped-call]
-            bootstrap_servers=server.bootstrap_servers
-        )
+        python: Any = kafka.KafkaConsumer(bootstrap_servers=server.bootstrap_servers)
         assert python.topics() == {"a", "b"}
         python.close()
