@@ -87,7 +87,7 @@ def test_what_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(systems, "find_spec", lambda name: None if name != "eosdb" else object())
-    monkeypatch.setattr(systems.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert make_conformance.main([]) == 1
     told = capsys.readouterr().err
     assert "run `pip install aiokafka confluent-kafka kafka-python mockafka-py` first" in told
