@@ -52,6 +52,7 @@ from eosdb.validation import check_choice, check_path, check_text
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from eosdb.wire.connection import Interfere
     from eosdb.wire.limits import Limits
     from eosdb.wire.server import Server
 
@@ -227,12 +228,18 @@ class Database(WholeFile):
         return DeadLetters(self._transport(transport), self.clock, topic)
 
     def serve(
-        self, port: int = 0, host: str = "localhost", *, limits: Limits | None = None
+        self,
+        port: int = 0,
+        host: str = "localhost",
+        *,
+        limits: Limits | None = None,
+        interfere: Interfere | None = None,
     ) -> Server:
         """Serve this file to Kafka's clients, from threads of this process, until the server is closed.
 
         A context manager. Port 0 takes a free one (`server.port`, `server.bootstrap_servers`); "localhost"
-        is 127.0.0.1 and, where there is one, ::1. `limits` are what clients may cost (docs/wire.md). Raises
+        is 127.0.0.1 and, where there is one, ::1. `limits` are what clients may cost (docs/wire.md),
+        `interfere` is for tests (`eosdb.testing.kafka`). Raises
         ConfigError, also when the extra `eosdb[serve]` is not installed, and ListenError when the port is
         taken.
         """
@@ -243,7 +250,7 @@ class Database(WholeFile):
             raise ConfigError(
                 f"what serves clients is not installed ({error}); pip install 'eosdb[serve]'"
             ) from None
-        return Server(self._core, host, port, limits)
+        return Server(self._core, host, port, limits, interfere)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)

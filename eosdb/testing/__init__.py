@@ -1,5 +1,5 @@
 """What users need to test their own exactly-once code: a clock that tests advance, a network that fails,
-and a check of their program under many fault schedules.
+a Kafka cluster for other clients, and a check of their program under many fault schedules.
 
 Loaded on demand: pytest imports this package in every run, to find the plugin in it.
 """
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from eosdb.testing.arena import Faults
     from eosdb.testing.exactly_once import Instance, NotExactlyOnceError, check_exactly_once
     from eosdb.testing.faulty_transport import FaultyTransport
+    from eosdb.testing.kafka import KafkaDouble
 
 __all__ = [
-    "Faults", "FaultyTransport", "Instance", "ManualClock", "NotExactlyOnceError", "check_exactly_once",
+    "Faults", "FaultyTransport", "Instance", "KafkaDouble", "ManualClock", "NotExactlyOnceError",
+    "check_exactly_once",
 ]  # fmt: skip
 
 _HOMES = {
     "Faults": "eosdb.testing.arena",
     "FaultyTransport": "eosdb.testing.faulty_transport",
     "Instance": "eosdb.testing.exactly_once",
+    "KafkaDouble": "eosdb.testing.kafka",
     "ManualClock": "eosdb.clock",
     "NotExactlyOnceError": "eosdb.testing.exactly_once",
     "check_exactly_once": "eosdb.testing.exactly_once",

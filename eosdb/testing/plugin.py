@@ -1,4 +1,5 @@
-"""The pytest plugin: a fresh database on a clock that the test advances, and bad networks to it.
+"""The pytest plugin: a fresh database on a clock that the test advances, and bad networks to it; a Kafka
+cluster for real clients.
 
 Installed with eosdb; nothing needs to be imported.
 """
@@ -6,6 +7,7 @@ Installed with eosdb; nothing needs to be imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from eosdb import Database, ManualClock
-    from eosdb.testing import FaultyTransport
+    from eosdb.testing import FaultyTransport, KafkaDouble
 
 START_MS = 1_700_000_000_000
 
@@ -44,3 +46,34 @@ def eosdb_faults(eosdb_db: Database) -> Callable[..., FaultyTransport]:
         return FaultyTransport(eosdb_db.broker, seed, **faults)
 
     return make
+
+
+@pytest.fixture
+def eosdb_kafka(tmp_path: Path) -> Iterator[KafkaDouble]:
+    """A Kafka cluster in this process, for any client: its value is the `bootstrap.servers`.
+
+    Its clock stands still until the test advances it.
+    """
+    from eosdb.testing import KafkaDouble
+
+    with KafkaDouble(tmp_path / "kafka.db") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def eosdb_kafka_factory(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., KafkaDouble]]:
+    """Makes more of them: `eosdb_kafka_factory(num_partitions=4, time_passes=True)`.
+
+    They are context managers, for a test or a module; what is open is closed with the session.
+    """
+    from eosdb.testing import KafkaDouble
+
+    with ExitStack() as stack:
+
+        def make(**settings: Any) -> KafkaDouble:
+            path = tmp_path_factory.mktemp("eosdb_kafka") / "kafka.db"
+            return stack.enter_context(KafkaDouble(path, **settings))
+
+        yield make

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import struct
+from collections.abc import Callable
 from typing import Final
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
 from eosdb.errors import EosdbError
@@ -19,16 +22,30 @@ from eosdb.wire.messages import MalformedMessageError, RequestHeader
 from eosdb.wire.session import Session
 
 _log = logging.getLogger("eosdb.wire")
+_RESET: Final = struct.pack("ii", 1, 0)
+
+CarryOut = Callable[[Session], ApiMessage | None]
+Interfere = Callable[[str, Session, CarryOut], ApiMessage | None]
+"""Stands between a request and its handler, for tests: gets the API's name, the session, and what carries
+the request out; its result is the answer, and its OSError breaks the connection."""
 
 
 class Connection:
     """Serves one client until it goes, or until `close`. `serve` runs in a thread of its own."""
 
-    def __init__(self, sock: socket.socket, session: Session, limits: Limits, lease: Lease) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        session: Session,
+        limits: Limits,
+        lease: Lease,
+        interfere: Interfere | None = None,
+    ) -> None:
         self._socket = sock
         self._session = session
         self._limits: Final = limits
         self._frames = Frames(sock, limits, lease)
+        self._interfere = interfere
         self._is_closing = False
 
     def serve(self) -> None:
@@ -60,9 +77,10 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RD)
 
     def abort(self) -> None:
-        """End it now, whatever its client has not read."""
+        """Break it at once, as the end of a process does; what is being answered never arrives."""
         self._is_closing = True
         with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def forget(self) -> None:
@@ -83,12 +101,19 @@ class Connection:
         request = messages.decode_body(api.request, header, frame)
         self._session.client_id = header.client_id
         try:
-            response = api.handle(self._session, request, header.version)
+            response = self._carry_out(api, request, header.version)
             return None if response is None else messages.encode(response, header)
         except (MalformedMessageError, OSError):
             raise
         except Exception as error:
             return self._failed(api, header, error)
+
+    def _carry_out(self, api: Api, request: ApiMessage, version: int) -> ApiMessage | None:
+        if self._interfere is None:
+            return api.handle(self._session, request, version)
+        return self._interfere(
+            api.name, self._session, lambda session: api.handle(session, request, version)
+        )
 
     def _failed(self, api: Api, header: RequestHeader, error: Exception) -> bytes:
         """What no handler expects: the client is told, if its API has a way to say it, or is cut off."""

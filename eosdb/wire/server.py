@@ -15,7 +15,7 @@ from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.wire import accepting, listening
-from eosdb.wire.connection import Connection
+from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory
 from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.session import Session
@@ -36,12 +36,14 @@ class Server:
         host: str = listening.LOOPBACK,
         port: int = 0,
         limits: Limits | None = None,
+        interfere: Interfere | None = None,
     ) -> None:
         """Raises ConfigError and ListenError."""
         addresses = listening.addresses_of(host)
         self._core = core
         self._limits = limits or Limits()
         self._memory = Memory(self._limits.buffered_bytes)
+        self._interfere = interfere
         self._cluster_id = Broker(core).cluster_id()
         self._sockets = listening.listen(addresses, listening.check_port(port))
         self.host: Final[str] = self._sockets[0].getsockname()[0]
@@ -74,6 +76,13 @@ class Server:
 
         Clients that do not read their answers, and requests that take too long, are cut off.
         """
+        self._close(orderly=True)
+
+    def abandon(self) -> None:
+        """Break all connections, like a process that dies. For tests."""
+        self._close(orderly=False)
+
+    def _close(self, *, orderly: bool) -> None:
         if self._is_closed.is_set():
             return
         self._is_closed.set()
@@ -87,7 +96,7 @@ class Server:
         with self._lock:
             serving = dict(self._connections)
         for connection in serving:
-            connection.close()
+            connection.close() if orderly else connection.abort()
         self._parking.close()
         _join(serving.values(), self._limits.close_s)
         for connection, thread in serving.items():
@@ -129,7 +138,7 @@ class Server:
             accepting.prepare(sock)
             lease = self._memory.lease()
             session = self._session(sock, client_host, lease)
-            connection = Connection(sock, session, self._limits, lease)
+            connection = Connection(sock, session, self._limits, lease, self._interfere)
             thread = threading.Thread(
                 target=self._serve,
                 args=(connection,),

@@ -1,215 +1,23 @@
-"""librdkafka's mock cluster as a system under test, through confluent-kafka.
+"""librdkafka's mock cluster as a system under test.
 
-The cluster lives inside the client that was made with `test.mock.num.brokers`; the others find it by
-its address. Every wait has an end, so that nothing can hang.
+It lives inside the client that was made with `test.mock.num.brokers`; the others find it by its address.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from typing import Final
-
 import confluent_kafka as ck
 
-from tests.conformance import confluent
-from tests.conformance.double import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    TOPIC,
-    Identity,
-    NotReachable,
-    Producer,
-    Requests,
-    Settings,
-)
-
-_TIMEOUT_S: Final = 8.0
-_UNSTABLE_TIMEOUT_S: Final = 1.0
-_POLL_S: Final = 0.1
-_STATISTICS_MS: Final = 50
-_QUIET: Final = {"log_level": 0}
+from tests.conformance.through_confluent import QUIET, TIMEOUT_S, ThroughConfluent
 
 
-class RdkafkaMock:
-    """`Double` on a mock cluster of one broker."""
+class RdkafkaMock(ThroughConfluent):
+    def start(self) -> str:
+        self._cluster = ck.Producer({"test.mock.num.brokers": 1, **QUIET})
+        brokers = self._cluster.list_topics(timeout=TIMEOUT_S).brokers.values()
+        return ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
-    def __init__(self) -> None:
-        self._producers: list[ck.Producer] = []
-        self._start()
-
-    def producer(self, settings: Settings) -> Producer:
-        made = _RdkafkaProducer(self._address, settings)
-        self._producers.append(made.client)
-        return made
-
-    def read(self, partition: int = 0, isolation: str = READ_COMMITTED) -> list[str]:
-        with self._consumer(isolation) as consumer:
-            consumer.assign([ck.TopicPartition(TOPIC, partition, ck.OFFSET_BEGINNING)])
-            return _values(consumer)
-
-    def end_offset(self, isolation: str) -> int:
-        with self._consumer(isolation) as consumer:
-            _, end = consumer.get_watermark_offsets(_partition_0(), timeout=_TIMEOUT_S)
-        return int(end)
-
-    def offset_at(self, timestamp: int, isolation: str) -> int | None:
-        with self._consumer(isolation) as consumer:
-            found = consumer.offsets_for_times([_partition_0(timestamp)], timeout=_TIMEOUT_S)
-        return _offset(found)
-
-    def commit_offset(self, group: str, offset: int) -> None:
-        with self._consumer(READ_COMMITTED, group) as consumer:
-            consumer.commit(offsets=[_partition_0(offset)], asynchronous=False)
-
-    def committed_offset(self, group: str, *, stable: bool = False) -> int | None:
-        """A read_committed consumer asks for stable offsets, and waits for them (KIP-447)."""
-        isolation, timeout = (
-            (READ_COMMITTED, _UNSTABLE_TIMEOUT_S) if stable else (READ_UNCOMMITTED, _TIMEOUT_S)
-        )
-        with self._consumer(isolation, group) as consumer:
-            return _offset(consumer.committed([_partition_0()], timeout=timeout))
-
-    def read_on(self, group: str) -> list[str]:
-        with self._consumer(READ_COMMITTED, group) as consumer:
-            consumer.assign([_partition_0(ck.OFFSET_STORED)])
-            values = _values(consumer)
-            if values:
-                consumer.commit(asynchronous=False)
-        return values
-
-    def member(self, group: str) -> object:
-        with self._consumer(READ_COMMITTED, group) as consumer:
-            return consumer.consumer_group_metadata()
-
-    def departed_member(self, group: str) -> object:
-        """Of a consumer that has really joined, and left."""
-        with self._consumer(READ_COMMITTED, group) as consumer:
-            consumer.subscribe([TOPIC])
-            deadline = time.monotonic() + _TIMEOUT_S
-            while not consumer.assignment():
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"no assignment within {_TIMEOUT_S:.0f} s")
-                consumer.poll(_POLL_S)
-            return consumer.consumer_group_metadata()
-
-    def requests(self) -> Requests:
-        raise NotReachable(confluent.NO_REQUESTS)
-
-    def wait(self, ms: int) -> None:
-        time.sleep(ms / 1000)
-
-    def restart(self) -> None:
-        self.close()
-        self._start()
-
-    def error_name(self, error: Exception) -> str:
-        return confluent.error_name(error)
-
-    def close(self) -> None:
-        for producer in self._producers:
-            producer.purge()
-        self._producers.clear()
+    def end(self) -> None:
         del self._cluster
 
-    def _start(self) -> None:
-        self._cluster = ck.Producer({"test.mock.num.brokers": 1, **_QUIET})
-        brokers = self._cluster.list_topics(TOPIC, timeout=_TIMEOUT_S).brokers.values()
-        self._address = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-
-    def _consumer(self, isolation: str, group: str = "reader") -> ck.Consumer:
-        return ck.Consumer(
-            {
-                "bootstrap.servers": self._address,
-                "group.id": group,
-                "isolation.level": isolation,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-                "socket.timeout.ms": int(_TIMEOUT_S * 1000),
-                **_QUIET,
-            }
-        )
-
-
-class _RdkafkaProducer:
-    def __init__(self, address: str, settings: Settings) -> None:
-        self._statistics: list[str] = []
-        self.client = ck.Producer(
-            {
-                "bootstrap.servers": address,
-                "statistics.interval.ms": _STATISTICS_MS,
-                "stats_cb": self._statistics.append,
-                **confluent.producer_config(settings),
-                **_QUIET,
-            }
-        )
-
-    def init(self) -> None:
-        self.client.init_transactions(_TIMEOUT_S)
-
-    def begin(self) -> None:
-        self.client.begin_transaction()
-
-    def send(self, value: str, partition: int = 0, timestamp: int | None = None) -> None:
-        answers: list[ck.KafkaError | None] = []
-        self.client.produce(
-            TOPIC,
-            value,
-            partition=partition,
-            timestamp=timestamp or 0,
-            on_delivery=lambda error, _: answers.append(error),
-        )
-        self.client.flush(_TIMEOUT_S)
-        if not answers:
-            raise TimeoutError(f"no delivery report within {_TIMEOUT_S:.0f} s")
-        if answers[0] is not None:
-            raise ck.KafkaException(answers[0])
-
-    def send_offset(self, offset: int, member: object) -> None:
-        self.client.send_offsets_to_transaction([_partition_0(offset)], member, _TIMEOUT_S)
-
-    def commit(self) -> None:
-        self.client.commit_transaction(_TIMEOUT_S)
-
-    def abort(self) -> None:
-        self.client.abort_transaction(_TIMEOUT_S)
-
-    def identity(self) -> Identity:
-        """As the client's statistics tell it, those left from before thrown away."""
-        self.client.poll(2 * _STATISTICS_MS / 1000)
-        self._statistics.clear()
-        deadline = time.monotonic() + _TIMEOUT_S
-        while not self._statistics:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no statistics within {_TIMEOUT_S:.0f} s")
-            self.client.poll(_POLL_S)
-        known = json.loads(self._statistics[-1])["eos"]
-        return Identity(known["producer_id"], known["producer_epoch"])
-
-
-def _partition_0(offset: int = ck.OFFSET_INVALID) -> ck.TopicPartition:
-    return ck.TopicPartition(TOPIC, 0, offset)
-
-
-def _offset(found: list[ck.TopicPartition]) -> int | None:
-    return found[0].offset if found[0].offset >= 0 else None
-
-
-def _values(consumer: ck.Consumer) -> list[str]:
-    """Everything up to the end of the assigned partition."""
-    values: list[str] = []
-    deadline = time.monotonic() + _TIMEOUT_S
-    while time.monotonic() < deadline:
-        message = consumer.poll(_POLL_S)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            values.append((message.value() or b"").decode())
-        elif error.code() == ck.KafkaError._PARTITION_EOF:
-            return values
-        else:
-            raise ck.KafkaException(error)
-    raise TimeoutError(f"no end of the partition within {_TIMEOUT_S:.0f} s")
+    def clean_up(self) -> None:
+        """All of it was in memory."""

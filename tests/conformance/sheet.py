@@ -17,9 +17,17 @@ NOT_REACHABLE: Final = "n/a"
 
 _INTRODUCTION: Final = """# Conformance sheet
 
-What Kafka promises about exactly-once, asked of eosdb and of two test doubles for Python, by running it:
-`yes`, it does what Kafka does; `no`, it does not (what was seen instead stands below); `n/a`, its API
-offers no way to ask. To repeat it: `python -m scripts.make_conformance`."""
+What Kafka promises about exactly-once, asked of eosdb and of three test doubles, by running it: `yes`, it
+does what Kafka does; `no`, it does not (what was seen instead stands below); `n/a`, its API offers no way
+to ask. To repeat it: `python -m scripts.make_conformance`.
+
+| system | how it was asked |
+| --- | --- |
+| eosdb | its own clients, in the process |
+| eosdb over the wire | confluent-kafka and single requests, to `eosdb serve`, killed by SIGKILL |
+| kfake | the same, to franz-go's fake cluster, its data on disk and synced |
+| librdkafka mock | the same, to the mock cluster inside confluent-kafka |
+| mockafka-py | its own classes, in the process |"""
 
 
 @dataclass(frozen=True, slots=True)

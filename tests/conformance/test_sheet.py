@@ -9,12 +9,13 @@ import pytest
 
 from scripts import make_conformance
 from tests.conformance import double as doubles
-from tests.conformance import sheet, systems
+from tests.conformance import restart_checks, sheet, systems
 from tests.conformance.catalog import CHECKS
 from tests.conformance.check import Check
+from tests.conformance.fixture_double import EosdbKafka
 from tests.conformance.systems import SYSTEMS
 
-EOSDB = SYSTEMS[0]
+EOSDB, SERVED, *_ = SYSTEMS
 
 
 class Careless:
@@ -35,9 +36,15 @@ class Careless:
         return lambda *_, **__: self.ANSWERS.get(name, self)
 
 
+@pytest.mark.parametrize("make", [EOSDB.make, EosdbKafka], ids=["library", "wire"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_eosdb_does_what_kafka_does(check: Any) -> None:
-    assert sheet.run(check, EOSDB.make()) == sheet.Cell("yes")
+def test_eosdb_does_what_kafka_does(check: Any, make: Any) -> None:
+    assert sheet.run(check, make()) == sheet.Cell("yes")
+
+
+@pytest.mark.parametrize("check", restart_checks.SUBJECT.checks, ids=lambda check: check.name)
+def test_a_server_that_is_killed_forgets_nothing(check: Any) -> None:
+    assert sheet.run(check, SERVED.make()) == sheet.Cell("yes")
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -51,14 +58,15 @@ def test_the_names_and_titles_are_unique() -> None:
 
 
 def test_the_page_lists_the_checks_of_the_script_and_every_one_is_a_yes_of_eosdb() -> None:
-    lines = make_conformance.PAGE.read_text(encoding="utf-8").split("\n## ")[0].splitlines()
-    header, _, *rows, total = [line.strip("| ").split(" | ") for line in lines if line[:1] == "|"]
+    page = make_conformance.PAGE.read_text(encoding="utf-8")
+    lines = page[page.index("| check |") :].split("\n\n")[0].splitlines()
+    header, _, *rows, total = [line.strip("| ").split(" | ") for line in lines]
     assert header == ["check", "Kafka's rule", *(system.label for system in SYSTEMS)]
-    assert [row[:3] for row in rows] == [
-        [f"{number}. {check.title}", check.rule, "yes"]
+    assert [row[:4] for row in rows] == [
+        [f"{number}. {check.title}", check.rule, "yes", "yes"]
         for number, check in enumerate(CHECKS, start=1)
     ]
-    assert {outcome for row in rows for outcome in row[3:]} <= {"yes", "no", "n/a"}
+    assert {outcome for row in rows for outcome in row[4:]} <= {"yes", "no", "n/a"}
     assert f"**{len(CHECKS)} yes**" in total
 
 
@@ -79,8 +87,11 @@ def test_what_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(systems, "find_spec", lambda name: None if name != "eosdb" else object())
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert make_conformance.main([]) == 1
-    assert "`pip install confluent-kafka mockafka-py`" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "run `pip install aiokafka confluent-kafka kafka-python mockafka-py` first" in told
+    assert "install go first" in told
 
 
 def test_a_cell_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

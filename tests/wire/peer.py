@@ -5,23 +5,36 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 
-from eosdb.wire.server import Server
-
 PATIENCE_S = 120.0
 """For whatever a busy machine takes its time for."""
+
+
+class Listening(Protocol):
+    """A server, or its address."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
 
 
 class Peer:
     """One connection to a server. A context manager that closes it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Listening) -> None:
         self.socket = socket.create_connection((server.host, server.port), timeout=PATIENCE_S)
         self._asked = 0
 

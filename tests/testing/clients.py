@@ -1,0 +1,116 @@
+"""One small program in three clients: values in, in a transaction or without; committed values out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+import aiokafka
+import confluent_kafka
+import kafka
+
+from eosdb.testing import KafkaDouble
+
+TOPIC: Final = "t"
+PATIENCE_S: Final = 60.0
+API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""A frame with the smallest request there is."""
+_ALL_METADATA: Final = struct.pack(">ihhihi", 14, 3, 1, 1, -1, -1)
+_BLOCKED_S: Final = 0.5
+
+
+def commit_with_confluent(cluster: KafkaDouble, values: Iterable[str]) -> None:
+    producer = confluent_transactions(cluster)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(TOPIC, value)
+    producer.commit_transaction(PATIENCE_S)
+
+
+def commit_with_kafka_python(cluster: KafkaDouble, values: Iterable[str]) -> None:
+    producer: Any = kafka.KafkaProducer(  # type: ignore[no-untyped-call]
+        bootstrap_servers=cluster, transactional_id="a"
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    for value in values:
+        producer.send(TOPIC, value.encode())
+    producer.commit_transaction()
+    producer.close()
+
+
+def commit_with_aiokafka(cluster: KafkaDouble, values: Iterable[str]) -> None:
+    async def run() -> None:
+        async with (
+            aiokafka.AIOKafkaProducer(bootstrap_servers=cluster, transactional_id="a") as producer,
+            producer.transaction(),
+        ):
+            for value in values:
+                await producer.send(TOPIC, value.encode())
+
+    asyncio.run(run())
+
+
+COMMITS: Final = {
+    "confluent-kafka": commit_with_confluent,
+    "kafka-python": commit_with_kafka_python,
+    "aiokafka": commit_with_aiokafka,
+}
+
+
+def confluent_transactions(cluster: KafkaDouble, **settings: Any) -> confluent_kafka.Producer:
+    """A transactional producer after its init; settings with underscores for dots."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster, "transactional.id": "a", "log_level": 0, **named}
+    )
+    producer.init_transactions(PATIENCE_S)
+    return producer
+
+
+def confluent_consumer(cluster: KafkaDouble, **settings: Any) -> confluent_kafka.Consumer:
+    """Of the group "g", from the beginning, committing nothing by itself."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            **named,
+        }
+    )
+
+
+def read(consumer: confluent_kafka.Consumer, count: int) -> list[str]:
+    """The next so many values; fewer when they do not come within a minute."""
+    values: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(values) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            values.append((message.value() or b"").decode())
+    return values
+
+
+def stored(cluster: KafkaDouble, topic: str = TOPIC) -> list[str]:
+    """The committed values of a topic, as they stand in the file."""
+    found = cluster.db.query(
+        "SELECT CAST(value AS TEXT) FROM committed_records WHERE topic = ? ORDER BY partition, offset",
+        [topic],
+    )
+    return [str(value) for (value,) in found.rows]
+
+
+def ask_without_reading(client: socket.socket) -> None:
+    """Fill all buffers between the server and a client, until the server takes no more from it."""
+    client.settimeout(_BLOCKED_S)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            client.sendall(_ALL_METADATA)

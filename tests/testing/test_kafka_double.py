@@ -1,0 +1,240 @@
+"""The double of a Kafka cluster: real clients work on it, and the test decides about time and faults."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from eosdb import CoordinatorLoadInProgressError, TransactionToken
+from eosdb.errors import ConfigError
+from eosdb.testing import KafkaDouble
+from tests.testing.clients import (
+    API_VERSIONS,
+    COMMITS,
+    PATIENCE_S,
+    TOPIC,
+    ask_without_reading,
+    confluent_consumer,
+    confluent_transactions,
+    read,
+    stored,
+)
+
+Commit = Callable[[KafkaDouble, Iterable[str]], None]
+every_client = pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS)
+
+
+@every_client
+@pytest.mark.parametrize("api", ["end_txn", "produce", "init_producer_id"])
+def test_a_lost_answer_doubles_nothing(eosdb_kafka: KafkaDouble, commit: Commit, api: str) -> None:
+    eosdb_kafka.lose_response(api)
+    commit(eosdb_kafka, ["1", "2"])
+    assert eosdb_kafka.counts["lose_response"] == 1
+    assert stored(eosdb_kafka) == ["1", "2"]
+    assert eosdb_kafka.db.verify().ok
+
+
+@every_client
+@pytest.mark.parametrize("api", ["end_txn", "produce"])
+def test_a_lost_request_loses_nothing(eosdb_kafka: KafkaDouble, commit: Commit, api: str) -> None:
+    eosdb_kafka.lose_request(api)
+    commit(eosdb_kafka, ["1", "2"])
+    assert eosdb_kafka.counts["lose_request"] == 1
+    assert stored(eosdb_kafka) == ["1", "2"]
+
+
+@every_client
+def test_clients_ask_again_where_the_error_says_so(
+    eosdb_kafka: KafkaDouble, commit: Commit
+) -> None:
+    eosdb_kafka.answer("end_txn", CoordinatorLoadInProgressError, times=2)
+    commit(eosdb_kafka, ["1"])
+    assert eosdb_kafka.counts["answer"] == 2
+    asked = [line for line in eosdb_kafka.history if line.startswith("end_txn")]
+    assert [line.endswith(": answer") for line in asked] == [True, True, False]
+    assert stored(eosdb_kafka) == ["1"]
+
+
+def test_a_delayed_request_is_carried_out_later(eosdb_kafka: KafkaDouble) -> None:
+    producer = confluent_transactions(eosdb_kafka)
+    producer.begin_transaction()
+    producer.produce(TOPIC, "late")
+    producer.flush(PATIENCE_S)
+    eosdb_kafka.delay("end_txn", 300)
+    begun = time.monotonic()
+    producer.commit_transaction(PATIENCE_S)
+    assert time.monotonic() - begun >= 0.3
+    assert stored(eosdb_kafka) == ["late"]
+
+
+def test_each_request_meets_one_fault_in_the_order_of_asking(eosdb_kafka: KafkaDouble) -> None:
+    eosdb_kafka.lose_request("produce")
+    eosdb_kafka.lose_response("produce", times=2)
+    COMMITS["confluent-kafka"](eosdb_kafka, ["1"])
+    met = [line.split(": ")[1] for line in eosdb_kafka.history if ": " in line]
+    assert met == ["lose_request", "lose_response", "lose_response"]
+    assert stored(eosdb_kafka) == ["1"]
+
+
+def test_a_request_that_is_not_served_is_named(eosdb_kafka: KafkaDouble) -> None:
+    with pytest.raises(ConfigError, match=r"got 'EndTxn', expected one of .*end_txn"):
+        eosdb_kafka.lose_response("EndTxn")
+
+
+def test_a_transaction_times_out_when_the_clock_is_advanced(eosdb_kafka: KafkaDouble) -> None:
+    producer = confluent_transactions(eosdb_kafka, transaction_timeout_ms=60_000)
+    producer.begin_transaction()
+    producer.produce(TOPIC, "forgotten")
+    producer.flush(PATIENCE_S)
+    plain = confluent_kafka.Producer({"bootstrap.servers": eosdb_kafka})
+    plain.produce(TOPIC, "after")
+    plain.flush(PATIENCE_S)
+    (held,) = eosdb_kafka.why(TOPIC)
+    assert held.holder is not None
+    assert held.holder.transactional_id == "a"
+    assert stored(eosdb_kafka) == []
+
+    eosdb_kafka.clock.advance(60_001)
+    consumer = confluent_consumer(eosdb_kafka)
+    consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
+    assert read(consumer, 1) == ["after"]
+    consumer.close()
+    with pytest.raises(confluent_kafka.KafkaException):
+        producer.commit_transaction(PATIENCE_S)
+    assert stored(eosdb_kafka) == ["after"]
+    assert eosdb_kafka.db.verify().ok
+
+
+def test_the_file_says_how_a_foreign_transaction_ended(eosdb_kafka: KafkaDouble) -> None:
+    COMMITS["confluent-kafka"](eosdb_kafka, ["1"])
+    history = eosdb_kafka.db.query(
+        "SELECT transactional_id, producer_id, producer_epoch FROM transaction_history"
+        " WHERE to_state = 'CompleteCommit'"
+    )
+    (row,) = history.rows
+    assert eosdb_kafka.db.outcome(TransactionToken(*row)) == "committed"
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(eosdb_kafka: KafkaDouble) -> None:
+    COMMITS["confluent-kafka"](eosdb_kafka, ["before"])
+    before = eosdb_kafka.db
+    open_one = confluent_transactions(eosdb_kafka, transactional_id="b")
+    open_one.begin_transaction()
+    open_one.produce(TOPIC, "open")
+    open_one.flush(PATIENCE_S)
+
+    eosdb_kafka.kill()
+    eosdb_kafka.kill()
+    with pytest.raises(ConnectionRefusedError):
+        connected(eosdb_kafka)
+    eosdb_kafka.restart()
+
+    assert eosdb_kafka.db is not before
+    open_one.commit_transaction(PATIENCE_S)
+    COMMITS["confluent-kafka"](eosdb_kafka, ["after"])
+    assert stored(eosdb_kafka) == ["before", "open", "after"]
+    assert eosdb_kafka.db.verify().ok
+
+
+# aiokafka leaves the socket of a refused connection to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@every_client
+def test_a_client_goes_on_when_the_cluster_is_back(
+    eosdb_kafka: KafkaDouble, commit: Commit
+) -> None:
+    """The commit is carried out, its answer is lost, and the server dies; the client asks the next one."""
+    eosdb_kafka.db.admin.create_topic(TOPIC)
+    eosdb_kafka.lose_response("end_txn")
+    eosdb_kafka.delay("end_txn", 60_000)  # Which the kill cuts short.
+    committing = threading.Thread(target=commit, args=(eosdb_kafka, ["1", "2"]))
+    committing.start()
+    wait_until(lambda: eosdb_kafka.counts["delay"] == 1)
+    eosdb_kafka.restart()
+    committing.join(PATIENCE_S)
+    assert not committing.is_alive()
+    assert stored(eosdb_kafka) == ["1", "2"]
+
+
+def test_time_passes_by_itself_if_asked(eosdb_kafka_factory: Callable[..., KafkaDouble]) -> None:
+    with eosdb_kafka_factory(time_passes=True) as cluster:
+        begun = cluster.clock.time_ms()
+        wait_until(lambda: cluster.clock.time_ms() > begun)
+        cluster.clock.advance(3_600_000)
+        assert 3_600_000 < cluster.clock.time_ms() - begun < 2 * 3_600_000
+
+
+def test_the_factory_takes_settings_of_the_broker(
+    eosdb_kafka_factory: Callable[..., KafkaDouble],
+) -> None:
+    with eosdb_kafka_factory(num_partitions=3) as cluster:
+        COMMITS["confluent-kafka"](cluster, ["1"])
+        assert len(cluster.db.admin.describe_topic(TOPIC).partitions) == 3
+    with eosdb_kafka_factory(auto_create_topics_enable=False) as cluster:
+        client = confluent_kafka.Producer({"bootstrap.servers": cluster})
+        assert client.list_topics(timeout=PATIENCE_S).topics == {}
+
+
+def test_clusters_know_nothing_of_each_other(
+    eosdb_kafka: KafkaDouble, eosdb_kafka_factory: Callable[..., KafkaDouble]
+) -> None:
+    other = eosdb_kafka_factory()
+    COMMITS["confluent-kafka"](other, ["1"])
+    assert eosdb_kafka != other
+    assert eosdb_kafka.db.admin.list_topics() == []
+    other.close()
+    other.close()
+
+
+def test_a_program_in_another_process_takes_the_address(eosdb_kafka: KafkaDouble) -> None:
+    program = (
+        "import os, confluent_kafka\n"
+        "producer = confluent_kafka.Producer({'bootstrap.servers': os.environ['BOOTSTRAP']})\n"
+        f"producer.produce('{TOPIC}', 'from outside')\n"
+        f"raise SystemExit(producer.flush({PATIENCE_S}))\n"
+    )
+    environment = {**os.environ, "BOOTSTRAP": eosdb_kafka}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    assert stored(eosdb_kafka) == ["from outside"]
+
+
+def test_it_ends_although_clients_wait_and_one_never_reads(tmp_path: Path) -> None:
+    """A long poll of five minutes, a request an hour late, and a client whose answers fill all buffers."""
+    cluster = KafkaDouble(tmp_path / "kafka.db")
+    cluster.db.admin.create_topic(TOPIC, partitions=500)
+    consumer = confluent_consumer(
+        cluster, fetch_wait_max_ms=300_000, fetch_min_bytes=1_000_000, socket_timeout_ms=300_000
+    )
+    consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
+    wait_until(lambda: consumer.poll(0.01) is None and "fetch" in " ".join(cluster.history))
+    with connected(cluster) as late, connected(cluster) as mute:
+        cluster.delay("api_versions", 3_600_000)
+        late.sendall(API_VERSIONS)
+        wait_until(lambda: cluster.counts["delay"] == 1)
+        ask_without_reading(mute)
+        ending = threading.Thread(target=cluster.close)
+        ending.start()
+        ending.join(PATIENCE_S)
+        assert not ending.is_alive()
+    consumer.close()
+    assert cluster.path.exists()
+
+
+def connected(cluster: KafkaDouble) -> socket.socket:
+    host, port = cluster.bootstrap_servers.split(":")
+    return socket.create_connection((host, int(port)))
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
