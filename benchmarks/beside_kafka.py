@@ -67,23 +67,23 @@ def _works(settings: Settings) -> list[Work]:
     )  # fmt: skip
     large, few = settings.size(16, 2), settings.size(4, 1)
     process = partial(_process, records=4 * batches * (_SIZE + 1))
-    kafka_process = partial(_kafka_process, records=4 * batches * (_SIZE + 1))
+    kafka_processing = partial(kafka_process, records=4 * batches * (_SIZE + 1))
     return [
         Work(
             name="kafka-pairs", title="one record to each of 2 partitions", unit="transactions/s",
             calls=pairs, at_once=settings.size(40, 2), goals=(8, 20),
-            ours={OURS: _pairs}, theirs=partial(_kafka_send, counts=(1, 1)),
+            ours={OURS: _pairs}, theirs=partial(kafka_send, counts=(1, 1)),
         ),
         Work(
             name="kafka-process", title=f"consume, process, produce, {_SIZE} records each",
             unit="transactions/s", calls=batches, at_once=batches, goals=(15, 25),
-            ours={OURS: process}, theirs=kafka_process,
+            ours={OURS: process}, theirs=kafka_processing,
         ),
         Work(
             name="kafka-1000", title="1,000 records a transaction", unit="records/s", units=1_000,
             calls=batches, at_once=settings.size(10, 1), goals=(3, 4),
             ours={OURS: partial(_send, size=1_000), MANY: partial(_send_many, size=1_000)}, best=MANY,
-            theirs=partial(_kafka_send, counts=(1_000,)),
+            theirs=partial(kafka_send, counts=(1_000,)),
         ),
         Work(
             name="kafka-10000", title="10,000 records a transaction", unit="records/s", units=10_000,
@@ -92,7 +92,7 @@ def _works(settings: Settings) -> list[Work]:
                 OURS: partial(_send, size=10_000), MANY: partial(_send_many, size=10_000),
                 LIMIT: partial(_raw, size=10_000, at_once=few),
             }, best=MANY,
-            theirs=partial(_kafka_send, counts=(10_000,)), targets=(Target(MANY, LIMIT, 0.95),),
+            theirs=partial(kafka_send, counts=(10_000,)), targets=(Target(MANY, LIMIT, 0.95),),
         ),
         Work(
             name="kafka-read-batches", title="read_committed, 500 at once", unit="records/s",
@@ -161,7 +161,7 @@ def _round(work: Work, folder: Path, cluster: kafka.Cluster | None) -> dict[str,
             theirs = stack.enter_context(work.theirs(cluster))
             broker = kafka.Process.of(cluster.servers)
             for name, flush in ((PLAIN, False), (FLUSHED, True)):
-                turns[name] = _flushing(cluster, flush, theirs)
+                turns[name] = flushing(cluster, flush, theirs)
                 if broker is not None:
                     clocks[name] = lambda: process_time() + broker.cpu_s()
         costs(turns, work.at_once, work.at_once)  # To be warm.
@@ -172,7 +172,7 @@ def _round(work: Work, folder: Path, cluster: kafka.Cluster | None) -> dict[str,
         return found
 
 
-def _flushing(cluster: kafka.Cluster, flush: bool, turn: Turn) -> Turn:
+def flushing(cluster: kafka.Cluster, flush: bool, turn: Turn) -> Turn:
     @contextmanager
     def made() -> Iterator[Callable[[], object]]:
         cluster.flush_each_message(flush)
@@ -333,7 +333,7 @@ def _topic(cluster: kafka.Cluster) -> Iterator[str]:
 
 
 @contextmanager
-def _kafka_send(cluster: kafka.Cluster, counts: tuple[int, ...]) -> Iterator[Turn]:
+def kafka_send(cluster: kafka.Cluster, counts: tuple[int, ...]) -> Iterator[Turn]:
     """Transactions of so many records to each partition."""
     with _topic(cluster) as topic:
         producer = cluster.transactional(topic)
@@ -349,7 +349,7 @@ def _kafka_transaction(producer: Any, topic: str, counts: tuple[int, ...]) -> No
 
 
 @contextmanager
-def _kafka_process(cluster: kafka.Cluster, records: int) -> Iterator[Turn]:
+def kafka_process(cluster: kafka.Cluster, records: int) -> Iterator[Turn]:
     with _topic(cluster) as topic:
         source = cluster.producer()
         for _ in range(records):

@@ -164,6 +164,11 @@ class Process:
         stat = Path("/proc", str(self.pid), "stat").read_text().rpartition(") ")[2].split()
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
+    def rss_mb(self) -> float:
+        """Memory that it has in use."""
+        pages = Path("/proc", str(self.pid), "statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
     def version(self) -> str:
         """Kafka's version, by the name of the library that the broker has open."""
         for link in Path("/proc", str(self.pid), "fd").iterdir():

@@ -23,6 +23,7 @@ from benchmarks import (
     plots,
     reading,
     report,
+    wire,
     writing,
     years,
 )
@@ -33,7 +34,7 @@ HERE = Path(__file__).parent
 
 def cases(settings: Settings) -> list[Case]:
     """All cases, the quick ones first."""
-    rooms = (writing, beside_kafka, reading, years, growing)
+    rooms = (writing, beside_kafka, wire, reading, years, growing)
     return [case for room in rooms for case in room.cases(settings)]
 
 
