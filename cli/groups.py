@@ -93,7 +93,7 @@ def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
                 standing.log_end_offset,
                 "-" if standing.lag is None else standing.lag.readable,
                 standing.member_id or "-",
-                "-",
+                standing.client_host or "-",
                 standing.client_id or "-",
                 "-" if standing.lag is None else standing.lag.held_back,
                 "-" if standing.lag is None else standing.lag.skipped,
@@ -116,7 +116,7 @@ def _show_members(db: eosdb.Database, names: tuple[str, ...], output_format: str
             (
                 name,
                 member.member_id,
-                "-",
+                member.client_host or "-",
                 member.client_id,
                 readers.count(member.member_id),
                 member.group_instance_id or "",

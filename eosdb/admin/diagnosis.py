@@ -5,13 +5,14 @@ Everything is read in the caller's one snapshot, so the parts of an answer belon
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
 from eosdb.admin import hanging
 from eosdb.coordinator.groups import rows as group_rows
-from eosdb.coordinator.groups.decisions import Group
+from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import lag, partition_rows
 from eosdb.log.partition_rows import Partition
@@ -114,7 +115,7 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
         if partition is None:
             continue
         offset, metadata = committed.get(tp, (-1, ""))
-        member_id, client_id = readers.get(tp, (None, None))
+        reader = readers.get(tp)
         found.append(
             GroupPartition(
                 group_id=group_id,
@@ -129,8 +130,9 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
                     else lag.measure(connection, partition, offset, read_committed=True)
                 ),
                 pending=tuple(pending.get(tp, ())),
-                member_id=member_id,
-                client_id=client_id,
+                member_id=None if reader is None else reader.member_id,
+                client_id=None if reader is None else reader.client_id,
+                client_host=None if reader is None else reader.client_host or None,
             )
         )
     if group is None:
@@ -144,16 +146,12 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
     )
 
 
-def _readers(group: Group | None) -> dict[TopicPartition, tuple[str, str]]:
-    """Which member has each partition, as far as assignments are in eosdb's own format."""
-    readers: dict[TopicPartition, tuple[str, str]] = {}
+def _readers(group: Group | None) -> dict[TopicPartition, Member]:
+    """Which member has each partition, as far as assignments are those of consumers."""
+    readers: dict[TopicPartition, Member] = {}
     if group is None or group.protocol_type != PROTOCOL_TYPE:
         return readers
     for member in group.members:
-        try:
-            assigned = decode_assignment(member.assignment)
-        except ValueError:
-            continue
-        for tp in assigned:
-            readers[tp] = (member.member_id, member.client_id)
+        with contextlib.suppress(ValueError):
+            readers |= dict.fromkeys(decode_assignment(member.assignment), member)
     return readers

@@ -1,51 +1,69 @@
 """What members of a consumer group tell each other, as the group's opaque bytes (Kafka: ConsumerProtocol).
 
-A member joins with a `Subscription`, the leader answers each with its partitions. Both are JSON, so that
-SQL can read them in the `journal`.
+A member joins with a `Subscription`, the leader answers each with its partitions. Both are written as
+Kafka's clients write them, so that any of them can share the group (decisions/0029); members of files from
+before that have JSON, which is read.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from eosdb.model.values import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of consumer groups; other users of the protocol have another."""
+_VERSION: Final = 3
+"""Later ones only add to the end of what this has, and are read up to there."""
+_NO_RACK: Final = struct.pack(">h", -1)
+_JSON: Final = b"{"
+"""How the JSON of older members begins; as a version it would be 31,000 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member wants, and what it holds from which generation (-1: nothing)."""
+    """What one member wants, and what it holds from which generation (-1: nothing). `user_data` is its
+    assignor's own."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
+    user_data: bytes | None = None
 
     def encode(self) -> bytes:
-        fields = {
-            "topics": list(self.topics),
-            "owned": _by_topic(self.owned),
-            "generation": self.generation_id,
-        }
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return b"".join(
+            (
+                struct.pack(">hi", _VERSION, len(self.topics)),
+                *map(_string, self.topics),
+                _bytes(self.user_data),
+                encode_partitions(self.owned),
+                struct.pack(">i", self.generation_id),
+                _NO_RACK,
+            )
+        )
 
 
 def decode_subscription(data: bytes) -> Subscription:
     """Raises ValueError for bytes that are not a subscription."""
     try:
-        fields = json.loads(data)
-        topics = tuple(str(topic) for topic in fields["topics"])
-        return Subscription(topics, _partitions(fields["owned"]), int(fields["generation"]))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if data.startswith(_JSON):
+            return _subscription_in_json(json.loads(data))
+        reader = Reader(data)
+        version = reader.version()
+        topics = tuple([reader.string() for _ in range(reader.count())])
+        user_data = reader.data()
+        owned = reader.partitions() if version >= 1 else ()
+        return Subscription(topics, owned, reader.int32() if version >= 2 else -1, user_data)
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"not a subscription: {data[:80]!r}") from error
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    return json.dumps(_by_topic(partitions), separators=(",", ":")).encode()
+    return struct.pack(">h", _VERSION) + encode_partitions(partitions) + _bytes(None)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
@@ -54,19 +72,95 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     if not data:
         return ()
     try:
-        return _partitions(json.loads(data))
-    except (TypeError, AttributeError, ValueError) as error:
+        if data.startswith(_JSON):
+            return _partitions_in_json(json.loads(data))
+        reader = Reader(data)
+        reader.version()
+        return reader.partitions()
+    except (TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"not an assignment: {data[:80]!r}") from error
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """An array of topics, each with its partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
-    return by_topic
+    parts = [struct.pack(">i", len(by_topic))]
+    for topic, numbers in by_topic.items():
+        parts += (_string(topic), struct.pack(f">{1 + len(numbers)}i", len(numbers), *numbers))
+    return b"".join(parts)
 
 
-def _partitions(by_topic: dict[str, list[int]]) -> tuple[TopicPartition, ...]:
+class Reader:
+    """Kafka's primitive types from bytes, whoever wrote them. Raises ValueError for what they are not."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes have not been read."""
+        return len(self._data) - self._at
+
+    def version(self) -> int:
+        if (version := self._int(2)) < 0:
+            raise ValueError(f"version {version}")
+        return version
+
+    def int32(self) -> int:
+        return self._int(4)
+
+    def count(self) -> int:
+        """The length of an array, of elements of at least two bytes."""
+        if not 0 <= (count := self._int(4)) <= self.left // 2:
+            raise ValueError(f"an array of {count} with {self.left} bytes left")
+        return count
+
+    def string(self) -> str:
+        return str(self._take(self._int(2)), "utf-8")
+
+    def data(self) -> bytes | None:
+        size = self._int(4)
+        return None if size == -1 else self._take(size)
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Sorted."""
+        found: set[TopicPartition] = set()
+        for _ in range(self.count()):
+            topic, count = self.string(), self.count()
+            numbers = struct.unpack(f">{count}i", self._take(4 * count))
+            if count and min(numbers) < 0:
+                raise ValueError(f"partition {min(numbers)} of {topic!r}")
+            found.update(TopicPartition(topic, number) for number in numbers)
+        return tuple(sorted(found))
+
+    def _int(self, size: int) -> int:
+        return int.from_bytes(self._take(size), "big", signed=True)
+
+    def _take(self, size: int) -> bytes:
+        if not 0 <= size <= self.left:
+            raise ValueError(f"{size} bytes with {self.left} left")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+
+def _subscription_in_json(fields: dict[str, Any]) -> Subscription:
+    topics = tuple(str(topic) for topic in fields["topics"])
+    return Subscription(topics, _partitions_in_json(fields["owned"]), int(fields["generation"]))
+
+
+def _partitions_in_json(by_topic: dict[str, list[int]]) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(TopicPartition(topic, int(p)) for topic, found in by_topic.items() for p in found)
     )

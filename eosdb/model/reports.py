@@ -204,6 +204,8 @@ class GroupPartition:
     """Transactional ids whose open transactions hold a pending offset of this partition."""
     member_id: str | None = None
     client_id: str | None = None
+    client_host: str | None = None
+    """Of a member that came over the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Final, Protocol
 
@@ -106,6 +107,8 @@ class Membership:
         self._counts: Mapping[str, int] | None = None
         """For the leader: the partition counts that its assignment was made from."""
         self._assignments: dict[str, bytes] = {}
+        self._assigned_last = Subscription(())
+        """What an eager member would like to keep, though it gives up everything to join."""
         self._next_heartbeat_ms = self._ask_again_ms = self._last_poll_ms = 0
         self._backoff_ms = _FIRST_BACKOFF_MS
         self.rebalances = 0
@@ -219,13 +222,18 @@ class Membership:
             self._prepare()
 
     def _join(self) -> None:
-        owned = tuple(sorted(self._partitions.assigned())) if self._is_cooperative else ()
-        generation = self._generation_id if self._is_cooperative else -1
-        subscription = Subscription(self._topics, owned, generation).encode()
+        held = self._assigned_last
+        if self._is_cooperative:
+            owned = tuple(sorted(self._partitions.assigned()))
+            held = Subscription(self._topics, owned, self._generation_id)
+        told = held if self._is_cooperative else Subscription(self._topics)
         joined = self._requests.join_group(
             self._held.group_id,
             self._member_id,
-            [(assignor.name, subscription) for assignor in self._assignors],
+            [
+                (assignor.name, replace(told, user_data=assignor.user_data(held)).encode())
+                for assignor in self._assignors
+            ],
         )
         with self._lock:
             self._member_id = joined.member_id
@@ -248,15 +256,16 @@ class Membership:
     def _assign(self, joined: JoinGroupResult) -> dict[str, bytes]:
         """As the leader, compute the assignment."""
         assert joined.protocol_name is not None
+        assignor = ASSIGNORS[joined.protocol_name]
         members = [
-            MemberSubscription(m.member_id, m.group_instance_id, _subscription(m))
+            MemberSubscription(m.member_id, m.group_instance_id, assignor.claims(_subscription(m)))
             for m in joined.members
         ]
         existing = self._requests.topic_partitions()
         topics = {topic for member in members for topic in member.subscription.topics}
         self._counts = {topic: existing.get(topic, 0) for topic in sorted(topics)}
         present = {topic: count for topic, count in self._counts.items() if count}
-        assigned = ASSIGNORS[joined.protocol_name].assign(members, present)
+        assigned = assignor.assign(members, present)
         return {member_id: encode_assignment(tps) for member_id, tps in assigned.items()}
 
     def _sync(self) -> None:
@@ -274,7 +283,9 @@ class Membership:
             self._is_prepared = False
             self.rebalances += 1
             self._ask_now()
-        self._apply_assignment(set(decode_assignment(synced.assignment)))
+        assigned = decode_assignment(synced.assignment)
+        self._assigned_last = Subscription((), assigned, self._held.generation_id)
+        self._apply_assignment(set(assigned))
 
     def _apply_assignment(self, assigned: set[TopicPartition]) -> None:
         """Apply what was assigned; a cooperative member that revokes partitions joins once more

@@ -281,7 +281,7 @@ def test_waiting_ends_with_the_timeout(db: eosdb.Database, clock: ManualClock) -
     [
         {"isolation_level": "serializable"},
         {"auto_offset_reset": "middle"},
-        {"partition_assignment_strategy": "sticky"},
+        {"partition_assignment_strategy": "stickiest"},
         {"max_poll_records": 0},
         {"heartbeat_interval_ms": 45_000},
         {"fetch_min_bytes": 1},

@@ -10,9 +10,24 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
-from eosdb.client.consumer.assignors.cooperative import assign_cooperatively
+from eosdb.client.consumer.assignors.cooperative import assign_cooperatively, assign_stickily
 from eosdb.client.consumer.assignors.sticky import Assignment, MemberSubscription, all_partitions
+from eosdb.client.consumer.assignors.user_data import (
+    cooperative_claims,
+    cooperative_user_data,
+    sticky_claims,
+    sticky_user_data,
+)
+from eosdb.model.consumer_protocol import Subscription
 from eosdb.model.values import TopicPartition
+
+
+def _no_user_data(_: Subscription) -> None:
+    return None
+
+
+def _as_told(told: Subscription) -> Subscription:
+    return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +38,10 @@ class Assignor:
     is_cooperative: bool
     assign: Callable[[Sequence[MemberSubscription], Mapping[str, int]], Assignment]
     """Maps the members and the partition count of each existing topic to the assignment."""
+    user_data: Callable[[Subscription], bytes | None] = _no_user_data
+    """What a member tells the leader beside its subscription, by what it held at last."""
+    claims: Callable[[Subscription], Subscription] = _as_told
+    """What the leader takes for held by a member that told this."""
 
 
 def assign_ranges(
@@ -70,7 +89,14 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
     for assignor in (
         Assignor("range", False, assign_ranges),
         Assignor("roundrobin", False, assign_round_robin),
-        Assignor("cooperative-sticky", True, assign_cooperatively),
+        Assignor("sticky", False, assign_stickily, sticky_user_data, sticky_claims),
+        Assignor(
+            "cooperative-sticky",
+            True,
+            assign_cooperatively,
+            cooperative_user_data,
+            cooperative_claims,
+        ),
     )
 }
 """By their names in partition_assignment_strategy."""

@@ -1,7 +1,7 @@
-"""The cooperative sticky assignor: balanced, moving as few partitions as possible, and never in one step.
+"""The sticky assignors: balanced, and moving as few partitions as possible, cooperatively in two steps.
 
-Members keep what they own as far as that is fair. A partition that has to move is first left unassigned:
-its owner revokes it and rejoins, and then it is free (KIP-429; AbstractStickyAssignor,
+Members keep what they own as far as that is fair. Cooperatively, a partition that has to move is first left
+unassigned: its owner revokes it and rejoins, and then it is free (KIP-54, KIP-429; AbstractStickyAssignor,
 CooperativeStickyAssignor).
 """
 
@@ -29,25 +29,38 @@ class Claims:
     """Claimed by several members of the same generation, so none of the claims is valid."""
 
 
+def assign_stickily(
+    members: Sequence[MemberSubscription], partitions: Mapping[str, int]
+) -> Assignment:
+    """The assignment, for members that have given up everything to join."""
+    return _assign(members, partitions)[0]
+
+
 def assign_cooperatively(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> Assignment:
     """The assignment after this step; members that lose a partition rejoin, and then the rest is
     assigned."""
+    assignment, moving = _assign(members, partitions)
+    return {
+        member_id: [tp for tp in tps if moving.get(tp) != member_id]
+        for member_id, tps in assignment.items()
+    }
+
+
+def _assign(
+    members: Sequence[MemberSubscription], partitions: Mapping[str, int]
+) -> tuple[Assignment, dict[TopicPartition, str]]:
+    """The assignment, and the partitions that move, with their new owners."""
     ordered = sorted(members, key=lambda member: member.member_id)
     wanted = {topic for member in ordered for topic in member.subscription.topics}
     existing = {topic: count for topic, count in partitions.items() if count and topic in wanted}
     claims = read_claims(ordered, existing)
     if len({frozenset(member.subscription.topics) for member in ordered}) <= 1:
-        assignment, moving = assign_equal(claims, existing)
-    else:
-        owned = {member_id: list(tps) for member_id, tps in claims.owned.items()}
-        assignment = assign_unequal(ordered, owned, existing)
-        moving = _moving(ordered, assignment)
-    return {
-        member_id: [tp for tp in tps if moving.get(tp) != member_id]
-        for member_id, tps in assignment.items()
-    }
+        return assign_equal(claims, existing)
+    owned = {member_id: list(tps) for member_id, tps in claims.owned.items()}
+    assignment = assign_unequal(ordered, owned, existing)
+    return assignment, _moving(ordered, assignment)
 
 
 def read_claims(members: Sequence[MemberSubscription], partitions: Mapping[str, int]) -> Claims:
