@@ -15,13 +15,13 @@ import click
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.config import TopicConfig
 from eosdb.errors import (
     InvalidRecordError,
     InvalidTxnStateError,
     ProducerFencedError,
     UnstableOffsetCommitError,
 )
+from eosdb.topic_config import TopicConfig
 
 from .progress import progress
 from .session import Session, pass_session

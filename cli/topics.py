@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 import click
 
 import eosdb
-from eosdb.config import TopicConfig
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from eosdb.topic_config import TopicConfig, without_effect
 
 from . import output
 from .params import settings
@@ -50,6 +51,7 @@ def create(
             click.echo(f"topic {topic} exists")
             return
     click.echo(f"created topic {topic}")
+    _say_without_effect(topic, config)
 
 
 @topics.command(name="list")
@@ -103,6 +105,8 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
         ],
         output_format,
     )
+    for described in found:
+        _say_without_effect(described.name, described.config)
 
 
 @topics.command()
@@ -140,6 +144,7 @@ def alter(
         if partitions is not None:
             db.admin.create_partitions(topic, partitions)
     click.echo(f"altered topic {topic}")
+    _say_without_effect(topic, config)
 
 
 @topics.command()
@@ -173,3 +178,9 @@ def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
             f"there is no topic {topic!r}; create it first: "
             f"eosdb topics create {shlex.quote(topic)} --partitions 4"
         ) from None
+
+
+def _say_without_effect(topic: str, config: Iterable[str]) -> None:
+    kept = without_effect(config)
+    if kept:
+        click.echo(f"topic {topic}: {', '.join(kept)}: kept, without effect in eosdb", err=True)

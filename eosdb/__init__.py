@@ -10,7 +10,7 @@ from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.sent import SentRecords
 from eosdb.clock import Clock, ManualClock, SystemClock
-from eosdb.config import BrokerConfig, TopicConfig
+from eosdb.config import BrokerConfig
 from eosdb.database import Database, connect, process
 from eosdb.errors import *  # noqa: F403
 from eosdb.events.kinds import Acl
@@ -73,6 +73,7 @@ from eosdb.model.values import (
     VerifyReport,
 )
 from eosdb.progress import Progress
+from eosdb.topic_config import TopicConfig
 
 __version__ = "0.1.0"
 

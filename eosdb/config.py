@@ -1,13 +1,11 @@
-"""Settings of the broker and of a topic, under Kafka's names, with Kafka's defaults.
+"""Settings of the broker, under Kafka's names, with Kafka's defaults.
 
 `BrokerConfig` is what `connect(config=…)` takes; its fields are Kafka's broker settings in snake_case.
-`TopicConfig` is the result of a topic's own settings (`retention.ms`, …) on top of the broker's.
+What a topic may have of its own is in `topic_config`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -81,8 +79,8 @@ class BrokerConfig:
             )
         if not isinstance(self.super_users, str):
             raise InvalidConfigError(f"super_users: got {self.super_users!r}, expected text")
-        _cleanup_policy("log_cleanup_policy", self.log_cleanup_policy)
-        _timestamp_type("log_message_timestamp_type", self.log_message_timestamp_type)
+        cleanup_policy("log_cleanup_policy", self.log_cleanup_policy)
+        timestamp_type("log_message_timestamp_type", self.log_message_timestamp_type)
 
 
 _BROKER_RANGES: Final = (
@@ -110,86 +108,16 @@ _BROKER_RANGES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """The effective configuration of a topic."""
-
-    delete: bool
-    compact: bool
-    retention_ms: int
-    retention_bytes: int
-    max_message_bytes: int
-    timestamp_type: TimestampType
-    min_compaction_lag_ms: int
-    delete_retention_ms: int
-
-    @classmethod
-    def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """The topic's own settings over the broker's.
-
-        Raises InvalidConfigError for an unknown name or a bad value.
-        """
-        cls.check_names(overrides)
-        values: dict[str, object] = {}
-        for name, setting in _TOPIC_SETTINGS.items():
-            text = overrides.get(name)
-            given = getattr(broker, setting.broker_name) if text is None else text
-            values[setting.field] = setting.parse(name, given)
-        policies = values.pop("policies")
-        assert isinstance(policies, frozenset)
-        values["delete"] = "delete" in policies
-        values["compact"] = "compact" in policies
-        return cls(**values)  # type: ignore[arg-type]
-
-    @staticmethod
-    def check_names(names: Iterable[str]) -> None:
-        """Raises InvalidConfigError for a name that is not a topic setting."""
-        unknown = sorted(set(names) - set(_TOPIC_SETTINGS))
-        if unknown:
-            raise InvalidConfigError(
-                f"unknown topic setting {', '.join(map(repr, unknown))}; "
-                f"known are {', '.join(sorted(_TOPIC_SETTINGS))}"
-            )
-
-
-def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
-    """A topic's settings in the text form in which they are stored.
-
-    Raises InvalidConfigError when a name or a value is not text or a number.
-    """
-    out: dict[str, str] = {}
-    for name, value in (config or {}).items():
-        if not isinstance(name, str) or not isinstance(value, str | int):
-            raise InvalidConfigError(
-                f"topic setting {name!r}: got {value!r}, expected text or a number"
-            )
-        out[name] = str(value)
-    return out
-
-
-def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
-    def parse(name: str, value: object) -> int:
-        try:
-            number = int(str(value))
-        except ValueError:
-            number = low - 1
-        if not low <= number <= high:
-            raise InvalidConfigError(
-                f"{name}: got {value!r}, expected a whole number from {low} to {high}"
-            )
-        return number
-
-    return parse
-
-
-def _cleanup_policy(name: str, value: object) -> frozenset[str]:
+def cleanup_policy(name: str, value: object) -> frozenset[str]:
+    """Raises InvalidConfigError."""
     policies = frozenset(part.strip() for part in str(value).split(","))
     if not policies <= {"delete", "compact"}:
         raise InvalidConfigError(f"{name}: got {value!r}, expected delete, compact or both")
     return policies
 
 
-def _timestamp_type(name: str, value: object) -> TimestampType:
+def timestamp_type(name: str, value: object) -> TimestampType:
+    """Raises InvalidConfigError."""
     try:
         return {
             "CreateTime": TimestampType.CREATE_TIME,
@@ -199,31 +127,3 @@ def _timestamp_type(name: str, value: object) -> TimestampType:
         raise InvalidConfigError(
             f"{name}: got {value!r}, expected CreateTime or LogAppendTime"
         ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    field: str
-    broker_name: str
-    parse: Callable[[str, object], object]
-
-
-_TOPIC_SETTINGS: Final[dict[str, _Setting]] = {
-    "cleanup.policy": _Setting("policies", "log_cleanup_policy", _cleanup_policy),
-    "retention.ms": _Setting("retention_ms", "log_retention_ms", _whole(-1)),
-    "retention.bytes": _Setting("retention_bytes", "log_retention_bytes", _whole(-1)),
-    "max.message.bytes": _Setting("max_message_bytes", "max_message_bytes", _whole(0, INT32_MAX)),
-    "message.timestamp.type": _Setting(
-        "timestamp_type", "log_message_timestamp_type", _timestamp_type
-    ),
-    "min.compaction.lag.ms": _Setting(
-        "min_compaction_lag_ms", "log_cleaner_min_compaction_lag_ms", _whole(0)
-    ),
-    "delete.retention.ms": _Setting(
-        "delete_retention_ms", "log_cleaner_delete_retention_ms", _whole(0)
-    ),
-}
-
-assert {s.broker_name for s in _TOPIC_SETTINGS.values()} <= {
-    f.name for f in dataclasses.fields(BrokerConfig)
-}

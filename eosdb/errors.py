@@ -33,8 +33,8 @@ __all__ = [
     "TopicAuthorizationFailedError", "TransactionAbortableError",
     "TransactionCoordinatorFencedError", "TransactionalIdAuthorizationFailedError",
     "TransactionalIdNotFoundError", "UnacceptableCredentialError", "UnknownMemberIdError",
-    "UnknownProducerIdError", "UnknownTopicOrPartitionError", "UnstableOffsetCommitError",
-    "UnsupportedSaslMechanismError", "UnsupportedVersionError", "WakeupError",
+    "UnknownProducerIdError", "UnknownTopicIdError", "UnknownTopicOrPartitionError",
+    "UnstableOffsetCommitError", "UnsupportedSaslMechanismError", "UnsupportedVersionError", "WakeupError",
 ]  # fmt: skip
 
 
@@ -263,6 +263,10 @@ class ResourceNotFoundError(ApiError, code=91):
 
 class UnacceptableCredentialError(ApiError, code=93):
     """The user's name or password cannot be stored as given."""
+
+
+class UnknownTopicIdError(ApiError, code=100, retriable=True):
+    """There is no topic of this id."""
 
 
 class TransactionalIdNotFoundError(ApiError, code=105):

@@ -5,65 +5,126 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
+from uuid import UUID
 
+from eosdb.admin import settings
 from eosdb.admin.groups import GroupAdmin
 from eosdb.admin.log import LogAdmin
+from eosdb.admin.settings import ConfigEntry
 from eosdb.admin.transactions import TransactionAdmin
 from eosdb.admin.users import UserAdmin
-from eosdb.config import TopicConfig
 from eosdb.coordinator import authorizer
-from eosdb.coordinator.authorizer import CLUSTER, check_acl
+from eosdb.coordinator.authorizer import CLUSTER, Source, check_acl
 from eosdb.errors import UnknownTopicOrPartitionError
-from eosdb.events.kinds import Acl, AclAdded, AclRemoved
+from eosdb.events.kinds import (
+    Acl,
+    AclAdded,
+    AclRemoved,
+    Event,
+    PartitionsAdded,
+    TopicConfigAltered,
+    TopicCreated,
+)
 from eosdb.log import json_views, partition_rows, retention, topics
 from eosdb.model.reports import JsonView
-from eosdb.model.values import TopicDescription
+from eosdb.model.values import TopicDescription, TopicMetadata
 from eosdb.store.writing.unit import Unit
+from eosdb.topic_config import ConfigChange, ConfigOperation, TopicConfig
 from eosdb.validation import check_text
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Event | None)
 
 
 class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
     """Each call is atomic and durable when it returns. Here: topics, typed views, access control."""
 
     def create_topic(
-        self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None
-    ) -> None:
+        self,
+        name: str,
+        partitions: int | None = None,
+        config: Mapping[str, object] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> TopicMetadata:
         """Create a topic with `partitions` (None: num_partitions) and its own settings.
 
-        Raises TopicAlreadyExistsError, InvalidTopicExceptionError, InvalidPartitionsError,
-        InvalidConfigError and TopicAuthorizationFailedError.
+        With `validate_only` it is only checked whether that is possible. Raises TopicAlreadyExistsError,
+        InvalidTopicExceptionError, InvalidPartitionsError, InvalidConfigError, InvalidRequestError and
+        TopicAuthorizationFailedError.
         """
 
-        def create(unit: Unit) -> None:
-            self._authorizer.check(unit, "create", "topic", name)
-            topics.create(unit, name, partitions, config, self._config, self._clock.time_ms())
+        def creation(source: Source) -> TopicCreated:
+            self._authorizer.check_create_topic(source, name)
+            now = self._clock.time_ms()
+            return topics.checked_creation(source, name, partitions, config, self._config, now)
 
-        self._coordinator.write(create)
+        created = self._change(creation, validate_only)
+        with self._store.read() as connection:
+            return topics.metadata_of(connection, created)
 
-    def create_partitions(self, name: str, total: int) -> None:
+    def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
         """Widen the topic to `total` partitions. Raises InvalidPartitionsError unless that is
         more."""
-        self._on_topic("alter", name, lambda u, now: topics.add_partitions(u, name, total, now))
+        check_text("topic", name, UnknownTopicOrPartitionError)
+
+        def widening(source: Source) -> PartitionsAdded:
+            self._authorizer.check(source, "alter", "topic", name)
+            return topics.checked_widening(source, name, total, self._clock.time_ms())
+
+        self._change(widening, validate_only)
 
     def alter_topic_config(self, name: str, config: Mapping[str, object | None]) -> None:
         """Set some of the topic's own settings; None reverts one to the broker's.
 
         Raises InvalidConfigError and UnknownTopicOrPartitionError.
         """
-        self._on_topic(
-            "alter_configs",
+        delete, put = ConfigOperation.DELETE, ConfigOperation.SET
+        self.change_topic_config(
             name,
-            lambda unit, now: topics.alter_config(unit, name, config, self._config, now),
+            [
+                ConfigChange(key, delete if value is None else put, value)
+                for key, value in config.items()
+            ],
         )
 
-    def delete_topic(self, name: str) -> None:
-        """Delete the topic, its records and the offsets committed for it.
+    def change_topic_config(
+        self,
+        name: str,
+        changes: Iterable[ConfigChange],
+        *,
+        anew: bool = False,
+        validate_only: bool = False,
+    ) -> None:
+        """Change the topic's own settings one by one; `anew`: drop all others.
 
-        Raises UnknownTopicOrPartitionError.
+        Raises InvalidConfigError, UnknownTopicOrPartitionError, and InvalidRequestError for a setting that
+        comes twice.
         """
-        ids = self._on_topic("delete", name, lambda unit, now: topics.delete(unit, name, now))
+        check_text("topic", name, UnknownTopicOrPartitionError)
+        wanted = list(changes)
+
+        def change(source: Source) -> TopicConfigAltered | None:
+            self._authorizer.check(source, "alter_configs", "topic", name)
+            now = self._clock.time_ms()
+            return topics.checked_config(source, name, wanted, self._config, now, anew=anew)
+
+        self._change(change, validate_only)
+
+    def delete_topic(self, topic: str | UUID) -> None:
+        """Delete the topic of this name or id, its records and the offsets committed for it.
+
+        Raises UnknownTopicOrPartitionError, or UnknownTopicIdError.
+        """
+        if not isinstance(topic, UUID):
+            check_text("topic", topic, UnknownTopicOrPartitionError)
+
+        def delete(unit: Unit) -> list[int]:
+            name = topics.name_of(unit, topic) if isinstance(topic, UUID) else topic
+            self._authorizer.check(unit, "delete", "topic", name)
+            return topics.delete(unit, name, self._clock.time_ms())
+
+        ids = self._coordinator.write(delete)
         retention.delete_all_rows(functools.partial(self._store.write, sync=False), ids)
 
     def list_topics(self) -> list[str]:
@@ -87,6 +148,25 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
     def topic_config(self, name: str) -> TopicConfig:
         """The settings in force for the topic, its own over the broker's."""
         return TopicConfig.resolve(self._config, self.describe_topic(name).config)
+
+    def describe_topic_config(self, name: str) -> list[ConfigEntry]:
+        """Every setting that a topic may have: what is in force, and where it comes from. Raises
+        UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+        check_text("topic", name, UnknownTopicOrPartitionError)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe_configs", "topic", name)
+            return settings.of_topic(self._config, topics.read_config(connection, name))
+
+    def describe_new_topic_config(self, config: Mapping[str, str]) -> list[ConfigEntry]:
+        """The same for a topic with these settings of its own. Raises InvalidConfigError."""
+        TopicConfig.resolve(self._config, config)
+        return settings.of_topic(self._config, config)
+
+    def describe_broker_config(self) -> list[ConfigEntry]:
+        """The settings of the broker. Raises ClusterAuthorizationFailedError."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe_configs", "cluster", CLUSTER)
+        return settings.of_broker(self._config)
 
     def create_view(self, name: str, topic: str, columns: Mapping[str, str]) -> None:
         """Create a typed view `name` over the JSON values of the topic's committed records.
@@ -157,6 +237,20 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             return removed
 
         return self._coordinator.write(delete)
+
+    def _change(self, make: Callable[[Source], E], validate_only: bool) -> E:
+        """Record the event that `make` returns after its checks; with `validate_only` only check."""
+        if validate_only:
+            with self._store.read() as connection:
+                return make(connection)
+
+        def run(unit: Unit) -> E:
+            event = make(unit)
+            if event is not None:
+                unit.record(event)
+            return event
+
+        return self._coordinator.write(run)
 
     def _on_topic(self, operation: str, name: str, change: Callable[[Unit, int], T]) -> T:
         check_text("topic", name, UnknownTopicOrPartitionError)

@@ -14,7 +14,7 @@ from eosdb.metrics import Metrics
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_transaction_version
+from eosdb.validation import check_text, check_transaction_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,18 @@ class RequestHandler:
     def _ensure_topic(self, unit: Unit, topic: str) -> None:
         """Create the topic with the broker's defaults unless it exists."""
         if not partition_rows.exists(unit, TopicPartition(topic, 0)):
-            self._authorizer.check(unit, "create", "topic", topic)
-            topics.create(unit, topic, None, None, self._config, self._clock.time_ms())
+            self._authorizer.check_create_topic(unit, topic)
+            now = self._clock.time_ms()
+            unit.record(topics.checked_creation(unit, topic, None, None, self._config, now))
+
+    def authorized_operations(self, resource_type: str, name: str) -> frozenset[str]:
+        """All that the principal may do with the topic, group, transactional_id or cluster (KIP-430).
+
+        Raises InvalidRequestError for another type.
+        """
+        check_text("name", name)
+        with self._store.read() as connection:
+            return self._authorizer.operations(connection, resource_type, name)
 
     def _may_transact(self, transactional_id: str) -> Callable[[Unit], None]:
         return lambda unit: self._authorizer.check(

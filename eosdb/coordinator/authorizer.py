@@ -34,6 +34,18 @@ RESOURCE_TYPES: Final[dict[str, type[ApiError]]] = {
     "cluster": ClusterAuthorizationFailedError,
     "transactional_id": TransactionalIdAuthorizationFailedError,
 }
+SUPPORTED: Final = {
+    "topic": (
+        "read", "write", "create", "delete", "alter", "describe", "describe_configs", "alter_configs",
+    ),
+    "group": ("read", "delete", "describe", "describe_configs", "alter_configs"),
+    "cluster": (
+        "create", "alter", "describe", "cluster_action", "describe_configs", "alter_configs",
+        "idempotent_write",
+    ),
+    "transactional_id": ("write", "describe"),
+}  # fmt: skip
+"""What can be done with a resource of each type."""
 PATTERN_TYPES: Final = ("literal", "prefixed")
 PERMISSIONS: Final = ("allow", "deny")
 CLUSTER: Final = "kafka-cluster"
@@ -102,6 +114,18 @@ class Authorizer:
         """Whether there are no rows at all: then everything is allowed."""
         acls = () if self._unstoppable else load(source)
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
+
+    def operations(self, source: Source, resource_type: str, name: str) -> frozenset[str]:
+        """All that the principal may do with the resource (KIP-430). Raises InvalidRequestError."""
+        kind = _one_of("resource_type", resource_type, tuple(SUPPORTED))
+        return frozenset(
+            operation for operation in SUPPORTED[kind] if self.allows(source, operation, kind, name)
+        )
+
+    def check_create_topic(self, source: Source, name: str) -> None:
+        """CREATE on the cluster, or on the topic."""
+        if not self.allows(source, "create", "cluster", CLUSTER):
+            self.check(source, "create", "topic", name)
 
     def check_idempotent_write(self, source: Source) -> None:
         """IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""

@@ -10,7 +10,6 @@ import sqlite3
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from eosdb.config import TopicConfig
 from eosdb.errors import (
     InvalidRecordError,
     MessageTooLargeError,
@@ -49,6 +48,7 @@ from eosdb.model.values import (
 )
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
+from eosdb.topic_config import TopicConfig
 
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 """How many rows one statement inserts: few statements to prepare, and few calls for any number of

@@ -12,13 +12,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from eosdb.config import TopicConfig
 from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events.kinds import LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, find_by_id
 from eosdb.store import baseline
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.topic_config import TopicConfig
 
 ROWS_PER_UNIT: Final = 1_000
 """With a record each, as many events go with them."""

@@ -5,36 +5,39 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID, uuid5
 
-from eosdb.config import BrokerConfig, TopicConfig, topic_overrides
+from eosdb.config import BrokerConfig
 from eosdb.errors import (
     InvalidPartitionsError,
     InvalidRequestError,
     TopicAlreadyExistsError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.damage import reads
 from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicMetadata
-from eosdb.store.counters import counter
+from eosdb.store.counters import read_counter
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
+from eosdb.topic_config import ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.validation import check_int, check_topic_name
 
 PARTITIONS_MAX = 10_000
+Source = Unit | sqlite3.Connection
 
 
-def create(
-    unit: Unit,
+def checked_creation(
+    source: Source,
     name: str,
     partitions: int | None,
     config: Mapping[str, object] | None,
     broker: BrokerConfig,
     now_ms: int,
-) -> None:
-    """Raises InvalidTopicExceptionError, InvalidPartitionsError, InvalidConfigError,
+) -> TopicCreated:
+    """What is to happen. Raises InvalidTopicExceptionError, InvalidPartitionsError, InvalidConfigError,
     TopicAlreadyExistsError, and InvalidRequestError for a name Kafka keeps to itself."""
     check_topic_name(name)
     if name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
@@ -43,58 +46,52 @@ def create(
     check_int("partitions", count, 1, PARTITIONS_MAX, InvalidPartitionsError)
     overrides = topic_overrides(config)
     TopicConfig.resolve(broker, overrides)
-    if unit.execute("SELECT 1 FROM topics WHERE topic = ?", (name,)).fetchone():
+    if source.execute("SELECT 1 FROM topics WHERE topic = ?", (name,)).fetchone():
         raise TopicAlreadyExistsError(f"topic {name!r} exists already")
-    unit.record(
-        TopicCreated(
-            timestamp=now_ms,
-            topic=name,
-            topic_id=counter(unit, "topic_id") + 1,
-            first_partition_id=counter(unit, "partition_id") + 1,
-            partitions=count,
-            config=overrides,
-        )
+    return TopicCreated(
+        timestamp=now_ms,
+        topic=name,
+        topic_id=read_counter(source, "topic_id") + 1,
+        first_partition_id=read_counter(source, "partition_id") + 1,
+        partitions=count,
+        config=overrides,
     )
 
 
-def add_partitions(unit: Unit, name: str, total: int, now_ms: int) -> None:
-    """Widen the topic to `total` partitions. Raises InvalidPartitionsError unless that is more."""
-    topic_id, count, _ = _topic(unit, name)
+def checked_widening(source: Source, name: str, total: int, now_ms: int) -> PartitionsAdded:
+    """What makes it a topic of `total` partitions. Raises InvalidPartitionsError unless that is more."""
+    topic_id, count, _ = _topic(source, name)
     check_int("partitions", total, 1, PARTITIONS_MAX, InvalidPartitionsError)
     if total <= count:
         raise InvalidPartitionsError(
             f"topic {name!r} has {count} partitions; expected a larger number, got {total}"
         )
-    unit.record(
-        PartitionsAdded(
-            timestamp=now_ms,
-            topic=name,
-            topic_id=topic_id,
-            first_partition_id=counter(unit, "partition_id") + 1,
-            first_partition=count,
-            partitions=total - count,
-        )
+    return PartitionsAdded(
+        timestamp=now_ms,
+        topic=name,
+        topic_id=topic_id,
+        first_partition_id=read_counter(source, "partition_id") + 1,
+        first_partition=count,
+        partitions=total - count,
     )
 
 
-def alter_config(
-    unit: Unit,
+def checked_config(
+    source: Source,
     name: str,
-    changes: Mapping[str, object | None],
+    changes: Sequence[ConfigChange],
     broker: BrokerConfig,
     now_ms: int,
-) -> None:
-    """Set the topic's own settings; None reverts one to the broker's. Raises InvalidConfigError."""
-    topic_id, _, config = _topic(unit, name)
-    overrides = topic_overrides({k: v for k, v in changes.items() if v is not None})
-    removed = {k for k, v in changes.items() if v is None}
-    TopicConfig.check_names(removed)
-    merged = {k: v for k, v in config.items() if k not in removed} | overrides
-    TopicConfig.resolve(broker, merged)
-    if merged != config:
-        unit.record(
-            TopicConfigAltered(timestamp=now_ms, topic=name, topic_id=topic_id, config=merged)
-        )
+    *,
+    anew: bool = False,
+) -> TopicConfigAltered | None:
+    """What makes the changes to the topic's own settings, or to none if `anew`; None when there is nothing
+    to do. Raises InvalidConfigError, and InvalidRequestError for a setting that comes twice."""
+    topic_id, _, config = _topic(source, name)
+    after = changed({} if anew else config, changes, broker)
+    if after == config:
+        return None
+    return TopicConfigAltered(timestamp=now_ms, topic=name, topic_id=topic_id, config=after)
 
 
 def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
@@ -111,19 +108,32 @@ def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
     return ids
 
 
+def metadata_of(source: Source, created: TopicCreated) -> TopicMetadata:
+    """Of a topic as it was, or would be, created."""
+    return TopicMetadata(created.topic, _ids(source)(created.topic_id), created.partitions)
+
+
+def name_of(source: Source, topic_id: UUID) -> str:
+    """Raises UnknownTopicIdError."""
+    for found in metadata(source):
+        if found.topic_id == topic_id:
+            return found.name
+    raise UnknownTopicIdError(f"there is no topic with the id {topic_id}")
+
+
 def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     """Every topic and how many partitions it has, by name."""
     return connection.execute("SELECT topic, partitions FROM topics ORDER BY topic").fetchall()
 
 
-def metadata(connection: sqlite3.Connection, name: str | None = None) -> list[TopicMetadata]:
+def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
     """Every topic, or the one of this name, with an id that follows from the file's and its number there,
     which no other topic ever gets."""
     condition, values = ("", ()) if name is None else ("WHERE topic = ?", (name,))
-    file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(connection) + "=="))
+    ids = _ids(source)
     return [
-        TopicMetadata(topic, uuid5(file, str(topic_id)), count)
-        for topic, topic_id, count in connection.execute(
+        TopicMetadata(topic, ids(topic_id), count)
+        for topic, topic_id, count in source.execute(
             f"SELECT topic, topic_id, partitions FROM topics {condition} ORDER BY topic", values
         )
     ]
@@ -145,9 +155,16 @@ def partition_count(connection: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
+def _ids(source: Source) -> Callable[[int], UUID]:
+    """Kafka's ids of the topics of this file, from their numbers."""
+    connection = source.connection if isinstance(source, Unit) else source
+    file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(connection) + "=="))
+    return lambda number: uuid5(file, str(number))
+
+
 @reads("topics")
-def _topic(unit: Unit, name: str) -> tuple[int, int, dict[str, str]]:
-    row = unit.execute(
+def _topic(source: Source, name: str) -> tuple[int, int, dict[str, str]]:
+    row = source.execute(
         "SELECT topic_id, partitions, config FROM topics WHERE topic = ?", (name,)
     ).fetchone()
     if row is None:

@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 from eosdb.broker.handler import Core
 from eosdb.clock import monotonic_ns
-from eosdb.config import TopicConfig
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, once, partition_rows, retention, snapshots
@@ -23,6 +22,7 @@ from eosdb.model.values import HousekeepingReport
 from eosdb.progress import Progress, silent
 from eosdb.store import space
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
+from eosdb.topic_config import TopicConfig
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -9,10 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafka.protocol.admin.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
 from kafka.protocol.admin.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
+)
+from kafka.protocol.admin.topics import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
 )
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.fetch import FetchRequest
@@ -40,12 +52,14 @@ from kafka.protocol.producer.transaction import (
 
 from eosdb.wire.handlers import (
     cluster,
+    configs,
     fetch,
     group_admin,
     group_offsets,
     groups,
     offsets,
     produce,
+    topics,
     transactions,
 )
 from eosdb.wire.session import Session
@@ -121,5 +135,19 @@ APIS: Final = {
         Api("DescribeGroups", 0, 6, DescribeGroupsRequest, group_admin.describe_groups),
         Api("ListGroups", 0, 5, ListGroupsRequest, group_admin.list_groups),
         Api("DeleteGroups", 0, 2, DeleteGroupsRequest, group_admin.delete_groups),
+        Api("CreateTopics", 2, 7, CreateTopicsRequest, topics.create_topics),
+        Api("DeleteTopics", 1, 6, DeleteTopicsRequest, topics.delete_topics),
+        Api("CreatePartitions", 0, 3, CreatePartitionsRequest, topics.create_partitions),
+        Api("DeleteRecords", 0, 2, DeleteRecordsRequest, topics.delete_records),
+        Api("DescribeConfigs", 1, 4, DescribeConfigsRequest, configs.describe_configs),
+        Api("AlterConfigs", 0, 2, AlterConfigsRequest, configs.alter_configs),
+        Api(
+            "IncrementalAlterConfigs",
+            0,
+            1,
+            IncrementalAlterConfigsRequest,
+            configs.alter_incrementally,
+        ),
+        Api("ListConfigResources", 0, 1, ListConfigResourcesRequest, configs.list_config_resources),
     )
 }

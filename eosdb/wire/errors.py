@@ -12,7 +12,6 @@ from eosdb.errors import (
 )
 
 NONE: Final = 0
-UNKNOWN_TOPIC_ID: Final = 100
 UNKNOWN_SERVER_ERROR: Final = -1
 UNSUPPORTED_VERSION: Final = 35
 REQUEST_TIMED_OUT: Final = 7
@@ -29,6 +28,14 @@ UNKNOWN_LEADER_EPOCH: Final = 75
 POLICY_VIOLATION: Final = 44
 PRODUCER_FENCED: Final = 90
 TRANSACTION_ABORTABLE: Final = 120
+
+
+class InvalidReplicationFactorError(ApiError, code=38):
+    """There is one copy."""
+
+
+class InvalidReplicaAssignmentError(ApiError, code=39):
+    """There is one broker."""
 
 
 def code_of(error: EosdbError) -> int:

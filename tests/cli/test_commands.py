@@ -107,6 +107,14 @@ def test_an_empty_listing_is_an_empty_array(run: Run) -> None:
     assert json.loads(run("topics", "list", "--format", "json").stdout) == []
 
 
+def test_a_setting_without_effect_is_said_to_have_none(shop: Run) -> None:
+    said = "topic orders: segment.ms: kept, without effect in eosdb\n"
+    change = ("topics", "alter", "orders", "--config", "segment.ms=5", "--config", "retention.ms=7")
+    assert shop(*change).stderr == said
+    assert shop("topics", "describe", "orders").stderr == said
+    assert shop("topics", "alter", "orders", "--delete-config", "segment.ms").stderr == ""
+
+
 def test_topics_are_changed_and_deleted(shop: Run) -> None:
     assert (
         shop(

@@ -32,6 +32,7 @@ from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.producer.settings import ProducerConfig
 from eosdb.model.scram import ScramCredential
+from eosdb.topic_config import ConfigChange, ConfigOperation
 
 LONE = "a\ud800"
 TP = TopicPartition("t", 0)
@@ -105,6 +106,12 @@ BAD: dict[str, list[Any]] = {
         ScramCredential("a", "SCRAM-SHA-256", 4096, LONE, "", ""),
         ScramCredential("a", "SCRAM-SHA-256", 4096, "", "", 5),  # type: ignore[arg-type]
     ],
+    "Iterable[ConfigChange]": [
+        [ConfigChange(LONE, ConfigOperation.SET, "1")],
+        [ConfigChange("retention.ms", ConfigOperation.SET, LONE)],
+        [ConfigChange("cleanup.policy", ConfigOperation.APPEND, LONE)],
+    ],
+    "str | UUID": [LONE, 5],
     "Sequence[object]": [[LONE]],
     "Iterable[Sendable]": [
         [LONE],
@@ -140,7 +147,8 @@ GOOD: dict[str, Any] = {
     "batch_id": 1, "target": "copy.db", "view": "records", "token": TransactionToken("q", 0, 0),
     "sql": "SELECT ?", "topics": "t", "handler": lambda record: None, "timestamps": {TP: 0},
     "user": "u", "password": "p",
-    "config": {}, "protocols": [("range", b"")], "sink": None, "to_earliest": True,
+    "config": {}, "changes": [], "resource_type": "topic", "sink": None,
+    "protocols": [("range", b"")], "to_earliest": True,
 }  # fmt: skip
 """By name: what is right for a parameter that must be given."""
 NOT_FOR_USERS = {"Admin.ensure_topic"}

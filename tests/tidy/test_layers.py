@@ -16,7 +16,7 @@ ROOMS = [
     "eosdb.failpoints",
     "eosdb.clock",
     "eosdb.progress",
-    "eosdb.model eosdb.config eosdb.validation",
+    "eosdb.model eosdb.config eosdb.topic_config eosdb.validation",
     "eosdb.metrics",
     "eosdb.client",
     "eosdb.client.consumer",

@@ -10,9 +10,9 @@ from kafka.protocol.metadata.find_coordinator import (
 )
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
-from eosdb.errors import EosdbError, InvalidRequestError
+from eosdb.errors import EosdbError, InvalidRequestError, UnknownTopicIdError
 from eosdb.model.values import TopicMetadata
-from eosdb.wire.errors import NONE, UNKNOWN_TOPIC_ID, code_of, coordinator_code_of
+from eosdb.wire.errors import NONE, code_of, coordinator_code_of
 from eosdb.wire.session import LEADER_EPOCH, NODE_ID, Session
 
 _KEY_TYPES = {0: "group", 1: "transaction"}
@@ -80,7 +80,7 @@ def _asked(session: Session, name: str | None, topic_id: UUID, may_create: bool)
             return _described(known[topic_id])
     except EosdbError as error:
         return _Topic(error_code=code_of(error), name=name, topic_id=topic_id, partitions=[])
-    return _Topic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
+    return _Topic(error_code=UnknownTopicIdError.code, name=None, topic_id=topic_id, partitions=[])
 
 
 def _described(topic: TopicMetadata) -> _Topic:

@@ -1,0 +1,107 @@
+"""The settings of a topic and of the broker as administrators see them (Kafka: DescribeConfigs): what is in
+force, and where it comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from eosdb.config import BrokerConfig
+from eosdb.topic_config import TOPIC_SETTINGS, SettingKind
+
+
+class ConfigSource(Enum):
+    """Where a value comes from, with Kafka's codes."""
+
+    TOPIC = 1
+    BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigValue(NamedTuple):
+    """A value under the name that it has where it comes from."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting: its value in force, and all that were to be had, the one in force first."""
+
+    name: str
+    value: str
+    source: ConfigSource
+    kind: SettingKind
+    has_effect: bool
+    """False: Kafka knows the setting, and eosdb only keeps it."""
+    candidates: tuple[ConfigValue, ...]
+
+
+_DEFAULTS: Final = BrokerConfig()
+_OTHER_NAMES: Final = {"max_message_bytes": "message.max.bytes"}
+"""Settings of the broker whose name in Kafka does not follow from their own."""
+_FIXED: Final = {
+    "broker.id": (SettingKind.INT, "1"),
+    "default.replication.factor": (SettingKind.INT, "1"),
+    "delete.topic.enable": (SettingKind.BOOLEAN, "true"),
+    "node.id": (SettingKind.INT, "1"),
+}
+"""What tools ask a broker for, and cannot be otherwise here."""
+
+
+def of_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting that a topic may have, by name."""
+    entries = []
+    for name, setting in TOPIC_SETTINGS.items():
+        found = list[ConfigValue]()
+        if name in overrides:
+            found.append(ConfigValue(name, overrides[name], ConfigSource.TOPIC))
+        if setting.broker_field:
+            found += _of_broker(broker, setting.broker_field)
+        else:
+            found.append(ConfigValue(name, setting.default, ConfigSource.DEFAULT))
+        entries.append(_entry(name, setting.kind, found, has_effect=bool(setting.field)))
+    return entries
+
+
+def of_broker(broker: BrokerConfig) -> list[ConfigEntry]:
+    """The broker's settings by name, those that are eosdb's own, too."""
+    entries = [
+        _entry(name, kind, [ConfigValue(name, value, ConfigSource.DEFAULT)], has_effect=True)
+        for name, (kind, value) in _FIXED.items()
+    ]
+    for field in dataclasses.fields(BrokerConfig):
+        found = list(_of_broker(broker, field.name))
+        kind = _kind(getattr(_DEFAULTS, field.name))
+        entries.append(_entry(found[0].name, kind, found, has_effect=True))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _of_broker(broker: BrokerConfig, field: str) -> Iterator[ConfigValue]:
+    name = _OTHER_NAMES.get(field, field.replace("_", "."))
+    value, default = (_text(getattr(config, field)) for config in (broker, _DEFAULTS))
+    if value != default:
+        yield ConfigValue(name, value, ConfigSource.BROKER)
+    yield ConfigValue(name, default, ConfigSource.DEFAULT)
+
+
+def _entry(
+    name: str, kind: SettingKind, found: list[ConfigValue], *, has_effect: bool
+) -> ConfigEntry:
+    first = found[0]
+    return ConfigEntry(name, first.value, first.source, kind, has_effect, tuple(found))
+
+
+def _kind(value: object) -> SettingKind:
+    if isinstance(value, bool):
+        return SettingKind.BOOLEAN
+    return SettingKind.LONG if isinstance(value, int) else SettingKind.STRING
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,299 @@
+"""Settings of a topic: Kafka's, all of them, those that eosdb obeys and those that it only keeps.
+
+`TOPIC_SETTINGS` is the one table (Kafka 4.1). What is in it and legal there is accepted; `TopicConfig` is
+what follows for a topic from its own settings on top of the broker's (decisions/0032).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from eosdb.config import (
+    INT32_MAX,
+    INT64_MAX,
+    BrokerConfig,
+    cleanup_policy,
+    timestamp_type,
+)
+from eosdb.errors import InvalidConfigError, InvalidRequestError
+from eosdb.model.values import TimestampType
+
+_REPLICAS: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
+
+
+class SettingKind(Enum):
+    """The types of settings, with Kafka's codes."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """One setting that a topic may have in Kafka."""
+
+    kind: SettingKind
+    default: str
+    """Kafka's."""
+    parse: Callable[[str, object], object]
+    """Raises InvalidConfigError for what Kafka does not take."""
+    field: str = ""
+    """Of TopicConfig; empty: the setting is kept and shown, and has no effect."""
+    broker_field: str = ""
+    """Of BrokerConfig, for a topic that has none of its own."""
+
+
+def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
+    def parse(name: str, value: object) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise InvalidConfigError(
+                f"{name}: got {value!r}, expected a whole number from {low} to {high}"
+            )
+        return number
+
+    return parse
+
+
+def _boolean(name: str, value: object) -> bool:
+    if str(value).strip().lower() not in ("true", "false"):
+        raise InvalidConfigError(f"{name}: got {value!r}, expected true or false")
+    return str(value).strip().lower() == "true"
+
+
+def _ratio(name: str, value: object) -> float:
+    try:
+        ratio = float(str(value))
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise InvalidConfigError(f"{name}: got {value!r}, expected a number from 0 to 1")
+    return ratio
+
+
+def _codec(name: str, value: object) -> str:
+    known = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+    if value not in known:
+        raise InvalidConfigError(f"{name}: got {value!r}, expected one of {', '.join(known)}")
+    return str(value)
+
+
+def _gzip_level(name: str, value: object) -> int:
+    level = _whole(-1, 9)(name, value)
+    if level == 0:
+        raise InvalidConfigError(f"{name}: got {value!r}, expected -1 or 1 to 9")
+    return level
+
+
+def _replicas(name: str, value: object) -> str:
+    text = str(value)
+    if not _REPLICAS.fullmatch(text):
+        raise InvalidConfigError(
+            f"{name}: got {value!r}, expected * or PARTITION:BROKER pairs with commas between them"
+        )
+    return text
+
+
+def _int(default: int, low: int, high: int = INT32_MAX) -> TopicSetting:
+    return TopicSetting(SettingKind.INT, str(default), _whole(low, high))
+
+
+def _long(default: int, low: int, field: str = "", broker_field: str = "") -> TopicSetting:
+    return TopicSetting(SettingKind.LONG, str(default), _whole(low), field, broker_field)
+
+
+def _flag() -> TopicSetting:
+    return TopicSetting(SettingKind.BOOLEAN, "false", _boolean)
+
+
+# decisions/0032: all that Kafka has, or clients that send them could not create topics.
+TOPIC_SETTINGS: Final = {
+    "cleanup.policy": TopicSetting(
+        SettingKind.LIST, "delete", cleanup_policy, "policies", "log_cleanup_policy"
+    ),
+    "compression.gzip.level": TopicSetting(SettingKind.INT, "-1", _gzip_level),
+    "compression.lz4.level": _int(9, 1, 17),
+    "compression.type": TopicSetting(SettingKind.STRING, "producer", _codec),
+    "compression.zstd.level": _int(3, -131_072, 22),
+    "delete.retention.ms": _long(
+        86_400_000, 0, "delete_retention_ms", "log_cleaner_delete_retention_ms"
+    ),
+    "file.delete.delay.ms": _long(60_000, 0),
+    "flush.messages": _long(INT64_MAX, 1),
+    "flush.ms": _long(INT64_MAX, 0),
+    "follower.replication.throttled.replicas": TopicSetting(SettingKind.LIST, "", _replicas),
+    "index.interval.bytes": _int(4096, 0),
+    "leader.replication.throttled.replicas": TopicSetting(SettingKind.LIST, "", _replicas),
+    "local.retention.bytes": _long(-2, -2),
+    "local.retention.ms": _long(-2, -2),
+    "max.compaction.lag.ms": _long(INT64_MAX, 1),
+    "max.message.bytes": TopicSetting(
+        SettingKind.INT, "1048588", _whole(0, INT32_MAX), "max_message_bytes", "max_message_bytes"
+    ),
+    "message.timestamp.after.max.ms": _long(3_600_000, 0),
+    "message.timestamp.before.max.ms": _long(INT64_MAX, 0),
+    "message.timestamp.type": TopicSetting(
+        SettingKind.STRING,
+        "CreateTime",
+        timestamp_type,
+        "timestamp_type",
+        "log_message_timestamp_type",
+    ),
+    "min.cleanable.dirty.ratio": TopicSetting(SettingKind.DOUBLE, "0.5", _ratio),
+    "min.compaction.lag.ms": _long(
+        0, 0, "min_compaction_lag_ms", "log_cleaner_min_compaction_lag_ms"
+    ),
+    "min.insync.replicas": _int(1, 1),
+    "preallocate": _flag(),
+    "remote.log.copy.disable": _flag(),
+    "remote.log.delete.on.disable": _flag(),
+    "remote.storage.enable": _flag(),
+    "retention.bytes": _long(-1, -1, "retention_bytes", "log_retention_bytes"),
+    "retention.ms": _long(604_800_000, -1, "retention_ms", "log_retention_ms"),
+    "segment.bytes": _int(1_073_741_824, 1_048_576),
+    "segment.index.bytes": _int(10_485_760, 4),
+    "segment.jitter.ms": _long(0, 0),
+    "segment.ms": _long(604_800_000, 1),
+    "unclean.leader.election.enable": _flag(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The effective configuration of a topic."""
+
+    delete: bool
+    compact: bool
+    retention_ms: int
+    retention_bytes: int
+    max_message_bytes: int
+    timestamp_type: TimestampType
+    min_compaction_lag_ms: int
+    delete_retention_ms: int
+
+    @classmethod
+    def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+        """The topic's own settings over the broker's.
+
+        Raises InvalidConfigError for an unknown name or a bad value.
+        """
+        cls.check_names(overrides)
+        values: dict[str, object] = {}
+        for name, setting in TOPIC_SETTINGS.items():
+            given: object = overrides.get(name)
+            if setting.field:
+                given = getattr(broker, setting.broker_field) if given is None else given
+                values[setting.field] = setting.parse(name, given)
+            elif given is not None:
+                setting.parse(name, given)
+        policies = values.pop("policies")
+        assert isinstance(policies, frozenset)
+        values["delete"] = "delete" in policies
+        values["compact"] = "compact" in policies
+        return cls(**values)  # type: ignore[arg-type]
+
+    @staticmethod
+    def check_names(names: Iterable[str]) -> None:
+        """Raises InvalidConfigError for a name that is not a topic setting."""
+        unknown = sorted(set(names) - set(TOPIC_SETTINGS))
+        if unknown:
+            raise InvalidConfigError(
+                f"unknown topic setting {', '.join(map(repr, unknown))}; "
+                f"known are {', '.join(TOPIC_SETTINGS)}"
+            )
+
+
+def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
+    """A topic's settings in the text form in which they are stored.
+
+    Raises InvalidConfigError when a name or a value is not text or a number.
+    """
+    out: dict[str, str] = {}
+    for name, value in (config or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str | int):
+            raise InvalidConfigError(
+                f"topic setting {name!r}: got {value!r}, expected text or a number"
+            )
+        out[name] = str(value)
+    return out
+
+
+def without_effect(overrides: Iterable[str]) -> list[str]:
+    """Which of a topic's settings are only kept, by name."""
+    return sorted(
+        name for name in overrides if name in TOPIC_SETTINGS and not TOPIC_SETTINGS[name].field
+    )
+
+
+class ConfigOperation(Enum):
+    """What is done with a setting (KIP-339), with Kafka's codes."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One setting to change; `value` is not looked at for DELETE."""
+
+    name: str
+    operation: ConfigOperation
+    value: object = None
+
+
+def changed(
+    overrides: Mapping[str, str], changes: Iterable[ConfigChange], broker: BrokerConfig
+) -> dict[str, str]:
+    """The topic's own settings after the changes. Raises InvalidConfigError, and InvalidRequestError for a
+    setting that comes twice."""
+    result, seen = dict(overrides), set[str]()
+    for name, operation, value in changes:
+        if name in seen:
+            raise InvalidRequestError(f"{name} comes twice; name each setting once")
+        seen.add(name)
+        if operation is ConfigOperation.DELETE:
+            TopicConfig.check_names([name])
+            result.pop(name, None)
+            continue
+        given = topic_overrides({name: value})[name]
+        if operation is not ConfigOperation.SET:
+            given = _edited(name, operation, given, _in_force(name, result, broker))
+        result[name] = given
+    TopicConfig.resolve(broker, result)
+    return result
+
+
+def _edited(name: str, operation: ConfigOperation, given: str, before: str) -> str:
+    """The list with, or without, what is given."""
+    parts, values = _parts(before), _parts(given)
+    if TOPIC_SETTINGS[name].kind is not SettingKind.LIST:
+        raise InvalidConfigError(
+            f"{name} is not a list, so {operation.name} does not apply; use SET"
+        )
+    if operation is ConfigOperation.APPEND:
+        return ",".join([*parts, *(value for value in values if value not in parts)])
+    return ",".join(part for part in parts if part not in values)
+
+
+def _in_force(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> str:
+    TopicConfig.check_names([name])
+    setting = TOPIC_SETTINGS[name]
+    if name in overrides:
+        return overrides[name]
+    return str(getattr(broker, setting.broker_field)) if setting.broker_field else setting.default
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,234 @@
+"""Settings: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources.
+
+Topics have settings that can be changed; the broker's are those with which the server was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
+
+from kafka.protocol.admin.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+from eosdb.admin.settings import ConfigEntry
+from eosdb.errors import ApiError, EosdbError, InvalidRequestError, UnsupportedVersionError
+from eosdb.topic_config import ConfigChange, ConfigOperation
+from eosdb.validation import check_topic_name
+from eosdb.wire.errors import NONE, code_of
+from eosdb.wire.handlers.topics import log_without_effect, repeated
+from eosdb.wire.session import NODE_ID, Session
+
+_TOPIC: Final = 2
+_BROKER: Final = 4
+_BROKER_LOGGER: Final = 8
+_CLIENT_METRICS: Final = 16
+_GROUP: Final = 32
+_KINDS: Final = {
+    _TOPIC: "topic",
+    _BROKER: "broker",
+    _BROKER_LOGGER: "broker logger",
+    _CLIENT_METRICS: "client metrics",
+    _GROUP: "group",
+}
+_Named = tuple[int, str]
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Entry = _Result.DescribeConfigsResourceResult
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+_R = TypeVar("_R", bound=_Resource)
+
+
+def describe_configs(
+    session: Session, request: DescribeConfigsRequest, version: int
+) -> DescribeConfigsResponse:
+    results = []
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        entries, code, message = list[ConfigEntry](), NONE, None
+        try:
+            entries = _described(session, kind, name)
+        except EosdbError as error:
+            code, message = code_of(error), str(error)
+        wanted = resource.configuration_keys
+        results.append(
+            _Result(
+                error_code=code,
+                error_message=message,
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    _shown(entry, request, read_only=kind == _BROKER)
+                    for entry in entries
+                    if not wanted or entry.name in wanted
+                ],
+            )
+        )
+    return DescribeConfigsResponse(results=results)
+
+
+def alter_configs(
+    session: Session, request: AlterConfigsRequest, version: int
+) -> AlterConfigsResponse:
+    """What is not named goes back to the broker's value."""
+
+    def change(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
+        changes = [
+            ConfigChange(setting.name, ConfigOperation.SET, _given(setting.name, setting.value))
+            for setting in resource.configs
+        ]
+        _change(session, resource, changes, anew=True, validate_only=request.validate_only)
+
+    response = AlterConfigsResponse.AlterConfigsResourceResponse
+    return AlterConfigsResponse(
+        responses=[
+            response(resource_type=kind, resource_name=name, error_code=code, error_message=message)
+            for (kind, name), code, message in _for_each(request.resources, change)
+        ]
+    )
+
+
+def alter_incrementally(
+    session: Session, request: IncrementalAlterConfigsRequest, version: int
+) -> IncrementalAlterConfigsResponse:
+    def change(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+        changes = []
+        for setting in resource.configs:
+            if setting.config_operation not in (known.value for known in ConfigOperation):
+                raise InvalidRequestError(
+                    f"{setting.name}: got the operation {setting.config_operation}, expected 0 to 3"
+                )
+            operation = ConfigOperation(setting.config_operation)
+            if operation is not ConfigOperation.DELETE:
+                _given(setting.name, setting.value)
+            changes.append(ConfigChange(setting.name, operation, setting.value))
+        _change(session, resource, changes, anew=False, validate_only=request.validate_only)
+
+    response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            response(resource_type=kind, resource_name=name, error_code=code, error_message=message)
+            for (kind, name), code, message in _for_each(request.resources, change)
+        ]
+    )
+
+
+def list_config_resources(
+    session: Session, request: ListConfigResourcesRequest, version: int
+) -> ListConfigResourcesResponse:
+    """Version 0 asks for those of client metrics (KIP-1142), of which there are none."""
+    wanted = (request.resource_types or list(_KINDS)) if version >= 1 else [_CLIENT_METRICS]
+    if not set(wanted) <= set(_KINDS):
+        return ListConfigResourcesResponse(
+            error_code=UnsupportedVersionError.code, config_resources=[]
+        )
+    found = [(_TOPIC, name) for name in session.broker.topics()] + [(_BROKER, str(NODE_ID))]
+    return ListConfigResourcesResponse(
+        error_code=NONE,
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind, name in found
+            if kind in wanted
+        ],
+    )
+
+
+def _described(session: Session, kind: int, name: str) -> list[ConfigEntry]:
+    if kind == _TOPIC:
+        check_topic_name(name)
+        return session.admin.describe_topic_config(name)
+    if kind == _BROKER:
+        _check_broker(name)
+        # Without a name they are the defaults of all brokers that were set meanwhile: none are.
+        return session.admin.describe_broker_config() if name else []
+    raise _not_served(kind)
+
+
+def _shown(entry: ConfigEntry, request: DescribeConfigsRequest, *, read_only: bool) -> _Entry:
+    documentation = None
+    if request.include_documentation and not entry.has_effect:
+        documentation = "eosdb keeps it for its clients; it has no effect."
+    return _Entry(
+        name=entry.name,
+        value=entry.value,
+        read_only=read_only,
+        config_source=entry.source.value,
+        is_default=False,
+        is_sensitive=False,
+        synonyms=[
+            _Entry.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source.value)
+            for one in entry.candidates
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=entry.kind.value,
+        documentation=documentation,
+    )
+
+
+def _for_each(
+    resources: Iterable[_R], change: Callable[[_R], None]
+) -> Iterator[tuple[_Named, int, str | None]]:
+    """Change one after the other; each has its own answer."""
+    named = [(resource.resource_type, resource.resource_name) for resource in resources]
+    twice = repeated(named)
+    for one, resource in zip(named, resources, strict=True):
+        try:
+            if one in twice:
+                raise InvalidRequestError(f"{one[1]!r} comes twice in one request; name it once")
+            change(resource)
+        except EosdbError as error:
+            yield one, code_of(error), str(error)
+        else:
+            yield one, NONE, None
+
+
+def _change(
+    session: Session,
+    resource: _Resource,
+    changes: Sequence[ConfigChange],
+    *,
+    anew: bool,
+    validate_only: bool,
+) -> None:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == _BROKER:
+        _check_broker(name)
+        raise InvalidRequestError(
+            "the broker's settings are those with which the file was opened; open it with others"
+        )
+    if kind != _TOPIC:
+        raise _not_served(kind)
+    session.admin.change_topic_config(name, changes, anew=anew, validate_only=validate_only)
+    if not validate_only:
+        given = [c.name for c in changes if c.operation is not ConfigOperation.DELETE]
+        log_without_effect(name, given)
+
+
+def _given(name: str, value: str | None) -> str:
+    if value is None:
+        raise InvalidRequestError(f"{name}: got null, expected a value")
+    return value
+
+
+def _check_broker(name: str) -> None:
+    if name not in ("", str(NODE_ID)):
+        raise InvalidRequestError(f"broker {name!r}: there is broker {NODE_ID} alone")
+
+
+def _not_served(kind: int) -> ApiError:
+    known = _KINDS.get(kind, f"resource type {kind}")
+    return InvalidRequestError(f"settings of {known}: expected those of topics or of the broker")

@@ -1,0 +1,253 @@
+"""Topics for administrators: CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords.
+
+Each topic or partition of a request is a change of its own, with its own answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
+from uuid import UUID
+
+from kafka.protocol.admin.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+from eosdb.errors import (
+    EosdbError,
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidRequestError,
+    TopicAuthorizationFailedError,
+)
+from eosdb.model.values import TopicPartition
+from eosdb.topic_config import without_effect
+from eosdb.wire.errors import (
+    NONE,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    code_of,
+)
+from eosdb.wire.session import NODE_ID, Session
+
+_log = logging.getLogger("eosdb.wire")
+_N = TypeVar("_N")
+_UNSET = -1
+_NO_ID = UUID(int=0)
+_Topic = CreateTopicsRequest.CreatableTopic
+_Created = CreateTopicsResponse.CreatableTopicResult
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
+_Widened = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+def create_topics(
+    session: Session, request: CreateTopicsRequest, version: int
+) -> CreateTopicsResponse:
+    twice = repeated(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=[
+            *(_created(session, t, request.validate_only) for t in request.topics if t.name not in twice),
+            *(_not_created(name, _twice(name)) for name in twice),
+        ]
+    )  # fmt: skip
+
+
+def delete_topics(
+    session: Session, request: DeleteTopicsRequest, version: int
+) -> DeleteTopicsResponse:
+    if version >= 6:
+        asked = [(topic.name, topic.topic_id or _NO_ID) for topic in request.topics]
+    else:
+        asked = [(name, _NO_ID) for name in request.topic_names]
+    twice = repeated(name for name, _ in asked if name is not None)
+    return DeleteTopicsResponse(
+        responses=[
+            *(_deleted(session, name, id_) for name, id_ in asked if name not in twice),
+            *(_deletion(name, _NO_ID, _twice(name)) for name in twice),
+        ]
+    )
+
+
+def create_partitions(
+    session: Session, request: CreatePartitionsRequest, version: int
+) -> CreatePartitionsResponse:
+    twice = repeated(topic.name for topic in request.topics)
+    results = [_widening(name, _twice(name)) for name in twice]
+    for topic in request.topics:
+        if topic.name in twice:
+            continue
+        try:
+            if topic.assignments is not None:
+                found = session.broker.topic(topic.name, may_create=False)
+                added = topic.count - found.partitions
+                _check_assignments([a.broker_ids for a in topic.assignments], added)
+            session.admin.create_partitions(
+                topic.name, topic.count, validate_only=request.validate_only
+            )
+            results.append(_widening(topic.name))
+        except EosdbError as error:
+            results.append(_widening(topic.name, error))
+    return CreatePartitionsResponse(results=results)
+
+
+def delete_records(
+    session: Session, request: DeleteRecordsRequest, version: int
+) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse.DeleteRecordsTopicResult
+
+    def answer(
+        tp: TopicPartition, offset: int
+    ) -> DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult:
+        low, code = -1, NONE
+        try:
+            low = session.broker.delete_records(tp, offset)
+        except EosdbError as error:
+            code = code_of(error)
+        return response.DeleteRecordsPartitionResult(
+            partition_index=tp.partition, low_watermark=low, error_code=code
+        )
+
+    return DeleteRecordsResponse(
+        topics=[
+            response(
+                name=topic.name,
+                partitions=[
+                    answer(TopicPartition(topic.name, p.partition_index), p.offset)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def log_without_effect(topic: str, settings: Iterable[str]) -> None:
+    kept = without_effect(settings)
+    if kept:
+        _log.info("topic %s: %s: kept, without effect in eosdb", topic, ", ".join(kept))
+
+
+def repeated(names: Iterable[_N]) -> list[_N]:
+    """Those that come more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _created(session: Session, topic: _Topic, validate_only: bool) -> _Created:
+    try:
+        partitions = _partitions(topic)
+        config = _config(topic)
+        made = session.admin.create_topic(
+            topic.name, partitions, config, validate_only=validate_only
+        )
+        if not validate_only:
+            log_without_effect(topic.name, config)
+    except EosdbError as error:
+        return _not_created(topic.name, error)
+    may_see = "describe_configs" in session.broker.authorized_operations("topic", topic.name)
+    return _Created(
+        name=topic.name,
+        topic_id=made.topic_id,
+        error_code=NONE,
+        error_message=None,
+        topic_config_error_code=NONE if may_see else TopicAuthorizationFailedError.code,
+        num_partitions=made.partitions if may_see else _UNSET,
+        replication_factor=1 if may_see else _UNSET,
+        configs=[
+            _Created.CreatableTopicConfigs(
+                name=entry.name, value=entry.value, read_only=False,
+                config_source=entry.source.value, is_sensitive=False,
+            )
+            for entry in session.admin.describe_new_topic_config(config)
+            if may_see
+        ],
+    )  # fmt: skip
+
+
+def _config(topic: _Topic) -> dict[str, str]:
+    config = {}
+    for setting in topic.configs:
+        if setting.value is None:
+            raise InvalidConfigError(f"{setting.name}: got null, expected a value")
+        config[setting.name] = setting.value
+    return config
+
+
+def _partitions(topic: _Topic) -> int | None:
+    """How many are asked for; None: as many as the broker gives by default."""
+    count = topic.num_partitions
+    if topic.assignments:
+        if (count, topic.replication_factor) != (_UNSET, _UNSET):
+            raise InvalidRequestError(
+                f"got {count} partitions with replication factor {topic.replication_factor} and a manual "
+                "assignment; expected -1 for both beside an assignment"
+            )
+        by_partition = {a.partition_index: a.broker_ids for a in topic.assignments}
+        given = sorted(assignment.partition_index for assignment in topic.assignments)
+        if given != list(range(len(given))):
+            raise InvalidReplicaAssignmentError(
+                f"an assignment of the partitions {given}: expected each number from 0 on, once"
+            )
+        _check_assignments(by_partition.values(), len(by_partition))
+        return len(by_partition)
+    if topic.replication_factor not in (_UNSET, 1):
+        raise InvalidReplicationFactorError(
+            f"replication factor {topic.replication_factor}: there is one broker; expected 1 or -1"
+        )
+    if count == 0 or count < _UNSET:
+        raise InvalidPartitionsError(f"partitions: got {count}, expected at least 1, or -1")
+    return None if count == _UNSET else count
+
+
+def _check_assignments(assignments: Iterable[list[int]], count: int) -> None:
+    given = list(assignments)
+    if any(brokers != [NODE_ID] for brokers in given) or len(given) != count:
+        raise InvalidReplicaAssignmentError(
+            f"the assignment {given}: expected [{NODE_ID}], the one broker, for each of {count} partitions"
+        )
+
+
+def _not_created(name: str, error: EosdbError) -> _Created:
+    return _Created(
+        name=name, topic_id=_NO_ID, error_code=code_of(error), error_message=str(error),
+        topic_config_error_code=NONE, num_partitions=-1, replication_factor=-1, configs=[],
+    )  # fmt: skip
+
+
+def _deleted(session: Session, name: str | None, topic_id: UUID) -> _Deleted:
+    try:
+        if (name is None) == (topic_id == _NO_ID):
+            raise InvalidRequestError(f"got {name!r} and {topic_id}, expected a name or an id")
+        session.admin.delete_topic(topic_id if name is None else name)
+    except EosdbError as error:
+        return _deletion(name, topic_id, error)
+    return _deletion(name, topic_id)
+
+
+def _deletion(name: str | None, topic_id: UUID, error: EosdbError | None = None) -> _Deleted:
+    return _Deleted(
+        name=name,
+        topic_id=topic_id,
+        error_code=NONE if error is None else code_of(error),
+        error_message=None if error is None else str(error),
+    )
+
+
+def _widening(name: str, error: EosdbError | None = None) -> _Widened:
+    return _Widened(
+        name=name,
+        error_code=NONE if error is None else code_of(error),
+        error_message=None if error is None else str(error),
+    )
+
+
+def _twice(name: str) -> InvalidRequestError:
+    return InvalidRequestError(f"topic {name!r} comes twice in one request; name it once")
