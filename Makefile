@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos lint bench docs simulate clean
+.PHONY: demo test test-fast chaos fuzz lint bench docs simulate clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -19,6 +19,12 @@ test-fast: $(SETUP)
 SEEDS ?= 150
 chaos: $(SETUP)
 	$(PYTHON) -m pytest tests/chaos --seeds $(SEEDS) --timeout 3600
+
+# Frames and batches of every kind at a server, for so many minutes; what was found names its seed.
+MINUTES ?= 10
+SEED ?= 0
+fuzz: $(SETUP)
+	$(PYTHON) -m tests.wire.fuzz $(MINUTES) $(SEED)
 
 lint: $(SETUP)
 	$(PYTHON) -m ruff check .

@@ -87,12 +87,17 @@ def encode(response: ApiMessage, header: RequestHeader) -> bytes:
 
 def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> bytes | None:
     """The answer that says nothing but the error, if a response of the API has one for all of it."""
-    registry: dict[int, Any] = ResponseClassRegistry._response_class_registry
-    response = registry[header.api_key]
+    response = response_of(header.api_key)
     field = response.fields.get("error_code")
     if field is None or not field.for_version_q(header.version):
         return None
     return encode(response(error_code=code, version=header.version), header)
+
+
+def response_of(api_key: int) -> Any:
+    """The response of an API, of all its versions."""
+    registry: dict[int, Any] = ResponseClassRegistry._response_class_registry
+    return registry[api_key][None]
 
 
 @lru_cache(maxsize=512)
