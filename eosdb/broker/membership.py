@@ -211,6 +211,7 @@ class MembershipRequests(RequestHandler):
         Returns an answer for each: None, UnknownMemberIdError, or FencedInstanceIdError for a static
         member that is held by another member id.
         """
+        self._check_names(group_id, "", None)
         for member_id, group_instance_id in members:
             self._check_names(group_id, member_id, group_instance_id)
 
@@ -238,6 +239,7 @@ class MembershipRequests(RequestHandler):
     def is_waiting(self, group_id: str, member_id: str, generation_id: int | None = None) -> bool:
         """Whether a member still has to wait for the answer to its join, or, with a generation, to its
         sync."""
+        self._check_names(group_id, member_id, None)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "group", group_id)
             group = group_rows.load(connection, group_id)

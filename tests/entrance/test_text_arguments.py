@@ -125,6 +125,7 @@ BAD: dict[str, list[Any]] = {
     "Iterable[Header]": HEADERS,
     "ConsumerGroupMetadata | str": GROUPS,
     "str | ConsumerGroupMetadata": GROUPS,
+    "Sequence[tuple[str, str | None]]": [[(LONE, None)], [("m", LONE)], [(5, None)]],
     "TransactionToken": [TransactionToken(LONE, 0, 0), TransactionToken(5, 0, 0)],  # type: ignore[arg-type]
 }
 """By annotation: what is no good there."""
@@ -132,7 +133,8 @@ TAKES_NO_TEXT = {
     "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
     "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None", "Handler",
     "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
-    "Unpack[ProcessorConfig]", "SentRecords | None",
+    "Unpack[ProcessorConfig]", "SentRecords | None", "Refused | None", "Limits | None",
+    "Interfere | None",
 }  # fmt: skip
 """What is left alone; settings have a test of their own."""
 GOOD: dict[str, Any] = {
@@ -146,7 +148,7 @@ GOOD: dict[str, Any] = {
     "total": 2, "columns": {"a": "TEXT"}, "start_offset": 0, "start": 0, "end": 1, "sink_id": "s",
     "batch_id": 1, "target": "copy.db", "view": "records", "token": TransactionToken("q", 0, 0),
     "sql": "SELECT ?", "topics": "t", "handler": lambda record: None, "timestamps": {TP: 0},
-    "user": "u", "password": "p",
+    "user": "u", "password": "p", "members": [("m", None)],
     "config": {}, "changes": [], "resource_type": "topic", "sink": None,
     "protocols": [("range", b"")], "to_earliest": True,
 }  # fmt: skip
