@@ -127,6 +127,8 @@ def everything_that_can_happen(db: eosdb.Database, clock: ManualClock) -> Iterat
     acl = Acl("User:ANONYMOUS", "all", "cluster", "kafka-cluster", "literal", "allow")
     yield db.admin.create_acls([acl])
     yield db.admin.delete_acls(lambda _: True)
+    yield db.admin.set_password("alice", "secret")
+    yield db.admin.remove_user("alice")
     yield db.broker.offset_delete("billing", [TP])
     clock.advance(30 * 24 * 60 * 60 * 1_000)
     yield db.housekeeping()
