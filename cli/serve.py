@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import signal
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import click
 
@@ -14,6 +16,8 @@ from eosdb.config import BrokerConfig
 
 from .params import settings
 from .session import Session, pass_session
+
+_M_ARENA_MAX: Final = -8
 
 
 @click.command()
@@ -55,6 +59,7 @@ def serve(
     Example:
       eosdb serve shop.db --create --config auto.create.topics.enable=true
     """
+    _share_one_heap()
     if file is not None:
         session = dataclasses.replace(session, path=file)
     with (
@@ -81,6 +86,13 @@ def _typed(text: str, default: object) -> object:
         with contextlib.suppress(ValueError):
             return int(text)
     return text
+
+
+def _share_one_heap() -> None:
+    """Keep glibc from giving each connection's thread a heap, for each keeps what it once had: 30 MB with 50
+    clients. They allocate by turns anyway, under the interpreter's lock."""
+    with contextlib.suppress(AttributeError, OSError):  # Another C library has no such option.
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 @contextlib.contextmanager

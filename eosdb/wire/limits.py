@@ -18,6 +18,8 @@ DECOMPRESSED_BYTES: Final = 104_857_600
 """The most that the batches of one request may have when they are decompressed: as many as a request."""
 RECORDS: Final = 1_000_000
 """The most records in the batches of one request."""
+_READING: Final = 4
+"""Kafka's num.io.threads is 8; beside the interpreter's lock more than these only cost memory."""
 _RECORD_BYTES: Final = 256
 """About what a record costs beside its bytes while its batch is read."""
 
@@ -57,6 +59,9 @@ class Memory:
         self._size = size
         self._used = 0
         self._changed = threading.Condition()
+        self.reading: Final = threading.BoundedSemaphore(_READING)
+        """Held while the records of an answer are read: so many connections to the file there are at most,
+        and so many answers that are not measured yet."""
         self._beyond: Lease | None = None
         """Who goes on without room."""
 
@@ -105,24 +110,24 @@ class Memory:
 class Lease:
     """What one connection has of the memory for the request that it answers."""
 
-    __slots__ = ("_memory", "size")
+    __slots__ = ("memory", "size")
 
     def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+        self.memory: Final = memory
         self.size = 0
 
     def take(self, size: int, timeout_s: float) -> None:
         """More of it, waiting for room. Raises TimeoutError."""
-        self._memory.take(self, size, timeout_s)
+        self.memory.take(self, size, timeout_s)
 
     def share(self, wanted: int, least: int) -> int:
         """A part of what is wanted, without waiting: how much it is."""
-        return self._memory.share(self, wanted, least)
+        return self.memory.share(self, wanted, least)
 
     def shrink_to(self, size: int) -> None:
         """The rest is free again."""
         if size < self.size:
-            self._memory.give_back(self, self.size - size)
+            self.memory.give_back(self, self.size - size)
 
 
 class Allowance:

@@ -13,12 +13,16 @@ from typing import Any, Final
 
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBufferPool
 
 from eosdb.wire import shape
 
 _HEADER: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
 _NULL: Final = -1
+_KEPT: Final = 65_536
+"""The most that a connection's thread keeps for its next answer; kafka-python keeps as much as its largest
+one took."""
 API_VERSIONS: Final = 18
 
 
@@ -80,6 +84,8 @@ def encode(response: ApiMessage, header: RequestHeader) -> bytes:
     """The response with its header, as a frame."""
     flexible = response.flexible_version_q(header.version) and header.api_key != API_VERSIONS
     body = response.encode(version=header.version)
+    if len(body) > _KEPT:
+        EncodeBufferPool._local.__dict__.clear()
     before = b"\0" if flexible else b""
     size = _INT32.size + len(before) + len(body)
     return b"".join((struct.pack(">ii", size, header.correlation_id), before, body))

@@ -65,7 +65,8 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
     deadline = REAL_TIME.monotonic_ms() + min(request.max_wait_ms, _LONGEST_WAIT_MS)
     while True:
         room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)
-        found = _read(session.broker, asked, level, room)
+        with session.lease.memory.reading:
+            found = _read(session.broker, asked, level, room)
         session.lease.shrink_to(held + min(found.size, room))
         left_ms = deadline - REAL_TIME.monotonic_ms()
         enough = found.failed or found.size >= request.min_bytes or not asked
