@@ -89,7 +89,7 @@ def _typed(text: str, default: object) -> object:
 
 
 def _share_one_heap() -> None:
-    """Keep glibc from giving each connection's thread a heap, for each keeps what it once had: 30 MB with 50
+    """Keep glibc from giving each connection's thread a heap, for each keeps what it once had: 30 MB for 50
     clients. They allocate by turns anyway, under the interpreter's lock."""
     with contextlib.suppress(AttributeError, OSError):  # Another C library has no such option.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
