@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -77,3 +78,12 @@ def _kafka_python(bootstrap: str) -> None:
     consumer.seek_to_beginning(partition)
     assert next(consumer)
     consumer.close()
+    names: Any = kafka.admin
+    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics([names.NewTopic("made", 2, 1, topic_configs={"retention.ms": "1000"})])
+    resource = names.ConfigResource("topic", "made", {"retention.ms": "2000"})
+    admin.describe_configs([resource])
+    admin.alter_configs([resource])
+    admin.create_partitions({"made": names.NewPartitions(3)})
+    admin.delete_topics(["made"])
+    admin.close()
