@@ -32,8 +32,9 @@ class Limits:
     """socket.request.max.bytes."""
     frame_bytes_before_login: int = _MIB
     connections: int = 1_000
-    buffered_bytes: int = 268_435_456
-    """Requests and answers in memory, of all connections (Kafka: queued.max.request.bytes)."""
+    buffered_bytes: int = 134_217_728
+    """Requests and answers in memory, of all connections (Kafka: queued.max.request.bytes). A byte of a
+    request costs four at most while it is answered."""
     answer_bytes: int = 57_671_680
     """fetch.max.bytes of the broker."""
     idle_s: float = 600.0

@@ -19,6 +19,8 @@ _NULL: Final = -1
 _NULL_STRUCT: Final = 0xFF
 _MOST_ELEMENTS: Final = 100_000
 """In all arrays of a request, tagged fields included: each becomes an object of some hundred bytes."""
+_LONGEST_STRING: Final = 32_767
+"""Kafka's, also where the length is a varint."""
 _MOST_COPIED: Final = 268_435_456
 """The decoder copies the rest of the frame for each structure with tagged fields."""
 
@@ -82,8 +84,9 @@ def of_field(field: Any, version: int, flexible: bool) -> Walk:
     size = _FIXED.get(field.type_str)
     if size is not None:
         return lambda data, at, counts: at + size
-    fixed = _INT16 if field.type_str == "string" else _INT32
-    return _sized(None if flexible else fixed, nullable)
+    if field.type_str == "string":
+        return _sized(None if flexible else _INT16, nullable, _LONGEST_STRING)
+    return _sized(None if flexible else _INT32, nullable)
 
 
 def tagged_fields(data: bytes | bytearray, at: int, counts: Counts) -> int:
@@ -124,9 +127,11 @@ def _length(
     return size, at
 
 
-def _sized(number: struct.Struct | None, nullable: bool) -> Walk:
+def _sized(number: struct.Struct | None, nullable: bool, longest: int = 2**31) -> Walk:
     def walk(data: bytes | bytearray, at: int, counts: Counts) -> int:
         size, at = _length(data, at, number, nullable)
+        if size > longest:
+            raise ValueError(f"a string of {size} bytes, at most {longest} are read")
         return at + size
 
     return walk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import resource
 import socket
@@ -16,6 +17,7 @@ import eosdb
 from eosdb.wire.limits import Limits
 from eosdb.wire.parking import REAL_TIME
 from eosdb.wire.server import Server
+from tests.wire.peer import batch
 from tests.wire.raw import (
     API_VERSIONS,
     FETCH,
@@ -330,3 +332,26 @@ def test_an_unknown_partition_without_acks_ends_the_connection(
     content = message(request, 9)
     assert request.API_KEY == PRODUCE
     check_refused(server, caplog, struct.pack(">i", len(content)) + content, "acks=0 failed")
+
+
+def test_a_batch_that_is_refused_leaves_nothing_in_memory(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its error kept the calls that it came through, and so the batch, until Python looked for cycles."""
+    Topic = ProduceRequest.TopicProduceData
+    data = Topic.PartitionProduceData(index=0, records=batch(b"x") + bytes(20_000_000))
+    topic = Topic(name="t", partition_data=[data])
+    request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=[topic])
+    content = message(request, 9)
+    gc.disable()
+    try:
+        with Raw(server) as raw:
+            sizes = []
+            for _ in range(8):
+                raw.send_frame(content)
+                assert raw.answer() is not None
+                assert raw.is_alive()
+                sizes.append(resident_bytes())
+        assert sizes[-1] - sizes[0] < 60_000_000
+    finally:
+        gc.enable()

@@ -84,11 +84,20 @@ def test_unknown_tagged_fields_are_skipped_and_known_ones_read() -> None:
 
 def test_what_the_decoder_copies_for_tagged_fields_is_bounded() -> None:
     """With 2,000 topics of a tagged field each in a MiB it would copy a GiB."""
-    topics = b"\x02t\x01\x07\0" * 2_000
-    padding = b"\xff\xff\x3f" + b"x" * 1_048_574
-    body = b"\xd2\x0f" + topics + padding + b"\0" + b"\0\0\0\0"
+    topic = b"\x02t\x01\x07\x83\x04" + b"x" * 515
     with pytest.raises(MalformedMessageError, match="too many tagged fields"):
-        decode(MetadataRequest, 9, body)
+        decode(MetadataRequest, 9, b"\xd1\x0f" + topic * 2_000 + b"\0\0\0\0")
+    assert len(decode(MetadataRequest, 9, b"\xc9\x01" + topic * 200 + b"\0\0\0\0").topics) == 200
+
+
+def test_a_string_is_no_longer_than_kafkas() -> None:
+    for size, length in ((32_767, b"\x80\x80\x02"), (32_768, b"\x81\x80\x02")):
+        body = b"\x02" + length + b"x" * size + b"\0" + b"\0\0\0\0"
+        if size == 32_767:
+            assert len(decode(MetadataRequest, 9, body).topics[0].name) == size
+        else:
+            with pytest.raises(MalformedMessageError, match="a string of 32768 bytes"):
+                decode(MetadataRequest, 9, body)
 
 
 def test_every_element_has_a_byte_so_that_counts_are_held_against_the_bytes_left() -> None:

@@ -30,7 +30,7 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
                 decoded[tp] = batches.decode(data.records, version, allowance)
             except ApiError as error:
                 decoded.pop(tp, None)
-                results[tp] = ProduceResult(error=error)
+                results[tp] = ProduceResult(error=_alone(error))
     try:
         results |= session.broker.produce(
             decoded,
@@ -73,6 +73,13 @@ def _partition(
         log_start_offset=result.log_start_offset,
         error_message=None if result.error is None else str(result.error),
     )
+
+
+def _alone(error: ApiError) -> ApiError:
+    """The error without the calls that it came through: they would keep the batch, and themselves, until
+    Python looks for cycles."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _code(error: EosdbError | None, version: int) -> int:

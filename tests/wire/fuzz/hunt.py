@@ -14,8 +14,8 @@ from tests.wire.fuzz.batches import changed, mutated
 from tests.wire.fuzz.target import Target
 from tests.wire.raw import header
 
-MOST_BYTES: Final = 600_000_000
-"""What the server's memory may grow by: what all requests share, and one request more."""
+MOST_BYTES: Final = 900_000_000
+"""What the server's memory may grow by: four times what all requests share, and one request."""
 _PATIENCE_S: Final = 120.0
 _MAY_WAIT: Final = {struct.pack(">h", key) for key in (1, 11, 14)}
 """Fetch, JoinGroup, and SyncGroup wait as long as the client has asked for."""
