@@ -299,14 +299,29 @@ def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
 
 
 def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
-    """A static member returns under a new id; its old id is fenced from now on."""
+    """A static member returns under a new id; its old id is fenced from now on. The group notices only if
+    it now wants something else, or makes the group choose another protocol: what else it tells, such as
+    that it owns nothing, follows from its having been away (Kafka compares the protocol alone)."""
     successor = replace(joining, assignment=holder.assignment, has_joined=holder.has_joined)
     taken = _with(group, holder, successor)
     if group.leader == holder.member_id:
         taken = replace(taken, leader=joining.member_id)
-    if group.state is GroupState.STABLE and holder.protocols == joining.protocols:
+    chosen = group.protocol_name or ""
+    if (
+        group.state is GroupState.STABLE
+        and _elected_protocol(taken.members) == chosen
+        and _topics(holder.metadata(chosen)) == _topics(joining.metadata(chosen))
+    ):
         return taken
     return _prepare(taken, joining.member_id, now_ms)
+
+
+def _topics(metadata: bytes) -> frozenset[str] | None:
+    """What a consumer subscribes to; None for what is no subscription."""
+    try:
+        return frozenset(decode_subscription(metadata).topics)
+    except ValueError:
+        return None
 
 
 def _prepare(group: Group, joined: str | None, now_ms: int) -> Group:

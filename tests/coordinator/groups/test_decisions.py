@@ -15,7 +15,8 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model.values import GroupState
+from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.values import GroupState, TopicPartition
 
 RANGE, ROBIN = ("range", b""), ("roundrobin", b"")
 NOW = 1_000
@@ -166,9 +167,27 @@ def test_a_static_leader_that_returns_still_leads() -> None:
 
 
 def test_a_static_member_that_wants_something_else_is_a_rebalance() -> None:
-    group = stable(member("a"), member("b", instance="worker-1"))
-    changed = join(group, member("b2", ("range", b"other"), instance="worker-1"))
-    assert changed.state is GroupState.PREPARING_REBALANCE
+    wants, wants_more = wanting("t"), wanting("t", "u")
+    group = stable(member("a", wants), member("b", wants, instance="worker-1"))
+    assert (
+        join(group, member("b2", wants_more, instance="worker-1")).state
+        is GroupState.PREPARING_REBALANCE
+    )
+    owns = ("range", Subscription(("t",), (TopicPartition("t", 0),), 5).encode())
+    assert join(group, member("b2", owns, instance="worker-1")).state is GroupState.STABLE
+
+
+def test_a_static_member_that_turns_the_vote_is_a_rebalance() -> None:
+    """Its successor prefers what the others do not mind."""
+    both = (("range", b""), ("roundrobin", b""))
+    group = stable(member("a", *both, instance="worker-0"))
+    assert group.protocol_name == "range"
+    back = join(group, member("a2", *reversed(both), instance="worker-0"))
+    assert (back.state, back.protocol_name) == (GroupState.COMPLETING_REBALANCE, "roundrobin")
+
+
+def wanting(*topics: str) -> tuple[str, bytes]:
+    return "range", Subscription(topics).encode()
 
 
 def test_a_static_member_is_not_left_behind() -> None:

@@ -1,0 +1,219 @@
+"""A file's library processes and its wire clients fence, replace and succeed each other."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+import eosdb
+from eosdb import BrokerConfig, TopicPartition
+from eosdb.wire.server import Server
+from tests.wire.members import Confluent, Library, Reading, settle
+from tests.wire.peer import PATIENCE_S
+from tests.wire.waiting import eventually
+
+PARTITIONS = 4
+FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+_LIBRARY_MEMBER = """
+import sys, eosdb
+config = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
+with eosdb.connect(sys.argv[1], config=config) as db:
+    consumer = db.consumer("g", session_timeout_ms=1_000, heartbeat_interval_ms=100)
+    consumer.subscribe(["t"])
+    while True:
+        consumer.poll(50)
+"""
+_WIRE_MEMBER = """
+import sys, confluent_kafka
+consumer = confluent_kafka.Consumer({
+    "bootstrap.servers": sys.argv[1], "group.id": "g", "session.timeout.ms": 1_000,
+    "heartbeat.interval.ms": 100, "partition.assignment.strategy": "range",
+})
+consumer.subscribe(["t"])
+while True:
+    consumer.poll(0.05)
+"""
+
+
+@pytest.fixture
+def db(db_path: Path) -> Iterator[eosdb.Database]:
+    config = BrokerConfig(group_min_session_timeout_ms=100)
+    with eosdb.connect(db_path, durability="normal", config=config) as opened:
+        opened.admin.create_topic("t", partitions=PARTITIONS)
+        yield opened
+        assert opened.verify().ok
+
+
+@pytest.fixture
+def server(db: eosdb.Database) -> Iterator[Server]:
+    with db.serve() as made:
+        yield made
+
+
+@pytest.fixture
+def process() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts Python programs, and ends them after the test."""
+    started = []
+
+    def start(code: str, argument: object) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, "-c", code, str(argument)]))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+        one.wait()
+
+
+def wire_producer(server: Server, name: str) -> confluent_kafka.Producer:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": server.bootstrap_servers, "transactional.id": name}
+    )
+    producer.init_transactions(PATIENCE_S)
+    return producer
+
+
+def read(db: eosdb.Database) -> list[object]:
+    """The committed values of "t"."""
+    with db.consumer(auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        consumer.subscribe(["t"])
+        return [record.value for record in consumer.poll(0)]
+
+
+def test_a_library_producer_fences_a_wire_producer(db: eosdb.Database, server: Server) -> None:
+    former = wire_producer(server, "x")
+    former.begin_transaction()
+    former.produce("t", b"zombie")
+    former.flush(PATIENCE_S)
+    with db.producer(transactional_id="x") as producer:
+        producer.init_transactions()
+        with pytest.raises(KafkaException) as raised:
+            former.commit_transaction(PATIENCE_S)
+        error: Any = raised.value.args[0]
+        assert error.fatal()
+        assert error.code() in FENCED
+        producer.begin_transaction()
+        producer.send("t", b"successor")
+        producer.commit_transaction()
+    assert read(db) == [b"successor"]
+
+
+def test_a_wire_producer_fences_a_library_producer(db: eosdb.Database, server: Server) -> None:
+    with db.producer(transactional_id="x") as former:
+        former.init_transactions()
+        former.begin_transaction()
+        former.send("t", b"zombie")
+        former.flush()
+        producer = wire_producer(server, "x")
+        with pytest.raises(eosdb.ProducerFencedError):
+            former.commit_transaction()
+        producer.begin_transaction()
+        producer.produce("t", b"successor")
+        producer.commit_transaction(PATIENCE_S)
+    assert read(db) == [b"successor"]
+
+
+def test_a_wire_consumer_takes_over_a_static_library_member(
+    db: eosdb.Database, server: Server
+) -> None:
+    former = Library(db, "g", "range", group_instance_id="i")
+    eventually(lambda: not former.poll() and len(former.assignment()) == PARTITIONS)
+    before = db.broker.describe_group("g")
+    successor = Reading(Confluent(server, "g", "range", **{"group.instance.id": "i"}))
+    settle([successor], PARTITIONS)
+    after = db.broker.describe_group("g")
+    assert after.generation_id == before.generation_id  # Nobody has noticed.
+    with pytest.raises(eosdb.FencedInstanceIdError):
+        eventually(lambda: bool(former.poll()))
+    successor.close()
+    former.close()
+
+
+def test_a_library_consumer_takes_over_a_static_wire_member(
+    db: eosdb.Database, server: Server
+) -> None:
+    former = Reading(Confluent(server, "g", "range", **{"group.instance.id": "i"}))
+    settle([former], PARTITIONS)
+    before = db.broker.describe_group("g")
+    successor = Reading(Library(db, "g", "range", group_instance_id="i"))
+    settle([successor], PARTITIONS)
+    assert db.broker.describe_group("g").generation_id == before.generation_id
+
+    def is_fenced() -> bool:
+        try:
+            former.check()
+        except (AssertionError, KafkaException) as error:
+            return "fenced" in str(error)
+        return False
+
+    eventually(is_fenced)
+    successor.close()
+
+
+@pytest.mark.parametrize("dies", ["library", "confluent-kafka"])
+def test_of_a_member_that_is_killed_the_others_take_over(
+    db: eosdb.Database, server: Server, db_path: Path,
+    process: Callable[..., subprocess.Popen[bytes]], dies: str,
+) -> None:  # fmt: skip
+    if dies == "library":
+        killed = process(_LIBRARY_MEMBER, db_path)
+        survivor = Reading(Confluent(server, "g", "range"))
+    else:
+        killed = process(_WIRE_MEMBER, server.bootstrap_servers)
+        survivor = Reading(Library(db, "g", "range"))
+    eventually(lambda: len(survivor.share) == PARTITIONS // 2)
+    killed.send_signal(signal.SIGKILL)
+    settle([survivor], PARTITIONS)
+    survivor.close()
+
+
+def test_an_offset_of_an_old_generation_is_refused_whoever_commits_it(
+    db: eosdb.Database, server: Server
+) -> None:
+    zombie = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "group.id": "g",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 1_000,
+            "max.poll.interval.ms": 1_000,
+            "heartbeat.interval.ms": 100,
+        }
+    )
+    zombie.subscribe(["t"])
+    eventually(lambda: zombie.poll(0.05) is None and len(zombie.assignment()) == PARTITIONS)
+    metadata: Any = zombie.consumer_group_metadata()
+    producer = wire_producer(server, "x")
+    with Library(db, "g", "range")._consumer as successor:
+        eventually(lambda: not successor.poll(50) and len(successor.assignment()) == PARTITIONS)
+        producer.begin_transaction()
+        offsets = [confluent_kafka.TopicPartition("t", 0, 7)]
+        with pytest.raises(KafkaException) as raised:
+            producer.send_offsets_to_transaction(offsets, metadata, PATIENCE_S)
+        error: Any = raised.value.args[0]
+        assert error.txn_requires_abort()
+        assert error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION)
+        producer.abort_transaction(PATIENCE_S)
+        old = successor.group_metadata()
+    zombie.close()
+    assert db.broker.offset_fetch("g") == {}
+    with db.producer(transactional_id="y") as late:
+        late.init_transactions()
+        late.begin_transaction()
+        late_member = Reading(Confluent(server, "g", "range"))
+        settle([late_member], PARTITIONS)
+        with pytest.raises((eosdb.UnknownMemberIdError, eosdb.IllegalGenerationError)):
+            late.send_offsets_to_transaction(
+                {TopicPartition("t", 0): eosdb.OffsetAndMetadata(7)}, old
+            )
+        late.abort_transaction()
+        late_member.close()
+    assert {offset.offset for offset in db.broker.offset_fetch("g").values()} <= {0}
