@@ -49,6 +49,7 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb.wire.handlers import (
     cluster,
@@ -59,6 +60,7 @@ from eosdb.wire.handlers import (
     groups,
     offsets,
     produce,
+    sasl,
     topics,
     transactions,
 )
@@ -125,6 +127,8 @@ APIS: Final = {
         Api("AddOffsetsToTxn", 0, 4, AddOffsetsToTxnRequest, transactions.add_offsets),
         Api("EndTxn", 0, 5, EndTxnRequest, transactions.end_txn),
         Api("TxnOffsetCommit", 0, 5, TxnOffsetCommitRequest, group_offsets.txn_offset_commit),
+        Api("SaslHandshake", 0, 1, SaslHandshakeRequest, sasl.handshake),
+        Api("SaslAuthenticate", 0, 2, SaslAuthenticateRequest, sasl.authenticate),
         Api("JoinGroup", 0, 9, JoinGroupRequest, groups.join_group),
         Api("SyncGroup", 0, 5, SyncGroupRequest, groups.sync_group),
         Api("Heartbeat", 0, 4, HeartbeatRequest, groups.heartbeat),
