@@ -30,6 +30,17 @@ _M_ARENA_MAX: Final = -8
     "--listen", "host", default="localhost", show_default=True, metavar="ADDRESS",
     help="Address to listen at; localhost is 127.0.0.1 and ::1.",
 )  # fmt: skip
+@click.option(
+    "--tls-cert", type=click.Path(dir_okay=False), help="Certificate, PEM: clients must use TLS."
+)
+@click.option("--tls-key", type=click.Path(dir_okay=False), help="Key of the certificate, PEM.")
+@click.option(
+    "--tls-ca", type=click.Path(dir_okay=False),
+    help="Certificates, PEM: clients must show one that these have signed (ssl.client.auth=required).",
+)  # fmt: skip
+@click.option(
+    "--require-sasl", is_flag=True, help="Let in users with a password alone (`eosdb users add`)."
+)
 @click.option("--create", is_flag=True, help="Create FILE if it does not exist.")
 @click.option(
     "--config", "given", callback=settings, multiple=True, metavar="NAME=VALUE",
@@ -45,12 +56,17 @@ def serve(
     file: str | None,
     port: int,
     host: str,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tls_ca: str | None,
+    require_sasl: bool,
     create: bool,
     given: dict[str, str],
     durability: str,
 ) -> None:
     """Serve FILE (or that of --db) to Kafka's clients, until SIGTERM or Ctrl-C. Other processes may use
-    and serve it meanwhile. Needs pip install 'eosdb[serve]'.
+    and serve it meanwhile. Another address than localhost needs --tls-cert, --tls-key and
+    --require-sasl. Needs pip install 'eosdb[serve]'.
 
     Says where it listens when it does. Settings for a broker that tests use:
     auto.create.topics.enable=true, num.partitions=4, group.min.session.timeout.ms=10.
@@ -65,7 +81,9 @@ def serve(
     with (
         _stop_signal() as stopped,
         session.open(create=create, durability=durability, config=broker_config(given)) as db,
-        db.serve(port, host) as server,
+        db.serve(
+            port, host, require_sasl=require_sasl, tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca
+        ) as server,
     ):
         click.echo(f"serving {db.path} at {server.bootstrap_servers}")
         stopped.wait()

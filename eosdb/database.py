@@ -232,25 +232,32 @@ class Database(WholeFile):
         port: int = 0,
         host: str = "localhost",
         *,
+        require_sasl: bool = False,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
         limits: Limits | None = None,
         interfere: Interfere | None = None,
     ) -> Server:
         """Serve this file to Kafka's clients, from threads of this process, until the server is closed.
 
         A context manager. Port 0 takes a free one (`server.port`, `server.bootstrap_servers`); "localhost"
-        is 127.0.0.1 and, where there is one, ::1. `limits` are what clients may cost (docs/wire.md),
-        `interfere` is for tests (`eosdb.testing.kafka`). Raises
+        is 127.0.0.1 and, where there is one, ::1. Any other address needs TLS (PEM files; with `tls_ca`
+        clients must show a certificate, too) and `require_sasl`, by which users log in. `limits` are what
+        clients may cost (docs/wire.md), `interfere` is for tests (`eosdb.testing.kafka`). Raises
         ConfigError, also when the extra `eosdb[serve]` is not installed, and ListenError when the port is
         taken.
         """
         self._store.check_open()
         try:
+            from eosdb.wire.security import security
             from eosdb.wire.server import Server
         except ImportError as error:
             raise ConfigError(
                 f"what serves clients is not installed ({error}); pip install 'eosdb[serve]'"
             ) from None
-        return Server(self._core, host, port, limits, interfere)
+        asked = security(tls_cert, tls_key, tls_ca, require_sasl)
+        return Server(self._core, host, port, asked, limits, interfere)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)

@@ -81,3 +81,11 @@ class UserAdmin(RequestHandler):
                 unit.record(ScramCredentialSet(self._clock.time_ms(), credential))
 
         self._coordinator.write(put)
+
+
+class UserDirectory(RequestHandler):
+    """For a server that must know whom it speaks to before it can ask what that one may do."""
+
+    def credential(self, user: str, mechanism: str) -> ScramCredential | None:
+        with self._store.read() as connection:
+            return users.find(connection, user, mechanism)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 from kafka.protocol.admin.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
@@ -25,6 +26,10 @@ from kafka.protocol.admin.topics import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+)
+from kafka.protocol.admin.users import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
 )
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.fetch import FetchRequest
@@ -49,6 +54,7 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb.wire.handlers import (
     cluster,
@@ -59,8 +65,10 @@ from eosdb.wire.handlers import (
     groups,
     offsets,
     produce,
+    sasl,
     topics,
     transactions,
+    users,
 )
 from eosdb.wire.session import Session
 
@@ -125,6 +133,17 @@ APIS: Final = {
         Api("AddOffsetsToTxn", 0, 4, AddOffsetsToTxnRequest, transactions.add_offsets),
         Api("EndTxn", 0, 5, EndTxnRequest, transactions.end_txn),
         Api("TxnOffsetCommit", 0, 5, TxnOffsetCommitRequest, group_offsets.txn_offset_commit),
+        Api("SaslHandshake", 0, 1, SaslHandshakeRequest, sasl.handshake),
+        Api("SaslAuthenticate", 0, 2, SaslAuthenticateRequest, sasl.authenticate),
+        Api(
+            "DescribeUserScramCredentials",
+            0,
+            0,
+            DescribeUserScramCredentialsRequest,
+            users.describe,
+        ),
+        Api("AlterUserScramCredentials", 0, 0, AlterUserScramCredentialsRequest, users.alter),
+        Api("DescribeClientQuotas", 0, 1, DescribeClientQuotasRequest, users.describe_quotas),
         Api("JoinGroup", 0, 9, JoinGroupRequest, groups.join_group),
         Api("SyncGroup", 0, 5, SyncGroupRequest, groups.sync_group),
         Api("Heartbeat", 0, 4, HeartbeatRequest, groups.heartbeat),

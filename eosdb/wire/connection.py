@@ -12,13 +12,15 @@ from typing import Final
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
-from eosdb.errors import EosdbError
+from eosdb.errors import EosdbError, SaslAuthenticationFailedError
 from eosdb.wire import messages
 from eosdb.wire.apis import APIS, Api
 from eosdb.wire.errors import UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION, code_of
 from eosdb.wire.frames import Frames
+from eosdb.wire.handlers.sasl import step
 from eosdb.wire.limits import Lease, Limits
 from eosdb.wire.messages import MalformedMessageError, RequestHeader
+from eosdb.wire.security import shake_hands, shut_down
 from eosdb.wire.session import Session
 
 _log = logging.getLogger("eosdb.wire")
@@ -52,14 +54,19 @@ class Connection:
         """Answer requests until the connection ends, for whatever reason; never raises."""
         peer = self._session.client_host
         try:
+            self._session.host = (
+                shake_hands(self._socket, self._limits.transfer_s) or self._session.host
+            )
             while not self._is_closing:
-                frame = self._frames.read(self._limits.frame_bytes)
+                frame = self._frames.read(self._largest_frame)
                 if frame is None:
                     return
                 answer = self._answer(frame)
                 del frame  # The answer may wait for its client for long.
                 if answer is not None:
                     self._frames.write(answer)
+                if self._session.login.is_refused:
+                    return
         except (MalformedMessageError, TimeoutError, EosdbError) as error:
             _log.warning("closed the connection from %s: %s", peer, error)
         except OSError as error:
@@ -74,20 +81,28 @@ class Connection:
         """End it after the request that is being answered."""
         self._is_closing = True
         with contextlib.suppress(OSError):  # It may have ended by itself.
-            self._socket.shutdown(socket.SHUT_RD)
+            shut_down(self._socket, socket.SHUT_RD)
 
     def abort(self) -> None:
         """Break it at once, as the end of a process does; what is being answered never arrives."""
         self._is_closing = True
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self._socket.shutdown(socket.SHUT_RDWR)
+            shut_down(self._socket, socket.SHUT_RDWR)
 
     def forget(self) -> None:
         """In a forked child: the connection is the parent's, and stays open there."""
         self._socket.close()
 
+    @property
+    def _largest_frame(self) -> int:
+        if self._session.login.is_due:
+            return self._limits.frame_bytes_before_login
+        return self._limits.frame_bytes
+
     def _answer(self, frame: bytearray) -> bytes | None:
+        if self._session.login.takes_tokens:
+            return messages.framed(step(self._session, bytes(frame)))
         header = messages.decode_header(frame)
         api = APIS.get(header.api_key)
         if api is None:
@@ -97,6 +112,10 @@ class Connection:
                 return _versions_for_newer_client(header)
             raise MalformedMessageError(
                 f"{api.name} version {header.version} is not served, {api.lowest} to {api.highest} are"
+            )
+        if not self._session.login.may_ask(header.api_key):
+            raise SaslAuthenticationFailedError(
+                f"{api.name} was asked for before a login, which this server requires"
             )
         request = messages.decode_body(api.request, header, frame)
         self._session.client_id = header.client_id

@@ -24,6 +24,8 @@ _KEPT: Final = 65_536
 """The most that a connection's thread keeps for its next answer; kafka-python keeps as much as its largest
 one took."""
 API_VERSIONS: Final = 18
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
 
 
 class MalformedMessageError(Exception):
@@ -104,6 +106,11 @@ def response_of(api_key: int) -> Any:
     """The response of an API, of all its versions."""
     registry: dict[int, Any] = ResponseClassRegistry._response_class_registry
     return registry[api_key][None]
+
+
+def framed(content: bytes) -> bytes:
+    """Bytes that are no message of the protocol, as a frame."""
+    return _INT32.pack(len(content)) + content
 
 
 @lru_cache(maxsize=512)

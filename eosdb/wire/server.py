@@ -7,18 +7,20 @@ import logging
 import socket
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
-from eosdb.admin.topics import Admin
+from eosdb.admin.users import UserDirectory
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory
+from eosdb.wire.login import Login
 from eosdb.wire.parking import REAL_TIME, Parking
-from eosdb.wire.session import Session
+from eosdb.wire.sasl import Users
+from eosdb.wire.security import IN_THE_CLEAR, Security
+from eosdb.wire.session import ANONYMOUS, Session, asking
 
 _log = logging.getLogger("eosdb.wire")
 
@@ -35,11 +37,15 @@ class Server:
         core: Core,
         host: str = listening.LOOPBACK,
         port: int = 0,
+        security: Security = IN_THE_CLEAR,
         limits: Limits | None = None,
         interfere: Interfere | None = None,
     ) -> None:
         """Raises ConfigError and ListenError."""
         addresses = listening.addresses_of(host)
+        security.check(addresses)
+        self._security = security
+        self._users = Users(UserDirectory(core).credential)
         self._core = core
         self._limits = limits or Limits()
         self._memory = Memory(self._limits.buffered_bytes)
@@ -136,6 +142,8 @@ class Server:
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(sock.close)
             accepting.prepare(sock)
+            sock = self._security.wrapped(sock)
+            cleanup.callback(sock.close)
             lease = self._memory.lease()
             session = self._session(sock, client_host, lease)
             connection = Connection(sock, session, self._limits, lease, self._interfere)
@@ -159,11 +167,11 @@ class Server:
                 del self._connections[connection]
 
     def _session(self, sock: socket.socket, client_host: str, lease: Lease) -> Session:
-        core = replace(self._core, authorizer=self._core.authorizer.of("User:ANONYMOUS"))
+        login = Login(self._users, is_required=self._security.is_sasl_required)
         host, port = sock.getsockname()[:2]
         return Session(
-            Broker(core), Admin(core), self._parking.place(sock), self._limits, lease,
-            self._cluster_id, host, port, client_host,
+            *asking(self._core, ANONYMOUS), self._core, login, self._parking.place(sock),
+            self._limits, lease, self._cluster_id, host, port, client_host,
         )  # fmt: skip
 
 

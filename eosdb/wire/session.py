@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
+from eosdb.broker.handler import Core
 from eosdb.wire.limits import Lease, Limits
+from eosdb.wire.login import Login
 from eosdb.wire.parking import ParkingPlace
 
 NODE_ID: Final = 1
 """A file is a cluster of one broker."""
 LEADER_EPOCH: Final = 0
 """The leader never changes."""
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's name for whoever has not said who it is."""
 
 
 @dataclass(slots=True)
 class Session:
-    """One connection, or one principal on it. `broker` and `admin` answer for that principal."""
+    """One connection. `broker` and `admin` answer for whoever is at its other end."""
 
     broker: Broker
     admin: Admin
+    core: Core
+    login: Login
     parking: ParkingPlace
     limits: Limits
     lease: Lease
@@ -33,4 +39,15 @@ class Session:
     client_host: str
     client_id: str = ""
     """As the request being answered has it."""
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
+
+    def become(self, principal: str) -> None:
+        """From here on it is this one who asks."""
+        self.broker, self.admin = asking(self.core, principal)
+        self.principal = principal
+
+
+def asking(core: Core, principal: str) -> tuple[Broker, Admin]:
+    """What answers for a principal."""
+    its = replace(core, authorizer=core.authorizer.of(principal))
+    return Broker(its), Admin(its)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,33 @@ def test_what_keeps_it_from_serving_is_said_in_one_line(db_path: Path, run: Run)
         f"error: ListenError: cannot listen at 127.0.0.1:{port}: Address already in use; another "
         "program listens there; stop it, or choose another port\n"
     )
+
+
+def test_users_alone_are_let_in_when_that_is_required(
+    db_path: Path, run: Run, start: Start
+) -> None:
+    make(db_path)
+    run("users", "add", "alice", stdin="secret")
+    where = address(start("serve", "--port", "0", "--require-sasl"), db_path)
+    settings: dict[str, Any] = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "alice", "sasl.password": "secret",
+    }  # fmt: skip
+    produce(where, "orders", [b"a"], **settings)
+    hurried: dict[str, Any] = {"message.timeout.ms": 1000}
+    with pytest.raises(AssertionError):
+        produce(where, "orders", [b"b"], **hurried)
+
+
+def test_other_machines_are_not_let_in_without_tls_and_a_login(db_path: Path, run: Run) -> None:
+    make(db_path)
+    for options in ([], ["--require-sasl"]):
+        refused = run("serve", "--port", "0", "--listen", "0.0.0.0", *options)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "give --tls-cert, --tls-key and --require-sasl" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    refused = run("serve", "--port", "0", "--tls-cert", "/no/such", "--tls-key", "/no/such")
+    assert refused.stderr == "error: ConfigError: /no/such: No such file or directory\n"
 
 
 def test_without_the_extra_it_says_how_to_install_it(db_path: Path) -> None:

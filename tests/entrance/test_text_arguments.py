@@ -70,6 +70,7 @@ BAD: dict[str, list[Any]] = {
     "str": TEXT,
     "str | None": TEXT,
     "str | os.PathLike[str]": [LONE, 5],
+    "str | os.PathLike[str] | None": [LONE, 5],
     "int | str": [LONE],
     "Collection[str]": [[LONE], [5]],
     "Sequence[str]": [[LONE], LONE, [5]],

@@ -11,12 +11,16 @@ PATIENCE_S: Final = 120
 """For whatever a busy machine takes its time for."""
 
 
-def produce(where: str, topic: str, values: Iterable[bytes], **settings: Any) -> None:
+def produce(
+    where: str, topic: str, values: Iterable[bytes], partition: int = -1, **settings: Any
+) -> None:
     """Send, and see every record acknowledged; raises AssertionError with the errors of others."""
     producer = Producer({"bootstrap.servers": where, "linger.ms": 0, **settings})
     errors: list[KafkaError | None] = []
     for value in values:
-        producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
+        producer.produce(
+            topic, value, partition=partition, on_delivery=lambda error, _: errors.append(error)
+        )
     assert producer.flush(PATIENCE_S) == 0
     assert not any(errors), errors
 

@@ -1,0 +1,77 @@
+"""Who asks: SaslHandshake and SaslAuthenticate (Kafka: SaslServerAuthenticator)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from eosdb.clock import SystemClock
+from eosdb.errors import SaslAuthenticationFailedError
+from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
+from eosdb.wire.sasl import MECHANISMS
+from eosdb.wire.session import Session
+
+_log = logging.getLogger("eosdb.wire")
+_PAUSE_MS: Final = 100
+"""Kafka's connection.failed.authentication.delay.ms: guessing takes its time."""
+
+
+def handshake(
+    session: Session, request: SaslHandshakeRequest, version: int
+) -> SaslHandshakeResponse:
+    """The mechanism that the client proposes; once for each connection."""
+    login, code = session.login, NONE
+    if not login.may_begin:
+        code = ILLEGAL_SASL_STATE
+    elif request.mechanism not in MECHANISMS:
+        code = UNSUPPORTED_SASL_MECHANISM
+        login.refuse()
+    else:
+        # The messages of the mechanism come as frames of their own after the first version (KIP-152).
+        login.begin(request.mechanism, takes_tokens=version == 0)
+    return SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS))
+
+
+def authenticate(
+    session: Session, request: SaslAuthenticateRequest, version: int
+) -> SaslAuthenticateResponse:
+    """One message of the mechanism. A login holds as long as its connection (session lifetime 0)."""
+    if not session.login.has_begun:
+        return SaslAuthenticateResponse(
+            error_code=ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate comes after SaslHandshake, and once for each connection",
+            auth_bytes=b"",
+            session_lifetime_ms=0,
+        )
+    try:
+        token = step(session, bytes(request.auth_bytes))
+    except SaslAuthenticationFailedError as error:
+        _log.warning("refused a login from %s: %s", session.client_host, error)
+        return SaslAuthenticateResponse(
+            error_code=error.code, error_message=str(error), auth_bytes=b"", session_lifetime_ms=0
+        )
+    return SaslAuthenticateResponse(
+        error_code=NONE, error_message=None, auth_bytes=token, session_lifetime_ms=0
+    )
+
+
+def step(session: Session, token: bytes) -> bytes:
+    """The answer to a message of the mechanism; with the last one the session is the user's.
+
+    Raises SaslAuthenticationFailedError, after a while.
+    """
+    try:
+        answer = session.login.step(token)
+    except SaslAuthenticationFailedError:
+        SystemClock().sleep_ms(_PAUSE_MS)
+        raise
+    if session.login.user is not None:
+        session.become(f"User:{session.login.user}")
+    return answer

@@ -1,0 +1,108 @@
+"""Users for administrators: DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554), and the
+quotas that they have not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from kafka.protocol.admin.client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from kafka.protocol.admin.users import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+from eosdb.errors import EosdbError, ResourceNotFoundError
+from eosdb.model import scram
+from eosdb.wire.errors import DUPLICATE_RESOURCE, NONE, code_of
+from eosdb.wire.session import Session
+
+_NUMBERS: Final = {name: number for number, name in enumerate(scram.MECHANISMS, start=1)}
+_NAMES: Final = {number: name for name, number in _NUMBERS.items()}
+_Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+_Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+
+
+def describe(
+    session: Session, request: DescribeUserScramCredentialsRequest, version: int
+) -> DescribeUserScramCredentialsResponse:
+    """Mechanisms and iterations of all users, or of those named."""
+    try:
+        found = session.admin.list_credentials()
+    except EosdbError as error:
+        return DescribeUserScramCredentialsResponse(
+            error_code=code_of(error), error_message=str(error), results=[]
+        )
+    known: dict[str, list[_Described.CredentialInfo]] = {}
+    for c in found:
+        known.setdefault(c.user, []).append(
+            _Described.CredentialInfo(mechanism=_NUMBERS[c.mechanism], iterations=c.iterations)
+        )
+    asked = Counter([user.name for user in request.users] if request.users else list(known))
+    return DescribeUserScramCredentialsResponse(
+        error_code=NONE,
+        error_message=None,
+        results=[_described(user, times, known.get(user)) for user, times in asked.items()],
+    )
+
+
+def alter(
+    session: Session, request: AlterUserScramCredentialsRequest, version: int
+) -> AlterUserScramCredentialsResponse:
+    """Each user has an answer of its own; its changes are made in order, up to the first that fails."""
+    changes: dict[str, list[Any]] = {}
+    for change in (*request.deletions, *request.upsertions):
+        changes.setdefault(change.name, []).append(change)
+    results = [_altered(session, user, asked) for user, asked in changes.items()]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def describe_quotas(
+    session: Session, request: DescribeClientQuotasRequest, version: int
+) -> DescribeClientQuotasResponse:
+    """There are none; `kafka-configs.sh --describe --entity-type users` asks for them first."""
+    return DescribeClientQuotasResponse(error_code=NONE, error_message=None, entries=[])
+
+
+def _described(user: str, times: int, infos: list[_Described.CredentialInfo] | None) -> _Described:
+    code, message = NONE, None
+    if times > 1:
+        code, message = DUPLICATE_RESOURCE, f"the request names {user!r} more than once"
+    elif infos is None:
+        code, message = ResourceNotFoundError.code, f"no password is stored for {user!r}"
+    return _Described(
+        user=user,
+        error_code=code,
+        error_message=message,
+        credential_infos=[] if code else infos or [],
+    )
+
+
+def _altered(session: Session, user: str, changes: list[Any]) -> _Altered:
+    code, message = NONE, None
+    if max(Counter(change.mechanism for change in changes).values()) > 1:
+        code, message = DUPLICATE_RESOURCE, f"the request changes {user!r} twice for one mechanism"
+    else:
+        try:
+            for change in changes:
+                _apply(session, change)
+        except EosdbError as error:
+            code, message = code_of(error), str(error)
+    return _Altered(user=user, error_code=code, error_message=message)
+
+
+def _apply(session: Session, change: Any) -> None:
+    mechanism = _NAMES.get(change.mechanism, str(change.mechanism))
+    if isinstance(change, AlterUserScramCredentialsRequest.ScramCredentialDeletion):
+        session.admin.remove_user(change.name, mechanism)
+        return
+    known = mechanism if mechanism in scram.MECHANISMS else next(iter(scram.MECHANISMS))
+    made = scram.credential(
+        change.name, known, change.iterations, bytes(change.salt), bytes(change.salted_password)
+    )
+    session.admin.put_credential(made._replace(mechanism=mechanism))

@@ -1,0 +1,131 @@
+"""Who is at the other end: SASL's SCRAM (RFC 5802) and PLAIN (RFC 4616) as a server speaks them.
+
+A mechanism is a generator: it is given the client's messages, yields its own, and returns the last one and
+the user. What a client learns from a failure is only that there was one: a user who does not exist is
+answered like one with another password.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Generator
+from typing import Final
+
+from eosdb.errors import SaslAuthenticationFailedError
+from eosdb.model import scram
+from eosdb.model.scram import ScramCredential
+
+PLAIN: Final = "PLAIN"
+# decisions/0030: a server in the clear listens at loopback alone, so PLAIN's password crosses no network.
+MECHANISMS: Final = (*scram.MECHANISMS, PLAIN)
+Find = Callable[[str, str], ScramCredential | None]
+"""The credential of a user for a mechanism."""
+Exchange = Generator[bytes, bytes, tuple[bytes, str]]
+
+_FIRST: Final = re.compile(
+    r"(?P<header>[ny],(?:a=(?P<acting>[^,]+))?,)"
+    r"(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)",
+    re.DOTALL,
+)
+_LAST: Final = re.compile(
+    r"(?P<content>c=(?P<header>[^,]+),r=(?P<nonce>[^,]+)(?:,.*)?),p=(?P<proof>[^,]+)", re.DOTALL
+)
+_NAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+", re.DOTALL)
+
+
+class Users:
+    """The credentials of a file, and for whomever it does not know one that nothing fits."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._secret = secrets.token_bytes(32)
+
+    def credential(self, user: str, *mechanisms: str) -> ScramCredential:
+        """For the first mechanism for which there is one."""
+        for mechanism in mechanisms:
+            if (found := self._find(user, mechanism)) is not None:
+                return found
+        return self._of_nobody(user, mechanisms[0])
+
+    def _of_nobody(self, user: str, mechanism: str) -> ScramCredential:
+        """With the same salt at each attempt, like that of a user."""
+        of = f"{mechanism} {user}".encode()
+        salt = hmac.digest(self._secret, of, "sha256")[: scram.SALT_BYTES]
+        nothing = secrets.token_bytes(32)
+        return scram.credential(user, mechanism, scram.ITERATIONS_MAX, salt, nothing)
+
+
+def begin(mechanism: str, users: Users) -> Exchange:
+    """The exchange, ready for the client's first message. It raises SaslAuthenticationFailedError."""
+    exchange = _plain(users) if mechanism == PLAIN else _scram(mechanism, users)
+    next(exchange)
+    return exchange
+
+
+def _plain(users: Users) -> Exchange:
+    try:
+        acting, user, password = (yield b"").decode().split("\0")
+    except ValueError:
+        raise _malformed(PLAIN) from None
+    if not scram.is_password(users.credential(user, *scram.MECHANISMS), password):
+        raise _refused(PLAIN)
+    _check_acting(acting, user)
+    return b"", user
+
+
+def _scram(mechanism: str, users: Users) -> Exchange:
+    first = _matched(_FIRST, (yield b""), mechanism)
+    if not _NAME.fullmatch(first["user"]):
+        raise _malformed(mechanism)
+    user = first["user"].replace("=2C", ",").replace("=3D", "=")
+    _check_acting(first["acting"] or "", first["user"])
+    credential = users.credential(user, mechanism)
+    nonce = first["nonce"] + secrets.token_hex(16)
+    challenge = f"r={nonce},s={credential.salt},i={credential.iterations}"
+    last = _matched(_LAST, (yield challenge.encode()), mechanism)
+    try:
+        header, proof = (
+            base64.b64decode(last[name], validate=True) for name in ("header", "proof")
+        )
+    except binascii.Error:
+        raise _malformed(mechanism) from None
+    if header != first["header"].encode() or last["nonce"] != nonce:
+        raise _refused(mechanism)
+    message = f"{first['bare']},{challenge},{last['content']}".encode()
+    if not scram.is_proof(credential, proof, message):
+        raise _refused(mechanism)
+    signature = base64.b64encode(scram.server_signature(credential, message))
+    return b"v=" + signature, user
+
+
+def _matched(pattern: re.Pattern[str], message: bytes, mechanism: str) -> re.Match[str]:
+    try:
+        found = pattern.fullmatch(message.decode())
+    except UnicodeDecodeError:
+        found = None
+    if found is None:
+        raise _malformed(mechanism)
+    return found
+
+
+def _check_acting(acting: str, user: str) -> None:
+    if acting not in ("", user):
+        raise SaslAuthenticationFailedError(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+
+
+def _malformed(mechanism: str) -> SaslAuthenticationFailedError:
+    return SaslAuthenticationFailedError(f"the message is none of {mechanism}")
+
+
+def _refused(mechanism: str) -> SaslAuthenticationFailedError:
+    """In Kafka's words, which programs look for."""
+    return SaslAuthenticationFailedError(
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+        f"{mechanism}"
+    )

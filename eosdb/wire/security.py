@@ -1,0 +1,140 @@
+"""What a server asks of those who come: TLS, a client's certificate, a name and a password.
+
+Whom only this machine reaches may come as they are. Another address than loopback is listened at only when
+everybody must say who they are, and nobody else can read it (decisions/0030).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from eosdb.errors import ConfigError
+from eosdb.validation import check_path
+from eosdb.wire.listening import is_loopback
+
+
+class SecureSocket(ssl.SSLSocket):
+    """A TLS connection that remembers by which name its client asked for the server."""
+
+    asked_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """`tls` None: in the clear."""
+
+    tls: ssl.SSLContext | None = None
+    is_sasl_required: bool = False
+
+    def check(self, addresses: Iterable[str]) -> None:
+        """Raises ConfigError unless these addresses may be listened at."""
+        outside = [address for address in addresses if not is_loopback(address)]
+        if outside and not (self.tls and self.is_sasl_required):
+            raise ConfigError(
+                f"{', '.join(outside)}: other machines reach this address, so TLS and a login are "
+                "required: give --tls-cert, --tls-key and --require-sasl (tls_cert, tls_key, "
+                "require_sasl), and add users with `eosdb users add`"
+            )
+
+    def wrapped(self, sock: socket.socket) -> socket.socket:
+        """The same connection, with TLS if there is to be any; nothing is sent or read yet."""
+        if self.tls is None:
+            return sock
+        return self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+
+IN_THE_CLEAR: Final = Security()
+
+
+def shake_hands(sock: socket.socket, timeout_s: float) -> str | None:
+    """Begin TLS if it is spoken; the server's name as the client has it. Raises OSError."""
+    if not isinstance(sock, SecureSocket):
+        return None
+    sock.settimeout(timeout_s)
+    sock.do_handshake()
+    return sock.asked_for
+
+
+def shut_down(sock: socket.socket, how: int) -> None:
+    """End one or both directions. Unlike SSLSocket's own, it does not turn what is still sent into plain
+    text."""
+    socket.socket.shutdown(sock, how)
+
+
+def security(
+    tls_cert: str | os.PathLike[str] | None,
+    tls_key: str | os.PathLike[str] | None,
+    tls_ca: str | os.PathLike[str] | None,
+    require_sasl: bool,
+) -> Security:
+    """From the settings of a server. Raises ConfigError."""
+    if not isinstance(require_sasl, bool):
+        raise ConfigError(f"require_sasl: got {require_sasl!r}, expected True or False")
+    given = {"tls_cert": tls_cert, "tls_key": tls_key, "tls_ca": tls_ca}
+    cert, key, ca = (None if p is None else check_path(name, p) for name, p in given.items())
+    if cert is None:
+        if key is not None or ca is not None:
+            raise ConfigError("TLS needs a certificate: give --tls-cert (tls_cert), too")
+        return Security(None, require_sasl)
+    if key is None:
+        raise ConfigError("TLS needs the certificate's key: give --tls-key (tls_key), too")
+    context = _context(cert, key)
+    if ca is not None:
+        _ask_for_certificates(context, ca)
+    return Security(context, require_sasl)
+
+
+def _context(cert: str, key: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslsocket_class = SecureSocket
+    context.sni_callback = _remember_name
+    for path in (cert, key):
+        _check_readable(path)
+    try:
+        context.load_cert_chain(cert, key, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            f"{cert}, {key}: expected a certificate and its key in PEM format, without a password "
+            f"({_reason(error)})"
+        ) from error
+    return context
+
+
+def _ask_for_certificates(context: ssl.SSLContext, ca: str) -> None:
+    """Kafka's ssl.client.auth=required."""
+    _check_readable(ca)
+    try:
+        context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{ca}: expected certificates in PEM format ({_reason(error)})"
+        ) from error
+    context.verify_mode = ssl.CERT_REQUIRED
+
+
+def _check_readable(path: str) -> None:
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{path}: {os.strerror(error.errno or 0)}") from error
+
+
+def _no_password() -> str:
+    """Nobody may sit at the terminal that OpenSSL would ask."""
+    raise ValueError("the key has a password")
+
+
+def _remember_name(sock: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+    if isinstance(sock, SecureSocket):
+        sock.asked_for = name
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or str(error)
