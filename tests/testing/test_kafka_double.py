@@ -25,8 +25,10 @@ from tests.testing.clients import (
     ask_without_reading,
     confluent_consumer,
     confluent_transactions,
+    leaves_sockets,
     read,
     stored,
+    wait_until,
 )
 
 Commit = Callable[[KafkaDouble, Iterable[str]], None]
@@ -145,8 +147,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(eosdb_kafka: KafkaDouble) -
     assert eosdb_kafka.db.verify().ok
 
 
-# aiokafka leaves the socket of a refused connection to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@leaves_sockets
 @every_client
 def test_a_client_goes_on_when_the_cluster_is_back(
     eosdb_kafka: KafkaDouble, commit: Commit
@@ -231,10 +232,3 @@ def test_it_ends_although_clients_wait_and_one_never_reads(tmp_path: Path) -> No
 def connected(cluster: KafkaDouble) -> socket.socket:
     host, port = cluster.bootstrap_servers.split(":")
     return socket.create_connection((host, int(port)))
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
