@@ -93,7 +93,9 @@ def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Grou
     )
     if same and distributed:
         return group
-    updated = replace(joining, assignment=known.assignment)
+    updated = replace(
+        joining, group_instance_id=known.group_instance_id, assignment=known.assignment
+    )
     return _prepare(_with(group, known, updated), joining.member_id, now_ms)
 
 
@@ -176,7 +178,8 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
                 f"got {member_id!r}; a newer instance has taken over: close this one"
             )
     member = None if group is None else group.member(member_id)
-    if member is None or member.group_instance_id != group_instance_id:
+    # Clients from before KIP-345 reached all requests name the static identity in JoinGroup only.
+    if member is None or group_instance_id not in (None, member.group_instance_id):
         raise UnknownMemberIdError(
             f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
             "join again"

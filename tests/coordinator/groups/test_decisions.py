@@ -196,12 +196,19 @@ def test_a_static_member_is_not_left_behind() -> None:
     assert ids(group) == ["a", "b", "c"]
 
 
+def test_a_static_member_need_not_name_its_instance_again() -> None:
+    """As in Kafka: aiokafka names it in JoinGroup only."""
+    group = stable(member("a"), member("b", instance="worker-1"))
+    assert decisions.known_member(group, "b", None).group_instance_id == "worker-1"
+    rejoined = decisions.join(group, member("b", ("range", b"new")), "consumer", 0)
+    assert rejoined.instance("worker-1") is not None
+
+
 @pytest.mark.parametrize(
     ("member_id", "instance", "error"),
     [
         ("x", None, UnknownMemberIdError),
         ("a", "worker-9", UnknownMemberIdError),
-        ("b", None, UnknownMemberIdError),
         ("x", "worker-1", FencedInstanceIdError),
     ],
 )

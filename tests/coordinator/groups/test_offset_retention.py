@@ -28,6 +28,7 @@ DROP TABLE eosdb_sinks;
 DROP TABLE eosdb_json_views;
 DROP TABLE eosdb_sink_batches;
 DROP TABLE eosdb_file;
+DROP TABLE eosdb_scram_credentials;
 ALTER TABLE records DROP COLUMN checksum;
 ALTER TABLE journal DROP COLUMN checksum;
 ALTER TABLE group_sessions DROP COLUMN checksum;
