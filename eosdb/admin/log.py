@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eosdb.admin import consistent_cut, dump, storage, timeline
 from eosdb.admin.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
 from eosdb.broker.handler import RequestHandler
+from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError
 from eosdb.log import fetch, partition_rows, scan, snapshots
-from eosdb.model.reports import LoggedBatch, SnapshotEntry, StorageStats
+from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
 from eosdb.model.values import PartitionOffsets, SnapshotInfo, TopicPartition
 from eosdb.store import history
 from eosdb.validation import check_int, check_text, check_topic_partition
@@ -28,6 +31,17 @@ class LogAdmin(RequestHandler):
                 for partition in partition_rows.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }
+
+    def log_directory(self) -> LogDirectory:
+        """Where the file is, and how many bytes of records each partition has there. Raises
+        ClusterAuthorizationFailedError."""
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "cluster", CLUSTER)
+            partitions = partition_rows.read_all(connection)
+        folder = os.path.dirname(self._store.path)
+        disk = shutil.disk_usage(folder)
+        sizes = {found.topic_partition: found.size_bytes for found in partitions}
+        return LogDirectory(folder, disk.total, disk.free, sizes)
 
     def stats(self) -> StorageStats:
         """What takes the space of the file: records, journal, indexes, state and free pages; the topics

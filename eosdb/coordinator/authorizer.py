@@ -65,6 +65,12 @@ def check_acl(acl: Acl) -> Acl:
         _one_of("pattern_type", acl.pattern_type, PATTERN_TYPES),
         _one_of("permission", acl.permission, PERMISSIONS),
     )
+    if made.resource_type == "cluster" and made.resource_name not in (CLUSTER, "*"):
+        raise InvalidRequestError(
+            f"resource_name: got {made.resource_name!r}, expected {CLUSTER}, the only cluster"
+        )
+    if not made.resource_name:
+        raise InvalidRequestError("resource_name: got '', expected a name, or * for all")
     if ":" not in made.principal:
         raise InvalidRequestError(
             f"principal: got {made.principal!r}, expected TYPE:NAME such as User:alice"
@@ -81,7 +87,7 @@ def allowed(
         if (
             acl.principal in (principal, "User:*")
             and acl.resource_type == resource_type
-            and (name is None or _matches(acl, name))
+            and (name is None or applies_to(acl, name))
             and _covers(acl, operation)
         ):
             if acl.permission == "deny" and name is not None:
@@ -172,7 +178,8 @@ SELECT: Final = (
 )
 
 
-def _matches(acl: Acl, name: str) -> bool:
+def applies_to(acl: Acl, name: str) -> bool:
+    """Whether the row is about a resource of this name."""
     if acl.pattern_type == "prefixed":
         return name.startswith(acl.resource_name)
     return acl.resource_name in ("*", name)

@@ -36,6 +36,17 @@ class LoggedBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """The folder of the file (Kafka: DescribeLogDirs), the size of its file system and the room left in
+    it, and the bytes of records of each partition."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    sizes: dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
 class CompactReport:
     """The size of the file before and after, and seconds taken.
 

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafka.protocol.admin.acl import (
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
@@ -26,6 +32,12 @@ from kafka.protocol.admin.topics import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    ListPartitionReassignmentsRequest,
+)
+from kafka.protocol.admin.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
 )
 from kafka.protocol.admin.users import (
     AlterUserScramCredentialsRequest,
@@ -53,16 +65,19 @@ from kafka.protocol.producer.transaction import (
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb.wire.handlers import (
+    acls,
     cluster,
     configs,
     fetch,
     group_admin,
     group_offsets,
     groups,
+    inspection,
     offsets,
     produce,
     sasl,
@@ -168,5 +183,27 @@ APIS: Final = {
             configs.alter_incrementally,
         ),
         Api("ListConfigResources", 0, 1, ListConfigResourcesRequest, configs.list_config_resources),
+        Api("DescribeAcls", 1, 3, DescribeAclsRequest, acls.describe_acls),
+        Api("CreateAcls", 1, 3, CreateAclsRequest, acls.create_acls),
+        Api("DeleteAcls", 1, 3, DeleteAclsRequest, acls.delete_acls),
+        Api("DescribeCluster", 0, 2, DescribeClusterRequest, cluster.describe_cluster),
+        Api("DescribeProducers", 0, 0, DescribeProducersRequest, inspection.describe_producers),
+        Api(
+            "DescribeTransactions",
+            0,
+            0,
+            DescribeTransactionsRequest,
+            inspection.describe_transactions,
+        ),
+        Api("ListTransactions", 0, 1, ListTransactionsRequest, inspection.list_transactions),
+        Api("WriteTxnMarkers", 1, 1, WriteTxnMarkersRequest, inspection.write_txn_markers),
+        Api("DescribeLogDirs", 1, 4, DescribeLogDirsRequest, inspection.describe_log_dirs),
+        Api(
+            "ListPartitionReassignments",
+            0,
+            0,
+            ListPartitionReassignmentsRequest,
+            inspection.list_reassignments,
+        ),
     )
 }

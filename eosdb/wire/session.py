@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kafka.protocol.admin.acl import ACLOperation
+
 from eosdb.admin.topics import Admin
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
@@ -18,6 +20,9 @@ LEADER_EPOCH: Final = 0
 """The leader never changes."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for whoever has not said who it is."""
+
+_NOT_ASKED: Final = 31
+"""The bit that alone makes the least number, which stands for no answer."""
 
 
 @dataclass(slots=True)
@@ -45,6 +50,15 @@ class Session:
         """From here on it is this one who asks."""
         self.broker, self.admin = asking(self.core, principal)
         self.principal = principal
+
+    def operations(self, asked: bool, kind: str, name: str) -> set[int]:
+        """What the principal may do with a resource, with Kafka's codes (KIP-430), as bits of a field."""
+        if not asked:
+            return {_NOT_ASKED}
+        found = self.broker.authorized_operations(kind, name)
+        if kind == "cluster" and "describe" not in found:
+            return set()
+        return {int(ACLOperation[operation.upper()]) for operation in found}
 
 
 def asking(core: Core, principal: str) -> tuple[Broker, Admin]:

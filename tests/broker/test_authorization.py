@@ -9,6 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import Acl, BrokerConfig, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.errors import InvalidRequestError
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)
@@ -226,3 +227,17 @@ def test_rows_are_kept_once_listed_and_removed(admin: eosdb.Database) -> None:
 def test_rows_that_mean_nothing_are_refused(admin: eosdb.Database, acl: Acl) -> None:
     with pytest.raises(eosdb.InvalidRequestError):
         admin.admin.create_acls([acl])
+
+
+def test_create_on_the_cluster_is_enough_for_every_topic(
+    admin: eosdb.Database, alice: eosdb.Database
+) -> None:
+    allow(admin, "create", "cluster", "kafka-cluster")
+    alice.admin.create_topic("u")
+    assert "u" in admin.admin.list_topics()
+
+
+def test_an_acl_of_the_cluster_names_the_cluster(admin: eosdb.Database) -> None:
+    for name in ("other", ""):
+        with pytest.raises(InvalidRequestError, match="resource_name"):
+            allow(admin, "create", "cluster", name)

@@ -1,39 +1,81 @@
-"""What the cluster is: Metadata and FindCoordinator."""
+"""What the cluster is: Metadata, DescribeCluster and FindCoordinator."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
+from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.metadata.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
+from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import EosdbError, InvalidRequestError, UnknownTopicIdError
 from eosdb.model.values import TopicMetadata
-from eosdb.wire.errors import NONE, code_of, coordinator_code_of
+from eosdb.wire.errors import (
+    MISMATCHED_ENDPOINT_TYPE,
+    NONE,
+    UNSUPPORTED_ENDPOINT_TYPE,
+    code_of,
+    coordinator_code_of,
+)
 from eosdb.wire.session import LEADER_EPOCH, NODE_ID, Session
 
 _KEY_TYPES = {0: "group", 1: "transaction"}
+_BROKERS, _CONTROLLERS = 1, 2
 _Topic = MetadataResponse.MetadataResponseTopic
 
 
 def metadata(session: Session, request: MetadataRequest, version: int) -> MetadataResponse:
     """All topics, or those named; these are created where the broker is set up so and the client agrees."""
     # Version 0 asks for all topics with an empty list, later ones with null.
+    may = version >= 8 and request.include_topic_authorized_operations
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_described(found) for found in session.broker.topic_metadata()]
+        topics = [_described(session, found, may) for found in session.broker.topic_metadata()]
     else:
         may_create = request.allow_auto_topic_creation or version < 4
         topics = [
-            _asked(session, topic.name, topic.topic_id, may_create) for topic in request.topics
+            _asked(session, topic.name, topic.topic_id, may_create, may) for topic in request.topics
         ]
     node = MetadataResponse.MetadataResponseBroker(
         node_id=NODE_ID, host=session.host, port=session.port, rack=None
     )
+    of_cluster = 8 <= version <= 10 and request.include_cluster_authorized_operations
     return MetadataResponse(
-        brokers=[node], cluster_id=session.cluster_id, controller_id=NODE_ID, topics=topics
+        brokers=[node],
+        cluster_id=session.cluster_id,
+        controller_id=NODE_ID,
+        topics=topics,
+        authorized_operations=session.operations(of_cluster, "cluster", CLUSTER),
+    )
+
+
+def describe_cluster(
+    session: Session, request: DescribeClusterRequest, version: int
+) -> DescribeClusterResponse:
+    response = DescribeClusterResponse
+    kind = request.endpoint_type if version >= 1 else _BROKERS
+    if kind != _BROKERS:
+        code = MISMATCHED_ENDPOINT_TYPE if kind == _CONTROLLERS else UNSUPPORTED_ENDPOINT_TYPE
+        return response(
+            error_code=code, error_message=f"endpoint_type: got {kind}, expected {_BROKERS}, brokers",
+            endpoint_type=_BROKERS, cluster_id="", controller_id=-1, brokers=[],
+        )  # fmt: skip
+    node = response.DescribeClusterBroker(
+        broker_id=NODE_ID, host=session.host, port=session.port, rack=None, is_fenced=False
+    )
+    return response(
+        error_code=NONE,
+        error_message=None,
+        endpoint_type=_BROKERS,
+        cluster_id=session.cluster_id,
+        controller_id=NODE_ID,
+        brokers=[node],
+        authorized_operations=session.operations(
+            request.include_cluster_authorized_operations, "cluster", CLUSTER
+        ),
     )
 
 
@@ -71,19 +113,21 @@ def _coordinator(session: Session, key: str, key_type: int) -> FindCoordinatorRe
     )  # fmt: skip
 
 
-def _asked(session: Session, name: str | None, topic_id: UUID, may_create: bool) -> _Topic:
+def _asked(
+    session: Session, name: str | None, topic_id: UUID, may_create: bool, may: bool
+) -> _Topic:
     try:
         if name is not None:
-            return _described(session.broker.topic(name, may_create=may_create))
+            return _described(session, session.broker.topic(name, may_create=may_create), may)
         known = {found.topic_id: found for found in session.broker.topic_metadata()}
         if topic_id in known:
-            return _described(known[topic_id])
+            return _described(session, known[topic_id], may)
     except EosdbError as error:
         return _Topic(error_code=code_of(error), name=name, topic_id=topic_id, partitions=[])
     return _Topic(error_code=UnknownTopicIdError.code, name=None, topic_id=topic_id, partitions=[])
 
 
-def _described(topic: TopicMetadata) -> _Topic:
+def _described(session: Session, topic: TopicMetadata, may: bool) -> _Topic:
     partitions = [
         _Topic.MetadataResponsePartition(
             error_code=NONE,
@@ -102,4 +146,5 @@ def _described(topic: TopicMetadata) -> _Topic:
         topic_id=topic.topic_id,
         is_internal=False,
         partitions=partitions,
+        authorized_operations=session.operations(may, "topic", topic.name),
     )

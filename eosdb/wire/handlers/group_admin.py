@@ -28,8 +28,9 @@ _Group = DescribeGroupsResponse.DescribedGroup
 def describe_groups(
     session: Session, request: DescribeGroupsRequest, version: int
 ) -> DescribeGroupsResponse:
+    asked = version >= 3 and request.include_authorized_operations
     return DescribeGroupsResponse(
-        groups=[_described(session, group_id, version) for group_id in request.groups]
+        groups=[_described(session, group_id, version, asked) for group_id in request.groups]
     )
 
 
@@ -73,7 +74,7 @@ def delete_groups(
     )
 
 
-def _described(session: Session, group_id: str, version: int) -> _Group:
+def _described(session: Session, group_id: str, version: int, asked: bool) -> _Group:
     try:
         group = session.broker.describe_group(group_id)
     except GroupIdNotFoundError as error:
@@ -90,6 +91,7 @@ def _described(session: Session, group_id: str, version: int) -> _Group:
         protocol_type=group.protocol_type,
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=_members(group, with_metadata=is_stable),
+        authorized_operations=session.operations(asked, "group", group_id),
     )
 
 

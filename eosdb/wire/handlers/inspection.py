@@ -1,0 +1,229 @@
+"""What operators look at: DescribeProducers, DescribeTransactions, ListTransactions, DescribeLogDirs, and
+what there is none of; and WriteTxnMarkers, with which they end what hangs (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kafka.protocol.admin.topics import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kafka.protocol.admin.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kafka.protocol.producer.transaction import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+from eosdb.errors import EosdbError
+from eosdb.model.values import CLASSIC, TopicPartition, TransactionState
+from eosdb.wire.errors import NONE, code_of, coordinator_code_of
+from eosdb.wire.session import Session
+
+_Producers = DescribeProducersResponse.TopicResponse.PartitionResponse
+_Described = DescribeTransactionsResponse.TransactionState
+_Directory = DescribeLogDirsResponse.DescribeLogDirsResult
+_Marker = WriteTxnMarkersRequest.WritableTxnMarker
+_Marked = WriteTxnMarkersResponse.WritableTxnMarkerResult
+_STATES = {state.label for state in TransactionState}
+
+
+def describe_producers(
+    session: Session, request: DescribeProducersRequest, version: int
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse.TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _producers(session, TopicPartition(topic.name, index))
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def describe_transactions(
+    session: Session, request: DescribeTransactionsRequest, version: int
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_transaction(session, name) for name in request.transactional_ids]
+    )
+
+
+def list_transactions(
+    session: Session, request: ListTransactionsRequest, version: int
+) -> ListTransactionsResponse:
+    """As in Kafka, states that do not exist are named and otherwise left out of account."""
+    try:
+        found = session.broker.list_transactions(
+            [state for state in request.state_filters if state in _STATES],
+            request.producer_id_filters,
+            request.duration_filter if version >= 1 else -1,
+        )
+    except EosdbError as error:
+        return ListTransactionsResponse(
+            error_code=coordinator_code_of(error), unknown_state_filters=[], transaction_states=[]
+        )
+    return ListTransactionsResponse(
+        error_code=NONE,
+        unknown_state_filters=[state for state in request.state_filters if state not in _STATES],
+        transaction_states=[
+            ListTransactionsResponse.TransactionState(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=one.state,
+            )
+            for one in found
+        ],
+    )
+
+
+def write_txn_markers(
+    session: Session, request: WriteTxnMarkersRequest, version: int
+) -> WriteTxnMarkersResponse:
+    """Version 1 carries the transaction's own epoch, whatever the version of the transaction."""
+    return WriteTxnMarkersResponse(markers=[_marked(session, marker) for marker in request.markers])
+
+
+def describe_log_dirs(
+    session: Session, request: DescribeLogDirsRequest, version: int
+) -> DescribeLogDirsResponse:
+    """One directory: that of the file."""
+    try:
+        found = session.admin.log_directory()
+    except EosdbError as error:
+        return DescribeLogDirsResponse(error_code=code_of(error), results=[])
+    sizes = found.sizes
+    if request.topics is not None:
+        asked = [TopicPartition(t.topic, index) for t in request.topics for index in t.partitions]
+        sizes = {tp: sizes[tp] for tp in asked if tp in sizes}
+    topic = _Directory.DescribeLogDirsTopic
+    directory = _Directory(
+        error_code=NONE,
+        log_dir=found.path,
+        topics=[
+            topic(
+                name=name,
+                partitions=[
+                    topic.DescribeLogDirsPartition(
+                        partition_index=tp.partition,
+                        partition_size=sizes[tp],
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                    for tp in tps
+                ],
+            )
+            for name, tps in _by_topic(sizes)
+        ],
+        total_bytes=found.total_bytes,
+        usable_bytes=found.usable_bytes,
+    )
+    return DescribeLogDirsResponse(error_code=NONE, results=[directory])
+
+
+def list_reassignments(
+    session: Session, request: ListPartitionReassignmentsRequest, version: int
+) -> ListPartitionReassignmentsResponse:
+    """There is nowhere to move a partition to."""
+    return ListPartitionReassignmentsResponse(error_code=NONE, error_message=None, topics=[])
+
+
+def _producers(session: Session, tp: TopicPartition) -> _Producers:
+    try:
+        found = session.broker.describe_producers(tp)
+    except EosdbError as error:
+        return _Producers(
+            partition_index=tp.partition, error_code=code_of(error), error_message=str(error),
+            active_producers=[],
+        )  # fmt: skip
+    return _Producers(
+        partition_index=tp.partition,
+        error_code=NONE,
+        error_message=None,
+        active_producers=[
+            _Producers.ProducerState(
+                producer_id=state.producer_id,
+                producer_epoch=state.producer_epoch,
+                last_sequence=state.last_sequence,
+                last_timestamp=state.last_timestamp,
+                coordinator_epoch=state.coordinator_epoch,
+                current_txn_start_offset=state.current_txn_start_offset,
+            )
+            for state in found
+        ],
+    )
+
+
+def _transaction(session: Session, transactional_id: str) -> _Described:
+    try:
+        found = session.broker.describe_transactions([transactional_id])[transactional_id]
+    except EosdbError as error:
+        return _Described(
+            error_code=coordinator_code_of(error), transactional_id=transactional_id,
+            transaction_state="", transaction_timeout_ms=0, transaction_start_time_ms=0,
+            producer_id=0, producer_epoch=0, topics=[],
+        )  # fmt: skip
+    return _Described(
+        error_code=NONE,
+        transactional_id=transactional_id,
+        transaction_state=found.state,
+        transaction_timeout_ms=found.transaction_timeout_ms,
+        transaction_start_time_ms=found.transaction_start_time_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[
+            _Described.TopicData(topic=name, partitions=[tp.partition for tp in tps])
+            for name, tps in _by_topic(found.partitions)
+        ],
+    )
+
+
+def _marked(session: Session, marker: _Marker) -> _Marked:
+    topic = _Marked.WritableTxnMarkerTopicResult
+
+    def write(tp: TopicPartition) -> int:
+        try:
+            session.broker.write_txn_markers(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.transaction_result,
+                [tp],
+                marker.coordinator_epoch,
+                transaction_version=CLASSIC,
+            )
+        except EosdbError as error:
+            return code_of(error)
+        return NONE
+
+    return _Marked(
+        producer_id=marker.producer_id,
+        topics=[
+            topic(
+                name=asked.name,
+                partitions=[
+                    topic.WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=write(TopicPartition(asked.name, index))
+                    )
+                    for index in asked.partition_indexes
+                ],
+            )
+            for asked in marker.topics
+        ],
+    )
+
+
+def _by_topic(tps: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    return [(name, list(found)) for name, found in groupby(sorted(tps), key=lambda tp: tp.topic)]
