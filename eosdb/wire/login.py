@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eosdb.errors import SaslAuthenticationFailedError
+from eosdb.errors import EosdbError
 from eosdb.wire import sasl
 from eosdb.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -53,7 +53,8 @@ class Login:
         self.is_refused = True
 
     def step(self, token: bytes) -> bytes:
-        """The answer to a message of the mechanism. Raises SaslAuthenticationFailedError."""
+        """The answer to a message of the mechanism. Raises SaslAuthenticationFailedError, and what keeps
+        the file from being read; then, too, it is over."""
         assert self._exchange is not None
         try:
             return self._exchange.send(token)
@@ -62,6 +63,6 @@ class Login:
             self._exchange, self.takes_tokens = None, False
             assert isinstance(answer, bytes)
             return answer
-        except SaslAuthenticationFailedError:
+        except EosdbError:
             self.refuse()
             raise

@@ -18,7 +18,8 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 import eosdb
-from eosdb.wire.sasl import MECHANISMS
+from eosdb.wire.login import Login
+from eosdb.wire.sasl import MECHANISMS, Users
 from eosdb.wire.server import Server
 from tests.wire import clients
 from tests.wire.peer import PATIENCE_S, Peer, batch, produce, produced
@@ -391,6 +392,17 @@ def test_without_a_login_one_is_nobody_and_may_log_in_all_the_same(shop: eosdb.D
         assert produced(peer.ask(request, 9))[0][0] == TOPIC_AUTHORIZATION_FAILED
         log_in(peer)
         assert produced(peer.ask(request, 9)) == [(0, 0)]
+
+
+def test_a_file_that_cannot_be_read_lets_nobody_in() -> None:
+    def find(user: str, mechanism: str) -> None:
+        raise eosdb.DatabaseLockedError("busy")
+
+    login = Login(Users(find), is_required=True)
+    login.begin("PLAIN", takes_tokens=False)
+    with pytest.raises(eosdb.DatabaseLockedError):
+        login.step(plain())
+    assert (login.user, login.is_refused, login.has_begun) == (None, True, False)
 
 
 def test_a_connection_that_says_nothing_holds_up_nobody(guarded: Server) -> None:
