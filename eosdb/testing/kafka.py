@@ -7,6 +7,7 @@ knows a rule of Kafka. The clock stands still, so that nothing expires unless th
 from __future__ import annotations
 
 import socket
+import warnings
 from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +111,9 @@ class KafkaDouble(str):
         self.db = eosdb.connect(self.path, clock=self.clock, durability="off", config=self._config)
         self._reserved.close()
         self._faults.resume()
-        self._server = self.db.serve(self._port, _HOST, interfere=self._faults)
+        with warnings.catch_warnings():  # Of kafka-python, where a test takes warnings for errors.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._server = self.db.serve(self._port, _HOST, interfere=self._faults)
         self._is_alive = True
 
     def close(self) -> None:

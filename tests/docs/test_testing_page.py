@@ -22,4 +22,4 @@ def test_the_examples_of_the_testing_page_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "3 passed" in done.stdout
+    assert "6 passed" in done.stdout

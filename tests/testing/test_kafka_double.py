@@ -207,6 +207,16 @@ def test_a_program_in_another_process_takes_the_address(eosdb_kafka: KafkaDouble
     assert stored(eosdb_kafka) == ["from outside"]
 
 
+def test_the_fixture_warns_of_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "test_program.py"
+    program.write_text("def test_program(eosdb_kafka):\n    assert eosdb_kafka\n")
+    pytest_run = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*pytest_run, str(program)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_it_ends_although_clients_wait_and_one_never_reads(tmp_path: Path) -> None:
     """A long poll of five minutes, a request an hour late, and a client whose answers fill all buffers."""
     cluster = KafkaDouble(tmp_path / "kafka.db")
