@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import multiprocessing
 import os
 import signal
@@ -50,12 +51,11 @@ def write(path: str, _: str, rate: float, ended: Event) -> None:
 
 def by_library(path: str, _: str, __: float, ended: Event) -> None:
     with eosdb.connect(path) as db:
-        worker = db.processor(
-            _SOURCE, lambda record: record.value, "library",  # type: ignore[arg-type,return-value]
-            group_id="library", transactional_id="library",
-        )  # fmt: skip
         while not ended.is_set():
-            worker.run(until_idle_ms=200)
+            eosdb.process(
+                db, _SOURCE, lambda record: record.value, "library",  # type: ignore[arg-type,return-value]
+                group_id="library", transactional_id="library", until_idle_ms=200,
+            )  # fmt: skip
 
 
 def by_confluent(_: str, servers: str, __: float, ended: Event) -> None:
@@ -95,6 +95,8 @@ def by_kafka_python(_: str, servers: str, __: float, ended: Event) -> None:
     import kafka
     import kafka.errors
 
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
     def life() -> None:
         clients: Any = kafka
         producer = clients.KafkaProducer(bootstrap_servers=servers, transactional_id="kafka-python")
@@ -124,6 +126,8 @@ def by_kafka_python(_: str, servers: str, __: float, ended: Event) -> None:
 def by_aiokafka(_: str, servers: str, __: float, ended: Event) -> None:
     import aiokafka
     import aiokafka.errors
+
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # While the server is gone.
 
     async def life() -> None:
         async with (
