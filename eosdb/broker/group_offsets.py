@@ -79,16 +79,32 @@ class OffsetRequests(RequestHandler):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets; partitions without one are absent.
 
-        Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them; with a
-        dict for what is `refused`, that is where the error of each such partition is.
+        Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them, and
+        TopicAuthorizationFailedError; with a dict for what is `refused`, that is where the error of each
+        such partition is. Of all (None) those are left out that may not be described.
         """
         check_group_id(group_id)
-        asked = None if partitions is None else check_topic_partitions(partitions)
+        asked: Sequence[TopicPartition] | None = None
+        if partitions is not None:
+            asked = check_topic_partitions(partitions)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
-            return group_offsets.fetch(
+            if asked is not None:
+                asked = group_offsets.accepted(
+                    asked,
+                    lambda tp: self._authorizer.check(connection, "describe", "topic", tp.topic),
+                    refused,
+                )
+            found = group_offsets.fetch(
                 connection, group_id, asked, require_stable=require_stable, refused=refused
             )
+            if asked is not None:
+                return found
+            return {
+                tp: offset
+                for tp, offset in found.items()
+                if self._authorizer.allows(connection, "describe", "topic", tp.topic)
+            }
 
     def offset_delete(
         self,

@@ -46,6 +46,34 @@ def test_offset_commits_are_all_or_nothing(classic_db: eosdb.Database) -> None:
     assert classic_db.broker.offset_fetch("g") == {}
 
 
+def test_offset_commits_are_partition_by_partition_for_who_wants_to_know(
+    classic_db: eosdb.Database,
+) -> None:
+    nowhere, broker = TopicPartition("nope", 0), classic_db.broker
+    refused: dict[TopicPartition, eosdb.ApiError] = {TopicPartition("stale", 9): eosdb.ApiError()}
+    offsets = {TP: OffsetAndMetadata(1), nowhere: OffsetAndMetadata(2)}
+    broker.offset_commit("g", offsets, refused=refused)
+    assert {tp: type(error) for tp, error in refused.items()} == {
+        nowhere: eosdb.UnknownTopicOrPartitionError
+    }
+    assert broker.offset_fetch("g") == {TP: OffsetAndMetadata(1)}
+    broker.offset_commit("g", {TP: OffsetAndMetadata(3, "x" * 5_000)}, refused=refused)
+    assert isinstance(refused[TP], eosdb.OffsetMetadataTooLargeError)
+    assert nowhere not in refused
+    broker.offset_delete("g", [TP, nowhere], refused=refused)
+    assert list(refused) == [nowhere]
+    assert broker.offset_fetch("g") == {}
+
+
+def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(
+    classic_db: eosdb.Database,
+) -> None:
+    classic_db.broker.offset_commit("g", {TP: OffsetAndMetadata(1)})
+    with pytest.raises(eosdb.UnknownTopicOrPartitionError):
+        classic_db.broker.offset_delete("g", [TP, TopicPartition("nope", 0)])
+    assert classic_db.broker.offset_fetch("g") == {TP: OffsetAndMetadata(1)}
+
+
 def test_generations_of_a_group_without_members(classic_db: eosdb.Database) -> None:
     offsets = {TP: OffsetAndMetadata(1)}
     with pytest.raises(eosdb.GroupIdNotFoundError):

@@ -276,3 +276,66 @@ def test_what_cannot_join(db: eosdb.Database, options: dict[str, object], error:
     assert refused.value.name == error
     with pytest.raises(eosdb.InvalidGroupIdError):
         db.broker.join_group("", protocols=RANGE)
+
+
+def test_a_member_id_is_given_out_to_join_with(db: eosdb.Database, clock: ManualClock) -> None:
+    """Without a trace in the journal, until somebody joins with it."""
+
+    def give_out() -> str:
+        with pytest.raises(eosdb.MemberIdRequiredError) as raised:
+            db.broker.join_group("g", protocols=RANGE, must_know_id=True)
+        return raised.value.member_id
+
+    first = give_out()
+    (before,) = db.query("SELECT max(position) FROM journal").rows
+    second, third = give_out(), give_out()
+    assert len({first, second, third}) == 3
+    assert list(db.query("SELECT max(position) FROM journal").rows) == [before]
+    with pytest.raises(eosdb.UnknownMemberIdError):
+        db.broker.heartbeat("g", 0, first)
+    assert db.broker.join_group("g", member_id=first, protocols=RANGE).is_complete
+    assert db.broker.remove_members("g", [(second, None)]) == [None]
+    clock.advance(45_001)
+    for gone in (second, third):
+        with pytest.raises(eosdb.UnknownMemberIdError):
+            db.broker.join_group("g", member_id=gone, protocols=RANGE)
+
+
+def test_who_waits_is_alive_until_there_is_an_answer(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    first = join(db)
+    waiting = db.broker.join_group("g", protocols=RANGE, session_timeout_ms=10_000, waits=True)
+    assert db.broker.is_waiting("g", waiting.member_id)
+    clock.advance(9_000)
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.heartbeat("g", 1, first.member_id)
+    clock.advance(9_000)
+    assert join(db, first.member_id).generation_id == 2
+    assert not db.broker.is_waiting("g", waiting.member_id)
+    synced = db.broker.sync_group("g", 2, waiting.member_id, waits=True)
+    assert not synced.is_complete
+    assert db.broker.is_waiting("g", waiting.member_id, 2)
+    clock.advance(9_000)
+    db.broker.sync_group("g", 2, first.member_id)
+    assert not db.broker.is_waiting("g", waiting.member_id, 2)
+    clock.advance(9_999)
+    db.broker.heartbeat("g", 2, waiting.member_id)
+    clock.advance(10_001)
+    with pytest.raises(eosdb.UnknownMemberIdError):
+        db.broker.heartbeat("g", 2, waiting.member_id)
+
+
+def test_who_is_gone_while_it_waits_is_removed_one_session_after_the_answer(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    first = join(db)
+    gone = db.broker.join_group("g", protocols=RANGE, session_timeout_ms=10_000, waits=True)
+    assert join(db, first.member_id).generation_id == 2
+    clock.advance(9_000)
+    db.broker.heartbeat("g", 2, first.member_id)
+    assert len(db.broker.describe_group("g").members) == 2
+    clock.advance(1_001)
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.heartbeat("g", 2, first.member_id)
+    assert gone.member_id not in [m.member_id for m in db.broker.describe_group("g").members]

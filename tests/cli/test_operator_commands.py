@@ -16,6 +16,7 @@ from click.testing import Result
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.cli.why import _duration
+from eosdb.model.consumer_protocol import Subscription, encode_assignment
 
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -292,6 +293,24 @@ def test_offsets_are_reset_when_that_is_wanted(stuck: Run) -> None:
 )
 def test_a_reset_that_is_not_clear_is_a_usage_error(stuck: Run, options: list[str]) -> None:
     assert stuck("groups", "reset-offsets", "billing", *options).exit_code == 2
+
+
+def test_members_that_came_over_the_wire_are_described_with_their_hosts(
+    run: Run, db_path: Path
+) -> None:
+    wants = Subscription(("orders",)).encode()
+    with eosdb.connect(db_path, durability="off") as db:
+        db.admin.create_topic("orders")
+        member_id = db.broker.join_group(
+            "billing", client_id="java", client_host="/10.0.0.7", protocols=[("range", wants)]
+        ).member_id
+        gets = {member_id: encode_assignment([TP])}
+        db.broker.sync_group("billing", 1, member_id, assignments=gets)
+        for options in ((), ("--members",)):
+            command = ("groups", "describe", "billing", *options, "--format", "json")
+            (described,) = rows(run(*command))
+            shown = [described[column] for column in ("CONSUMER-ID", "HOST", "CLIENT-ID")]
+            assert shown == [member_id, "/10.0.0.7", "java"]
 
 
 def test_offsets_and_groups_are_deleted(stuck: Run) -> None:

@@ -108,6 +108,7 @@ def test_a_topic_that_may_not_be_read_is_refused_alone(db_path: Path, clock: Man
     with eosdb.connect(db_path, clock=clock) as db:
         for topic in ("t", "secret"):
             db.admin.create_topic(topic, partitions=2)
+        db.broker.offset_commit("g", {TopicPartition("secret", 0): OffsetAndMetadata(5)})
         db.admin.create_acls(
             [
                 eosdb.Acl("User:*", "all", "group", "*", "literal", "allow"),
@@ -117,6 +118,11 @@ def test_a_topic_that_may_not_be_read_is_refused_alone(db_path: Path, clock: Man
         with db.serve() as server, Peer(server) as peer:
             answered = commit(peer, topics=("t", "secret"))
             assert [code for *_, code in answered] == [0, 0, TOPIC_REFUSED, TOPIC_REFUSED]
+            everything = {("t", 0): (5, 0), ("t", 1): (6, 0)}
+            assert fetch(peer, 9, all_partitions=True) == everything
+            assert fetch(peer, 9, topic_name="secret") == {
+                ("secret", 0): (-1, TOPIC_REFUSED), ("secret", 1): (-1, TOPIC_REFUSED),
+            }  # fmt: skip
 
 
 @pytest.mark.parametrize("version", range(2, 10))
@@ -187,13 +193,18 @@ def test_a_transaction_that_may_take_no_offset_does_not_begin(
     assert db.broker.describe_transactions(["x"])["x"].state == "Empty"
 
 
-def fetch(peer: Peer, version: int, *, all_partitions: bool = False, stable: bool = False) -> (
-    dict[tuple[str, int], tuple[int, int]]
-):  # fmt: skip
-    """Offset and error of t-0 and t-1, or of all."""
+def fetch(
+    peer: Peer,
+    version: int,
+    *,
+    topic_name: str = "t",
+    all_partitions: bool = False,
+    stable: bool = False,
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Offset and error of the partitions 0 and 1 of a topic, or of all."""
     if version >= 8:
         group = OffsetFetchRequest.OffsetFetchRequestGroup
-        topics = [group.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+        topics = [group.OffsetFetchRequestTopics(name=topic_name, partition_indexes=[0, 1])]
         request = OffsetFetchRequest(
             groups=[group(group_id="g", topics=None if all_partitions else topics)],
             require_stable=stable,
@@ -206,7 +217,7 @@ def fetch(peer: Peer, version: int, *, all_partitions: bool = False, stable: boo
             for topic in found.topics
             for p in topic.partitions
         }
-    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic_name, partition_indexes=[0, 1])
     request = OffsetFetchRequest(
         group_id="g", topics=None if all_partitions else [asked], require_stable=stable
     )

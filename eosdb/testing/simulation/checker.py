@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+import struct
 from collections import defaultdict
 from typing import Final
 
@@ -265,11 +266,9 @@ class Checker:
             self._generations[group] = generation
             given: set[tuple[str, int]] = set()
             for member in json.loads(members):
-                assignment = base64.b64decode(member["assignment"])
-                for topic, numbers in json.loads(assignment or b"{}").items():
-                    mine = {(topic, number) for number in numbers}
-                    require(not mine & given, f"{group}: {mine & given} were given to two members")
-                    given |= mine
+                mine = _assigned(base64.b64decode(member["assignment"]))
+                require(not mine & given, f"{group}: {mine & given} were given to two members")
+                given |= mine
 
     # -- what was promised ----------------------------------------------------------------------
 
@@ -388,3 +387,19 @@ class Checker:
             stored = sum(value in self._where for value in record.sent)
             whole = stored == 0 if self.outcomes.get(record.key) != "COMMIT" else stored > 0
             require(whole, f"{record.key}: {stored} of {len(record.sent)} records are visible")
+
+
+def _assigned(data: bytes) -> set[tuple[str, int]]:
+    """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); none before there is one."""
+    found: set[tuple[str, int]] = set()
+    at = 2  # Behind the version.
+    (topics,) = struct.unpack_from(">i", data, at) if data else (0,)
+    at += 4
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", data, at)
+        topic = data[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        (count,) = struct.unpack_from(">i", data, at)
+        found |= {(topic, n) for n in struct.unpack_from(f">{count}i", data, at + 4)}
+        at += 4 + 4 * count
+    return found

@@ -35,7 +35,7 @@ class World(Arena):
         )
         super().__init__(seed, faults, TOPICS, config=config)
         self.nodes[0].admin.alter_topic_config(TABLE, {"cleanup.policy": "compact"})
-        self.strategy = self.rng.choice(("range", "roundrobin", "cooperative-sticky"))
+        self.strategy = self.rng.choice(("range", "roundrobin", "sticky", "cooperative-sticky"))
         self.ledger = Ledger()
         self.checker = Checker(self.path, self.ledger)
 
