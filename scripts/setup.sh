@@ -26,11 +26,12 @@ fi
     exit 1
 }
 
-# Spark needs Java, and its JDBC reader the SQLite driver. Without them the tests of Spark say that they skip.
+# Spark needs Java, and its JDBC reader the SQLite driver; Java's clients of the wire, a compiler. Without them the
+# tests of Spark and Java say that they skip.
 # The tests of power cuts compile the library that watches a program's writes.
 jar=${EOSDB_SQLITE_JDBC_JAR:-/usr/share/java/xerial-sqlite-jdbc.jar}
 missing=()
-command -v java >/dev/null || missing+=(default-jre-headless)
+command -v javac >/dev/null || missing+=(default-jdk-headless)
 [ -f "$jar" ] || missing+=(libxerial-sqlite-jdbc-java libxerial-sqlite-jdbc-jni)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 if [ ${#missing[@]} -gt 0 ] && command -v apt-get >/dev/null; then

@@ -357,7 +357,7 @@ def _complete(group: Group, now_ms: int) -> Group:
     generation = group.generation_id + 1
     candidates = [m.member_id for m in members if m.has_joined]
     if not candidates:
-        return Group(group.group_id, generation_id=generation, members=())
+        return Group(group.group_id, protocol_type=group.protocol_type, generation_id=generation)
     return Group(
         group.group_id,
         GroupState.COMPLETING_REBALANCE,

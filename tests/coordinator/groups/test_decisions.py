@@ -122,6 +122,7 @@ def test_when_somebody_leaves_the_others_form_a_new_generation(left: set[str]) -
 def test_when_the_last_one_leaves_the_group_is_empty_and_its_generation_over() -> None:
     group = decisions.leave(stable(member("a")), {"a"}, NOW)
     assert (group.state, group.members, group.generation_id) == (GroupState.EMPTY, (), 2)
+    assert (group.protocol_type, group.protocol_name) == ("consumer", None)
     assert join(group, member("b", ROBIN)).protocol_name == "roundrobin"
 
 

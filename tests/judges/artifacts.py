@@ -1,0 +1,165 @@
+"""What judges are made of, fetched once into a folder that git ignores.
+
+Jars come by the Ivy that PySpark ships, which Spark's own `--packages` uses, so that no Maven is needed;
+Go's modules by `go`, Python's packages by `pip`, Debian's by `apt-get`. Each knows its registry itself, or
+is told by its own settings (Ivy by a settings file that EOSDB_IVY_SETTINGS names).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from tests.judges.verdicts import MissingError
+from tests.tidy.tree import ROOT
+
+CACHE: Final = ROOT / ".judges"
+KAFKA: Final = "4.3.1"
+"""Of the Java clients, Streams, Connect and the command-line tools."""
+SPARK: Final = "4.0.0"
+FRANZ_GO: Final = "v1.22.2"
+QUIET: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+"""With the logging jar: what goes wrong, and no more."""
+_FETCH_S: Final = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One jar and what it needs at run time."""
+
+    group: str
+    name: str
+    version: str
+    classifiers: tuple[str, ...] = ()
+    """Further jars of the same module, such as its tests."""
+
+    def as_ivy(self) -> str:
+        artifacts = ["", *(f" m:classifier={quoteattr(it)}" for it in self.classifiers)]
+        inner = "".join(
+            f'<artifact name={quoteattr(self.name)} type="jar" ext="jar"{it}/>' for it in artifacts
+        )
+        attributes = (
+            f"org={quoteattr(self.group)} name={quoteattr(self.name)} rev={quoteattr(self.version)}"
+        )
+        return f'<dependency {attributes} conf="default->default(runtime),runtime">{inner}</dependency>'
+
+
+def kafka_jar(name: str, *classifiers: str) -> Jar:
+    return Jar("org.apache.kafka", name, KAFKA, classifiers)
+
+
+def logging_jar() -> Jar:
+    return Jar("org.slf4j", "slf4j-simple", "1.7.36")
+
+
+def java() -> str:
+    """Raises MissingError when there is no Java."""
+    if found := shutil.which("java"):
+        return found
+    raise MissingError("no Java; apt-get install default-jdk-headless")
+
+
+def class_path(name: str, jars: Sequence[Jar]) -> str:
+    """The jars and what they need, in a folder of this name. Raises MissingError."""
+    folder = CACHE / "jars" / name
+    ready = folder / "ready"
+    wanted = repr(jars)
+    if not ready.exists() or ready.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _retrieve(folder, jars)
+        ready.write_text(wanted)
+    return f"{folder}/*"
+
+
+def _retrieve(folder: Path, jars: Sequence[Jar]) -> None:
+    module = folder / "ivy.xml"
+    module.write_text(
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="eosdb" module="judges"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(jar.as_ivy() for jar in jars)}</dependencies></ivy-module>"
+    )
+    command = [java(), "-jar", str(_ivy()), "-ivy", str(module), "-types", "jar", "bundle"]
+    command += ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
+    if settings := os.environ.get("EOSDB_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    _fetch(command, folder / "ivy.log", ", ".join(f"{jar.name} {jar.version}" for jar in jars))
+    if not [*folder.glob("*.jar")]:  # Ivy's exit status says nothing of what is not found.
+        raise MissingError(f"no registry has all of {', '.join(jar.name for jar in jars)}")
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        for found in (Path(spec.origin).parent / "jars").glob("ivy-*.jar"):
+            return found
+    raise MissingError("no PySpark, whose Ivy fetches jars; pip install pyspark")
+
+
+def python_with(name: str, *packages: str) -> str:
+    """The Python of a virtual environment that has these packages. Raises MissingError."""
+    folder = CACHE / "python" / name
+    ready, python = folder / "ready", folder / "bin/python"
+    wanted = " ".join(packages)
+    if not ready.exists() or ready.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", *packages]
+        _fetch(pip, folder / "pip.log", wanted)
+        ready.write_text(wanted)
+    return str(python)
+
+
+def go_test(module: str, version: str, package: str) -> Path:
+    """The tests of a Go package as a program. Raises MissingError."""
+    go = shutil.which("go")
+    if go is None:
+        raise MissingError("no Go")
+    folder = CACHE / "go" / f"{module.replace('/', '_')}@{version}"
+    program = folder / "judge.test"
+    if not program.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "go.mod").write_text("module judges\n")
+        (folder / "judges.go").write_text("package judges\n")
+        log = folder / "go.log"
+        _fetch([go, "get", "-t", f"{package}@{version}"], log, f"{module} {version}", folder)
+        build = [go, "test", "-c", "-o", str(program), package]
+        _fetch(build, log, f"{module} {version} (its tests do not build)", folder)
+    return program
+
+
+def debian(program: str, package: str) -> str:
+    """A program of Debian's, installed if it is not there. Raises MissingError."""
+    if not shutil.which(program):
+        as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
+        if not shutil.which("apt-get") or (as_root and not shutil.which("sudo")):
+            raise MissingError(f"no {program}, and no apt-get to install it")
+        log = CACHE / "apt.log"
+        log.parent.mkdir(exist_ok=True)
+        _fetch([*as_root, "apt-get", "update", "-qq"], log, "Debian's packages")
+        _fetch([*as_root, "apt-get", "install", "-y", "-qq", package], log, package)
+    found = shutil.which(program)
+    assert found, f"{package} has no {program}"
+    return found
+
+
+def _fetch(command: Sequence[str], log: Path, what: str, folder: Path | None = None) -> None:
+    with log.open("ab") as output:
+        try:
+            done = subprocess.run(
+                command, stdout=output, stderr=output, cwd=folder, timeout=_FETCH_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MissingError(f"{what} could not be fetched: {error}") from error
+    if done.returncode != 0:
+        raise MissingError(f"{what} could not be fetched; {log.relative_to(CACHE.parent)} says why")

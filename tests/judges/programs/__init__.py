@@ -1,0 +1,1 @@
+"""Programs as users write them: they know nothing of eosdb, only Kafka's clients."""

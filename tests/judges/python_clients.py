@@ -1,0 +1,101 @@
+"""Consume, process, produce with the three clients of Python, two programs of each, the server killed
+meanwhile: every record once, and in order for each key."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import eosdb
+from eosdb import ConsumerRecord
+from tests.judges.case import LONG_S, Case, Judge
+from tests.judges.serving import wait_until
+from tests.judges.verdicts import FailedError
+
+PROGRAMS: Final = Path(__file__).parent / "programs"
+PARTITIONS: Final = 4
+RECORDS: Final = 20_000
+KEYS: Final = 50
+MARKS: Final = (1_000, 4_000, 7_000, 10_000, 13_000)
+GROUP: Final = "etl"
+CONFLUENT, AIOKAFKA, KAFKA_PYTHON = "confluent_etl.py", "aiokafka_etl.py", "kafka_python_etl.py"
+
+
+def with_programs(*names: str) -> Callable[[Case], str]:
+    """A judge that runs these programs in one group."""
+
+    def ask(case: Case) -> str:
+        case.create_topics(PARTITIONS, "input", "output")
+        _fill(case)
+        with case.server.killed_at(case.watch("output"), MARKS), ExitStack() as programs:
+            for number, name in enumerate(names):
+                command = [sys.executable, str(PROGRAMS / name), case.server.bootstrap]
+                command += ["input", "output", GROUP, f"etl-{number}"]
+                if name == AIOKAFKA:
+                    command += [str(it) for it in range(number, PARTITIONS, len(names))]
+                programs.enter_context(case.running(f"etl-{number}", command))
+            programs.enter_context(_until_all_is_committed(case))
+        return compare(case.committed("input"), case.committed("output"))
+
+    return ask
+
+
+def _until_all_is_committed(case: Case) -> ExitStack:
+    """Waits on leaving for the group's offsets to come to the ends of its input."""
+    waits = ExitStack()
+    partitions = case.partitions("input")
+    db = waits.enter_context(eosdb.connect(case.server.file))
+    consumer = waits.enter_context(db.consumer(group_id=GROUP))
+
+    def all_is_committed() -> bool:
+        committed = consumer.committed(partitions)
+        ends = consumer.end_offsets(partitions)
+        return all(
+            (found := committed.get(it)) is not None and found.offset >= ends[it]
+            for it in partitions
+        )
+
+    waits.callback(wait_until, all_is_committed, "the group commits all of its input", LONG_S)
+    return waits
+
+
+def _fill(case: Case) -> None:
+    with eosdb.connect(case.server.file) as db:
+        producer = db.producer(linger_ms=5)
+        for it in range(RECORDS):
+            producer.send("input", b"%d" % it, key=b"k%d" % (it % KEYS))
+            if it % 1_000 == 999:
+                producer.flush()
+        producer.flush()
+
+
+def compare(was: Sequence[ConsumerRecord], now: Sequence[ConsumerRecord]) -> str:
+    """Each key's values are those that were, in the same order."""
+    if by_key(was) != by_key(now):
+        copies = len(now) - len({it.value for it in now})
+        lost = len({it.value for it in was} - {it.value for it in now})
+        raise FailedError(
+            f"{len(was)} in, {len(now)} out: {copies} twice, {lost} lost, or out of order"
+        )
+    return f"{len(was):,} records in, the same {len(now):,} out, in order for each key"
+
+
+def by_key(records: Sequence[ConsumerRecord]) -> dict[object, list[object]]:
+    found = defaultdict(list)
+    for record in records:
+        found[record.key].append(record.value)
+    return dict(found)
+
+
+JUDGES: Final = [
+    Judge("confluent-kafka", version("confluent-kafka"), with_programs(CONFLUENT, CONFLUENT)),
+    Judge("aiokafka", version("aiokafka"), with_programs(AIOKAFKA, AIOKAFKA)),
+    Judge("kafka-python", version("kafka-python"), with_programs(KAFKA_PYTHON, KAFKA_PYTHON)),
+    # Each brings assignors of its own; both have "range".
+    Judge("two clients in a group", "as above", with_programs(CONFLUENT, KAFKA_PYTHON)),
+]
