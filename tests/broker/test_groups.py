@@ -324,3 +324,18 @@ def test_who_waits_is_alive_until_there_is_an_answer(
     clock.advance(10_001)
     with pytest.raises(eosdb.UnknownMemberIdError):
         db.broker.heartbeat("g", 2, waiting.member_id)
+
+
+def test_who_is_gone_while_it_waits_is_removed_one_session_after_the_answer(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    first = join(db)
+    gone = db.broker.join_group("g", protocols=RANGE, session_timeout_ms=10_000, waits=True)
+    assert join(db, first.member_id).generation_id == 2
+    clock.advance(9_000)
+    db.broker.heartbeat("g", 2, first.member_id)
+    assert len(db.broker.describe_group("g").members) == 2
+    clock.advance(1_001)
+    with pytest.raises(eosdb.RebalanceInProgressError):
+        db.broker.heartbeat("g", 2, first.member_id)
+    assert gone.member_id not in [m.member_id for m in db.broker.describe_group("g").members]
