@@ -388,7 +388,7 @@ def test_access_is_given_seen_and_taken(stuck: Run) -> None:
         name = () if resource == "cluster" else ("--resource-name", "*")
         given = stuck(
             "acls", "add", "--principal", "User:*" if resource == "cluster" else "User:admin",
-            "--operation", "all", "--resource-type", resource, *name,
+            "--operation", "alter" if resource == "cluster" else "all", "--resource-type", resource, *name,
         )  # fmt: skip
         assert given.exit_code == 0, given.output
     assert len(rows(stuck("acls", "list", "--format", "json"))) == 2
