@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
 
 def test_every_api_is_on_the_page_with_its_versions() -> None:
     section = PAGE.split("\n## What is served\n", 1)[1].split("\n## ", 1)[0]
-    found = {}
+    found: dict[str, str] = {}
     for names, versions in re.findall(r"(?m)^\| ([A-Z]\w+(?:, \w+)*) \| ([\d–, ]+) \|", section):
         all_names, all_versions = names.split(", "), versions.split(", ")
         if len(all_versions) == 1:

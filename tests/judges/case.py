@@ -31,6 +31,8 @@ class Judge:
     name: str
     version: str
     ask: Callable[[Case], str]
+    options: tuple[str, ...] = ()
+    """Of `eosdb serve`."""
 
 
 class Case:
@@ -139,7 +141,7 @@ def ask(judge: Judge) -> Verdict:
     folder = artifacts.CACHE / "cases" / judge.name.replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    server = Server(folder / "judge.db", folder / "server.log")
+    server = Server(folder / "judge.db", folder / "server.log", judge.options)
     began = time.monotonic()
     outcome = Outcome.PASSED
     try:
