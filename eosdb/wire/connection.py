@@ -100,7 +100,7 @@ class Connection:
             return self._limits.frame_bytes_before_login
         return self._limits.frame_bytes
 
-    def _answer(self, frame: bytearray) -> bytes | None:
+    def _answer(self, frame: bytearray) -> bytes | bytearray | None:
         if self._session.login.takes_tokens:
             return messages.framed(step(self._session, bytes(frame)))
         header = messages.decode_header(frame)
@@ -134,7 +134,7 @@ class Connection:
             api.name, self._session, lambda session: api.handle(session, request, version)
         )
 
-    def _failed(self, api: Api, header: RequestHeader, error: Exception) -> bytes:
+    def _failed(self, api: Api, header: RequestHeader, error: Exception) -> bytearray:
         """What no handler expects: the client is told, if its API has a way to say it, or is cut off."""
         code = code_of(error) if isinstance(error, EosdbError) else UNKNOWN_SERVER_ERROR
         answer = messages.encode_failure(api.request, header, code)
@@ -145,7 +145,7 @@ class Connection:
         return answer
 
 
-def _versions_for_newer_client(header: RequestHeader) -> bytes:
+def _versions_for_newer_client(header: RequestHeader) -> bytearray:
     """A client that asks in a later version is told so in the first one, and asks again (KIP-511)."""
     api = APIS[messages.API_VERSIONS]
     version = ApiVersionsResponse.ApiVersion(

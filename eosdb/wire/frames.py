@@ -46,7 +46,7 @@ class Frames:
         data.clear()
         return data if self._fill(data, size) else None
 
-    def write(self, answer: bytes) -> None:
+    def write(self, answer: bytes | bytearray) -> None:
         """Send an answer. Raises TimeoutError when the client does not read it."""
         seconds = self._limits.seconds_for(len(answer))
         if (more := len(answer) - _UNCOUNTED - self.lease.size) > 0:

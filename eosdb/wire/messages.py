@@ -82,18 +82,19 @@ def decode_body(
     return message
 
 
-def encode(response: ApiMessage, header: RequestHeader) -> bytes:
+def encode(response: ApiMessage, header: RequestHeader) -> bytearray:
     """The response with its header, as a frame."""
     flexible = response.flexible_version_q(header.version) and header.api_key != API_VERSIONS
-    body = response.encode(version=header.version)
-    if len(body) > _KEPT:
+    frame: bytearray = response.encode(version=header.version)
+    if len(frame) > _KEPT:
         EncodeBufferPool._local.__dict__.clear()
     before = b"\0" if flexible else b""
-    size = _INT32.size + len(before) + len(body)
-    return b"".join((struct.pack(">ii", size, header.correlation_id), before, body))
+    size = _INT32.size + len(before) + len(frame)
+    frame[:0] = struct.pack(">ii", size, header.correlation_id) + before
+    return frame
 
 
-def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> bytes | None:
+def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> bytearray | None:
     """The answer that says nothing but the error, if a response of the API has one for all of it."""
     response = response_of(header.api_key)
     field = response.fields.get("error_code")
