@@ -167,7 +167,12 @@ class Store:
                 yield held
                 writer.wrote(held.commit())
             finally:
-                held.roll_back()
+                # decisions/0018: an assignment and a call into C come first.
+                held.is_ours = True
+                try:
+                    held.undo()
+                finally:
+                    held.roll_back()
             self._counts.add(1, sync=writer.durable == "FULL")
 
     @contextlib.contextmanager

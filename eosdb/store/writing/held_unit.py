@@ -41,18 +41,22 @@ class HeldUnit:
         self._note = note
         self._path = path
         self._unit = Unit(connection, apply)
-        self._is_ours = True
+        self.is_ours = True
+        """Whether statements are eosdb's own, to which nothing is forbidden."""
+        self.undo: Final = connection.rollback
+        """Undo what is not committed, by one call into C; while `is_ours`."""
         self._ending = False
         self._wrapped: Connection | None = None
         connection.set_authorizer(self._authorize)
 
     def begin(self, synchronous: str) -> None:
         """Take SQLite's write lock."""
+        self._end()  # If a signal has kept the last one from it.
         self._raw.execute(f"PRAGMA synchronous={synchronous}")
         self._unit.forget()
         self._unit.written_bytes = 0
         self._raw.execute("BEGIN IMMEDIATE")
-        self._is_ours = False
+        self.is_ours = False
 
     def commit(self) -> int:
         """Commit everything. Returns roughly how many bytes went into the WAL."""
@@ -82,7 +86,7 @@ class HeldUnit:
     def ours(self) -> Iterator[Unit]:
         """Write to eosdb's tables: all of the block or, when it raises, nothing."""
         self._check_begun()
-        self._is_ours = True
+        self.is_ours = True
         try:
             with translated(self._path), self._unit.savepoint():
                 yield self._unit
@@ -93,7 +97,7 @@ class HeldUnit:
                 raise KeyboardInterrupt from error
             raise
         finally:
-            self._is_ours = False
+            self.is_ours = False
 
     @property
     def connection(self) -> Connection:
@@ -133,7 +137,7 @@ class HeldUnit:
             self._ending = False
 
     def _end(self) -> None:
-        self._is_ours = True
+        self.is_ours = True
         if self._wrapped is not None:
             wrapped, self._wrapped = self._wrapped, None
             with self._let_end():
@@ -151,7 +155,7 @@ class HeldUnit:
             )
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: object) -> int:
-        if self._is_ours:
+        if self.is_ours:
             return sqlite3.SQLITE_OK
         if action in (sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
             return sqlite3.SQLITE_DENY
