@@ -84,7 +84,7 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     )  # fmt: skip
 
 
-# decisions/0034: what consumers leave out is left out here.
+# decisions/0033: what consumers leave out is left out here.
 def encode(data: FetchedData, offset: int) -> bytes | bytearray:
     """What was read from `offset` on, as batches that end where the reading did: the reader goes on there.
 
