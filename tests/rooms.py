@@ -23,6 +23,25 @@ MARKED: Final = {
         "tidy",
         "cli/test_bad_command_lines.py",
         "cli/test_every_command.py",
+        # Foreign clients, certificates, and hostile frames.
+        *(
+            f"wire/{name}"
+            for name in (
+                "fuzz",
+                "test_fuzz.py",
+                "test_shared_groups.py",
+                "test_shared_processing.py",
+                "test_across_the_border.py",
+                "test_sasl.py",
+                "test_tls.py",
+                "test_java.py",
+                "test_kafka_python_admin.py",
+                "test_two_servers.py",
+                "test_allowance.py",
+            )
+        ),
+        "testing/test_kafka_double.py",
+        "testing/test_kafka_double_groups.py",
     ),
 }
 
