@@ -8,31 +8,42 @@ from eosdb.errors import (
     ApiError,
     DatabaseLockedError,
     EosdbError,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OperationNotAttemptedError,
+    PolicyViolationError,
+    ProducerFencedError,
     ReadOnlyDatabaseError,
+    RequestTimedOutError,
+    TransactionAbortableError,
+    UnsupportedSaslMechanismError,
+    UnsupportedVersionError,
 )
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1
-UNSUPPORTED_VERSION: Final = 35
-REQUEST_TIMED_OUT: Final = 7
-UNSUPPORTED_SASL_MECHANISM: Final = 33
+UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
+REQUEST_TIMED_OUT: Final = RequestTimedOutError.code
+UNSUPPORTED_SASL_MECHANISM: Final = UnsupportedSaslMechanismError.code
 ILLEGAL_SASL_STATE: Final = 34
 COORDINATOR_NOT_AVAILABLE: Final = 15
-ILLEGAL_GENERATION: Final = 22
-INVALID_PRODUCER_EPOCH: Final = 47
-INVALID_TXN_STATE: Final = 48
-OPERATION_NOT_ATTEMPTED: Final = 55
+ILLEGAL_GENERATION: Final = IllegalGenerationError.code
+INVALID_PRODUCER_EPOCH: Final = InvalidProducerEpochError.code
+INVALID_TXN_STATE: Final = InvalidTxnStateError.code
+OPERATION_NOT_ATTEMPTED: Final = OperationNotAttemptedError.code
 KAFKA_STORAGE_ERROR: Final = 56
-GROUP_ID_NOT_FOUND: Final = 69
+GROUP_ID_NOT_FOUND: Final = GroupIdNotFoundError.code
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 DUPLICATE_RESOURCE: Final = 92
 FENCED_LEADER_EPOCH: Final = 74
 UNKNOWN_LEADER_EPOCH: Final = 75
-POLICY_VIOLATION: Final = 44
-PRODUCER_FENCED: Final = 90
+POLICY_VIOLATION: Final = PolicyViolationError.code
+PRODUCER_FENCED: Final = ProducerFencedError.code
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
-TRANSACTION_ABORTABLE: Final = 120
+TRANSACTION_ABORTABLE: Final = TransactionAbortableError.code
 
 
 class InvalidReplicationFactorError(ApiError, code=38):

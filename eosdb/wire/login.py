@@ -19,7 +19,6 @@ class Login:
         self._users = users
         self._is_required = is_required
         self._exchange: sasl.Exchange | None = None
-        self._mechanism = ""
         self.user: str | None = None
         """Who it is, once that is certain."""
         self.is_refused = False

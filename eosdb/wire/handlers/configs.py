@@ -5,7 +5,7 @@ Topics have settings that can be changed; the broker's are those with which the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kafka.protocol.admin.configs import (
@@ -39,7 +39,6 @@ _KINDS: Final = {
     _CLIENT_METRICS: "client metrics",
     _GROUP: "group",
 }
-_Named = tuple[int, str]
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
@@ -50,6 +49,7 @@ class _Resource(Protocol):
 
 
 _R = TypeVar("_R", bound=_Resource)
+_A = TypeVar("_A")
 
 
 def describe_configs(
@@ -93,12 +93,7 @@ def alter_configs(
         _change(session, resource, changes, anew=True, validate_only=request.validate_only)
 
     response = AlterConfigsResponse.AlterConfigsResourceResponse
-    return AlterConfigsResponse(
-        responses=[
-            response(resource_type=kind, resource_name=name, error_code=code, error_message=message)
-            for (kind, name), code, message in _for_each(request.resources, change)
-        ]
-    )
+    return AlterConfigsResponse(responses=_answers(response, request.resources, change))
 
 
 def alter_incrementally(
@@ -118,12 +113,7 @@ def alter_incrementally(
         _change(session, resource, changes, anew=False, validate_only=request.validate_only)
 
     response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            response(resource_type=kind, resource_name=name, error_code=code, error_message=message)
-            for (kind, name), code, message in _for_each(request.resources, change)
-        ]
-    )
+    return IncrementalAlterConfigsResponse(responses=_answers(response, request.resources, change))
 
 
 def list_config_resources(
@@ -179,21 +169,26 @@ def _shown(entry: ConfigEntry, request: DescribeConfigsRequest, *, read_only: bo
     )
 
 
-def _for_each(
-    resources: Iterable[_R], change: Callable[[_R], None]
-) -> Iterator[tuple[_Named, int, str | None]]:
+def _answers(
+    response: Callable[..., _A], resources: Iterable[_R], change: Callable[[_R], None]
+) -> list[_A]:
     """Change one after the other; each has its own answer."""
-    named = [(resource.resource_type, resource.resource_name) for resource in resources]
-    twice = repeated(named)
-    for one, resource in zip(named, resources, strict=True):
+    given = list(resources)
+    twice = repeated((resource.resource_type, resource.resource_name) for resource in given)
+    answers = []
+    for resource in given:
+        kind, name = resource.resource_type, resource.resource_name
+        code, message = NONE, None
         try:
-            if one in twice:
-                raise InvalidRequestError(f"{one[1]!r} comes twice in one request; name it once")
+            if (kind, name) in twice:
+                raise InvalidRequestError(f"{name!r} comes twice in one request; name it once")
             change(resource)
         except EosdbError as error:
-            yield one, code_of(error), str(error)
-        else:
-            yield one, NONE, None
+            code, message = code_of(error), str(error)
+        answers.append(
+            response(resource_type=kind, resource_name=name, error_code=code, error_message=message)
+        )
+    return answers
 
 
 def _change(

@@ -3,8 +3,8 @@ partition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from kafka.protocol.consumer.group import (
     OffsetCommitRequest,
@@ -32,6 +32,7 @@ from eosdb.wire.session import Session
 _BATCH_FROM: Final = 8
 """The version of OffsetFetch that asks for several groups."""
 _NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
+T = TypeVar("T")
 _Refused = dict[TopicPartition, ApiError]
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 
@@ -56,21 +57,7 @@ def offset_commit(
             code = ILLEGAL_GENERATION
     topic = OffsetCommitResponse.OffsetCommitResponseTopic
     partition = topic.OffsetCommitResponsePartition
-    return OffsetCommitResponse(
-        topics=[
-            topic(
-                name=asked.name,
-                partitions=[
-                    partition(
-                        partition_index=p.partition_index,
-                        error_code=_code(refused, asked.name, p.partition_index, code),
-                    )
-                    for p in asked.partitions
-                ],
-            )
-            for asked in request.topics
-        ]
-    )
+    return OffsetCommitResponse(topics=_answers(topic, partition, request.topics, refused, code))
 
 
 def txn_offset_commit(
@@ -96,21 +83,7 @@ def txn_offset_commit(
         code = not_in_transaction(code, version, abortable_at=VERSION_2_FROM - 1)
     topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
     partition = topic.TxnOffsetCommitResponsePartition
-    return TxnOffsetCommitResponse(
-        topics=[
-            topic(
-                name=asked.name,
-                partitions=[
-                    partition(
-                        partition_index=p.partition_index,
-                        error_code=_code(refused, asked.name, p.partition_index, code),
-                    )
-                    for p in asked.partitions
-                ],
-            )
-            for asked in request.topics
-        ]
-    )
+    return TxnOffsetCommitResponse(topics=_answers(topic, partition, request.topics, refused, code))
 
 
 def offset_fetch(
@@ -163,22 +136,33 @@ def offset_delete(
     except EosdbError as error:
         return OffsetDeleteResponse(error_code=coordinator_code_of(error), topics=[])
     topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+    partition = topic.OffsetDeleteResponsePartition
     return OffsetDeleteResponse(
-        error_code=NONE,
-        topics=[
-            topic(
-                name=asked.name,
-                partitions=[
-                    topic.OffsetDeleteResponsePartition(
-                        partition_index=p.partition_index,
-                        error_code=_code(refused, asked.name, p.partition_index, NONE),
-                    )
-                    for p in asked.partitions
-                ],
-            )
-            for asked in request.topics
-        ],
+        error_code=NONE, topics=_answers(topic, partition, request.topics, refused, NONE)
     )
+
+
+def _answers(
+    topic: Callable[..., T],
+    partition: Callable[..., object],
+    asked: Iterable[Any],
+    refused: _Refused,
+    of_all: int,
+) -> list[T]:
+    """An error for each partition that the request names."""
+    return [
+        topic(
+            name=one.name,
+            partitions=[
+                partition(
+                    partition_index=p.partition_index,
+                    error_code=_code(refused, one.name, p.partition_index, of_all),
+                )
+                for p in one.partitions
+            ],
+        )
+        for one in asked
+    ]
 
 
 def _offsets(topics: Iterable[Any], *, has_epochs: bool) -> dict[TopicPartition, OffsetAndMetadata]:
