@@ -1,52 +1,29 @@
-"""The columns of records in Spark: those of Spark's Kafka connector, and those that only eosdb has.
-
-Rows of a scan become Arrow batches whose types are exactly Spark's.
-"""
+"""The columns that a reader requests: those of Spark's Kafka connector, and those that only eosdb has."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
-
-import pyarrow as pa
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from .errors import SparkOptionError
 from .options import boolean
-from .plan import Range
-
-_HEADERS_SQL: Final = "array<struct<key: string, value: binary>>"
-_HEADERS_ARROW: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 KAFKA: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-TYPES: Final[dict[str, tuple[str, pa.DataType]]] = {
-    "key": ("binary", pa.binary()),
-    "value": ("binary", pa.binary()),
-    "topic": ("string", pa.string()),
-    "partition": ("int", pa.int32()),
-    "offset": ("bigint", pa.int64()),
-    "timestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
-    "timestampType": ("int", pa.int32()),
-    "headers": (_HEADERS_SQL, _HEADERS_ARROW),
-    "producerId": ("bigint", pa.int64()),
-    "producerEpoch": ("int", pa.int32()),
-    "sequence": ("int", pa.int32()),
-    "source_file": ("string", pa.string()),
-}
-"""SQL and Arrow type of every possible column."""
-_STORED: Final = {
-    "key": "key",
-    "value": "value",
-    "offset": "offset",
+TYPES: Final[dict[str, str]] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
     "timestamp": "timestamp",
-    "timestampType": "timestamp_type",
-    "headers": "headers",
-    "producerId": "producer_id",
-    "producerEpoch": "producer_epoch",
-    "sequence": "sequence",
+    "timestampType": "int",
+    "headers": "array<struct<key: string, value: binary>>",
+    "producerId": "bigint",
+    "producerEpoch": "int",
+    "sequence": "int",
+    "source_file": "string",
 }
-"""The names of the columns in a scan; the others are constant within a range."""
+"""The SQL type of every possible column; `eosdb.arrow.records` has the Arrow types."""
 
 
 def chosen(options: Mapping[str, str], *, is_fleet: bool) -> tuple[str, ...]:
@@ -75,45 +52,4 @@ def check(names: Sequence[str]) -> None:
 
 def sql_schema(names: Sequence[str]) -> str:
     """The schema as Spark reads it."""
-    return ", ".join(f"`{name}` {TYPES[name][0]}" for name in names)
-
-
-def stored(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns to request from a scan; at least one, even if only constants are wanted."""
-    return tuple(_STORED[name] for name in names if name in _STORED) or ("offset",)
-
-
-def to_arrow(
-    rows: Sequence[tuple[Any, ...]], names: Sequence[str], source: Range
-) -> pa.RecordBatch:
-    """Convert one batch of a scan to Arrow."""
-    columns = dict(zip(stored(names), zip(*rows, strict=True), strict=True))
-    arrays = []
-    for name in names:
-        arrow_type = TYPES[name][1]
-        if name in _STORED:
-            convert = _CONVERSIONS.get(name)
-            values = columns[_STORED[name]]
-            arrays.append(pa.array(map(convert, values) if convert else values, arrow_type))
-        else:
-            arrays.append(pa.repeat(pa.scalar(_constant(name, source), arrow_type), len(rows)))
-    return pa.RecordBatch.from_arrays(arrays, list(names))
-
-
-def _constant(name: str, source: Range) -> object:
-    return {"topic": source.topic, "partition": source.partition, "source_file": source.path}[name]
-
-
-def _headers(text: str | None) -> list[dict[str, object]] | None:
-    if text is None:
-        return None
-    return [
-        {"key": key, "value": None if value is None else base64.b64decode(value)}
-        for key, value in json.loads(text)
-    ]
-
-
-_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
-    "timestamp": lambda ms: ms * 1_000,
-    "headers": _headers,
-}
+    return ", ".join(f"`{name}` {TYPES[name]}" for name in names)

@@ -9,13 +9,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 import eosdb
+from eosdb.arrow import records
 from eosdb.errors import OffsetOutOfRangeError
 
-from . import columns
 from .plan import Range
-
-_ROWS = 2_000
-"""Rows in an Arrow batch: what fits into the processor's cache is passed on fastest."""
 
 
 def batches(
@@ -30,7 +27,6 @@ def batches(
     Raises OffsetOutOfRangeError if retention has removed some of them since they were planned, unless
     `fail_on_data_loss` is False: then the rest is read. Raises CorruptRecordError for a damaged record.
     """
-    wanted = columns.stored(names)
     with contextlib.ExitStack() as cleanup:
         # Millions of tuples without references: looking for cycles among them takes a sixth of the time.
         if gc.isenabled():
@@ -44,16 +40,16 @@ def batches(
                 path = source.path
                 db = opened.enter_context(eosdb.connect(path, read_only=True))
             try:
-                for rows in db.admin.scan(
+                yield from records.batches(
+                    db,
                     source.topic_partition,
                     source.start,
                     source.end,
-                    columns=wanted,
+                    names,
                     isolation_level=isolation_level,
-                    batch_size=_ROWS,
                     skip_lost=not fail_on_data_loss,
-                ):
-                    yield columns.to_arrow(rows, names, source)
+                    source_file=source.path,
+                )
             except OffsetOutOfRangeError as error:
                 raise OffsetOutOfRangeError(
                     f"{path}: {error}; retention or delete-records has taken records that were to be "

@@ -40,6 +40,7 @@ ROOMS = [
     "eosdb.database",
     "eosdb",
     "eosdb.testing",
+    "eosdb.arrow",
     "eosdb.spark_io",
     "eosdb.cli",
 ]
@@ -73,7 +74,10 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
     ({"eosdb.migrations"}, {"eosdb"}),
 ]
 """What stands below and is out of reach all the same."""
-EXCEPT = {"eosdb": {"eosdb.cli", "eosdb.spark_io"}, "eosdb.migrations": {"eosdb.migrations"}}
+EXCEPT = {
+    "eosdb": {"eosdb.cli", "eosdb.spark_io", "eosdb.arrow"},
+    "eosdb.migrations": {"eosdb.migrations"},
+}
 
 PURE = {
     "eosdb.log.producer_state",

@@ -1,0 +1,112 @@
+"""A range of a partition as Arrow record batches, with the columns of Spark's Kafka connector."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from eosdb.database import Database
+from eosdb.model.values import TopicPartition
+
+ROWS: Final = 2_000
+"""Rows in a batch: what fits into the processor's cache is passed on fastest."""
+TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "producerId": pa.int64(),
+    "producerEpoch": pa.int32(),
+    "sequence": pa.int32(),
+    "source_file": pa.string(),
+}
+"""Every possible column; the types are exactly Spark's."""
+_STORED: Final = {
+    "key": "key",
+    "value": "value",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    "headers": "headers",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "sequence": "sequence",
+}
+"""The names of the columns in a scan; the others are constant within a partition."""
+
+
+def schema(names: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, TYPES[name]) for name in names])
+
+
+def batches(
+    db: Database,
+    topic_partition: TopicPartition,
+    start: int,
+    end: int,
+    names: Sequence[str],
+    *,
+    isolation_level: str = "read_committed",
+    skip_lost: bool = False,
+    source_file: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The data records in [start, end), in order, each batch read on demand.
+
+    Raises what `Database.admin.scan` raises: OffsetOutOfRangeError if retention has removed some of them
+    (unless `skip_lost`), CorruptRecordError for a damaged one, InvalidRequestError for an end that readers
+    may not reach yet.
+    """
+    # A scan returns at least one column, even if only constants are wanted.
+    wanted = tuple(_STORED[name] for name in names if name in _STORED) or ("offset",)
+    constants = {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "source_file": source_file,
+    }
+    for rows in db.admin.scan(
+        topic_partition,
+        start,
+        end,
+        columns=wanted,
+        isolation_level=isolation_level,
+        batch_size=ROWS,
+        skip_lost=skip_lost,
+    ):
+        columns = dict(zip(wanted, zip(*rows, strict=True), strict=True))
+        yield pa.RecordBatch.from_arrays(
+            [
+                _stored(name, columns[_STORED[name]])
+                if name in _STORED
+                else pa.repeat(pa.scalar(constants[name], TYPES[name]), len(rows))
+                for name in names
+            ],
+            schema=schema(names),
+        )
+
+
+def _stored(name: str, values: Sequence[Any]) -> pa.Array:
+    convert = _CONVERSIONS.get(name)
+    return pa.array(map(convert, values) if convert else values, TYPES[name])
+
+
+def _headers(text: str | None) -> list[dict[str, object]] | None:
+    if text is None:
+        return None
+    return [
+        {"key": key, "value": None if value is None else base64.b64decode(value)}
+        for key, value in json.loads(text)
+    ]
+
+
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "timestamp": lambda ms: ms * 1_000,
+    "headers": _headers,
+}
