@@ -9,10 +9,11 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from eosdb.errors import ConfigError, IllegalStateError, StorageError
+from eosdb.errors import ConfigError, EosdbError, IllegalStateError, StorageError
 from eosdb.progress import Progress, report_progress, silent
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
+from eosdb.store.schema.migrate import identify
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
 from eosdb.validation import check_text
@@ -35,10 +36,16 @@ def publish(store: Store, target: str) -> None:
     """Copy the file as it is to `target`, replacing any file there: one that needs neither WAL nor shared
     memory, so that other hosts can read it. Readers of the previous one keep reading that.
 
-    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError, and
-    ConfigError for a name that is not UTF-8, since SQLite makes the file.
+    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError,
+    IllegalStateError if an ordinary eosdb file is there, and ConfigError for a name that is not UTF-8,
+    since SQLite makes the file.
     """
     check_text("target", target, ConfigError)
+    if _is_written(target, store.lock_timeout_ms):
+        raise IllegalStateError(
+            f"{target} is an eosdb file that is written, no published copy; publishing would lose it. Give "
+            "another name, or remove it first"
+        )
     unfinished = f"{target}.unfinished-{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -59,6 +66,15 @@ def publish(store: Store, target: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(unfinished)
+
+
+def _is_written(path: str, busy_timeout_ms: int) -> bool:
+    """Whether an ordinary eosdb file is there, and no published copy or anything else."""
+    try:
+        found = identify(path, busy_timeout_ms)
+    except EosdbError:
+        return False
+    return found is not None and not found.is_published
 
 
 def _sync(path: str) -> None:
@@ -104,6 +120,8 @@ def copy(
                 )
                 if change is not None:
                     change(connection)
+                # A published copy has no WAL; a copy of it is an ordinary file again.
+                connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             finally:
                 connection.close()

@@ -11,6 +11,7 @@ from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.model.reports import CompactReport
 from eosdb.model.values import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
 from eosdb.progress import Progress
+from eosdb.store.schema.migrate import in_rollback_mode
 from eosdb.store.store import Store
 from eosdb.validation import check_path
 
@@ -68,12 +69,20 @@ class WholeFile:
         """
         copies.back_up(self._store, check_path("target", target), on_progress)
 
+    @property
+    def is_published(self) -> bool:
+        """Whether this is a published copy: it can only be opened with `read_only=True`."""
+        with self._store.read() as connection:
+            return in_rollback_mode(connection)
+
     def publish(self, target: str | os.PathLike[str]) -> None:
         """Publish a copy for readers on other hosts at `target`, replacing the previous one (see the page
         about Spark).
 
         It needs no shared memory and never changes once published, so it is safe to read over a network;
-        the live file must only be opened on its own host. Raises StorageError.
+        the live file must only be opened on its own host. Nobody can write to a copy; `backup` and
+        `restore_to` make an ordinary file of it. Raises StorageError, and IllegalStateError if `target` is
+        an ordinary eosdb file, which is not replaced.
         """
         self._store.check_open()
         copies.publish(self._store, check_path("target", target))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,3 +91,81 @@ def test_a_folder_that_is_not_there_is_said(live: eosdb.Database, tmp_path: Path
     live.close()
     with pytest.raises(eosdb.DatabaseClosedError):
         live.publish(tmp_path / "copy.db")
+
+
+def by_an_earlier_version(source: eosdb.Database, target: Path) -> None:
+    with contextlib.closing(sqlite3.connect(source.path)) as connection:
+        connection.execute("VACUUM INTO ?", (str(target),))
+
+
+@pytest.mark.parametrize("publish", [eosdb.Database.publish, by_an_earlier_version])
+def test_nobody_writes_into_a_copy(
+    live: eosdb.Database, tmp_path: Path, publish: Callable[[eosdb.Database, Path], None]
+) -> None:
+    folder = tmp_path / "share"
+    folder.mkdir()
+    target = folder / "copy.db"
+    publish(live, target)
+    content = target.read_bytes()
+    for create in (True, False):
+        with pytest.raises(eosdb.ReadOnlyDatabaseError, match="published copy.*write to the file"):
+            eosdb.connect(target, create=create)
+    assert not live.is_published
+    with eosdb.connect(target, read_only=True) as copy:
+        assert copy.is_published
+        with pytest.raises(eosdb.ReadOnlyDatabaseError):
+            copy.append_once("sink", 0, [])
+    assert target.read_bytes() == content
+    assert [p.name for p in folder.iterdir()] == ["copy.db"], "nothing was put beside it"
+
+
+def test_a_copy_that_was_written_to_by_an_earlier_version_is_refused_too(
+    live: eosdb.Database, tmp_path: Path
+) -> None:
+    live.publish(tmp_path / "copy.db")
+    (tmp_path / "copy.db-lock").touch()
+    with pytest.raises(eosdb.ReadOnlyDatabaseError, match="published copy"):
+        eosdb.connect(tmp_path / "copy.db")
+
+
+def test_a_copy_becomes_an_ordinary_file_by_backup_or_restore(
+    live: eosdb.Database, tmp_path: Path
+) -> None:
+    live.publish(tmp_path / "copy.db")
+    with eosdb.connect(tmp_path / "copy.db", read_only=True) as copy:
+        copy.backup(tmp_path / "same.db")
+        copy.restore_to(tmp_path / "other.db", position=int(str(copy.info()["journal_position"])))
+    ids = []
+    for name in ("same.db", "other.db"):
+        assert (tmp_path / name).read_bytes()[18:20] == b"\x02\x02", "with a write-ahead log"
+        with eosdb.connect(tmp_path / name) as made:
+            made.broker.append(TP, RecordBatch([Record(value=b"more")]))
+            assert committed_values(made, TP) == [b"first", b"more"]
+            assert made.verify().ok
+            ids.append(made.info()["file_id"])
+    assert ids[0] == live.info()["file_id"] != ids[1]
+
+
+def test_publishing_replaces_no_file_that_is_written(live: eosdb.Database, tmp_path: Path) -> None:
+    with eosdb.connect(tmp_path / "other.db") as other:
+        other.admin.create_topic("precious")
+    for target in (Path(live.path), tmp_path / "other.db"):
+        with pytest.raises(eosdb.IllegalStateError, match="that is written"):
+            live.publish(target)
+    with eosdb.connect(tmp_path / "other.db", read_only=True) as other:
+        assert other.admin.partition_offsets()
+    assert committed_values(live, TP) == [b"first"]
+
+
+def test_a_copy_of_an_older_schema_is_to_be_published_again(
+    live: eosdb.Database, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy.db"
+    live.publish(target)
+    with contextlib.closing(sqlite3.connect(target)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version={version - 1}")
+    with pytest.raises(eosdb.SchemaOutOfDateError, match="publish it again"):
+        eosdb.connect(target, read_only=True)
+    with pytest.raises(eosdb.ReadOnlyDatabaseError, match="published copy"):
+        eosdb.connect(target)

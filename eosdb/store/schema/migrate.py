@@ -2,6 +2,10 @@
 
 A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the
 number of its newest revision. Alembic is imported only to upgrade an older file.
+
+A file that is written is in WAL mode from its first byte on. One in rollback-journal mode is a published
+copy, whoever made it: it has the id and the history of the file it was made from, and what is written into
+it would be a second history under the same id. So it is only read.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from eosdb.errors import (
     CorruptDatabaseError,
@@ -71,24 +75,26 @@ def _open_file(
     check_only_name(path)
     if read_only:
         _check_exists(path)
-        _check_version(path, identify(path, lock_timeout_ms), "read_only=True")
+        found = identify(path, lock_timeout_ms)
+        _check_version(path, found, "read_only=True")
         return None
     if not create:
         _check_exists(path)
     if os.path.exists(path) and not os.path.exists(path + _LOCK):
         # Before the lock file is made: nothing of ours is put beside another application's file.
-        identify(path, lock_timeout_ms)
+        _check_not_published(path, identify(path, lock_timeout_ms))
     mutex = _open_mutex(path, lock_timeout_ms)
     try:
         try:
             mutex.acquire()
             new_file.forget_unfinished(path)
-            version = identify(path, lock_timeout_ms)
-            if version is None:
+            found = identify(path, lock_timeout_ms)
+            _check_not_published(path, found)
+            if found is None:
                 _create(path, lock_timeout_ms, sync=sync)
-            elif version != SCHEMA_VERSION:
-                if not migrate or version > SCHEMA_VERSION:
-                    _check_version(path, version, "migrate=False")
+            elif found.version != SCHEMA_VERSION:
+                if not migrate or found.version > SCHEMA_VERSION:
+                    _check_version(path, found, "migrate=False")
                 _upgrade(path, lock_timeout_ms)
         finally:
             mutex.release()
@@ -98,8 +104,15 @@ def _open_file(
     return mutex
 
 
-def identify(path: str, busy_timeout_ms: int) -> int | None:
-    """The schema version of the file, None for one that is absent or empty.
+class Found(NamedTuple):
+    """What kind of eosdb file there is."""
+
+    version: int
+    is_published: bool
+
+
+def identify(path: str, busy_timeout_ms: int) -> Found | None:
+    """What the file is, None for one that is absent or empty.
 
     Raises NotAnEosdbFileError for a file of another kind, CorruptDatabaseError for a damaged one.
     """
@@ -124,6 +137,7 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
             try:
                 (application_id,) = connection.execute("PRAGMA application_id").fetchone()
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
+                is_published = in_rollback_mode(connection)
                 (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if application_id == APPLICATION_ID:
                     connection.execute("SELECT max(position) FROM journal").fetchone()
@@ -148,7 +162,13 @@ def identify(path: str, busy_timeout_ms: int) -> int | None:
             f"{path} is a SQLite database of another application (application_id "
             f"{application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it"
         )
-    return int(version)
+    return Found(int(version), is_published)
+
+
+def in_rollback_mode(connection: sqlite3.Connection) -> bool:
+    """Whether the file has no write-ahead log, and so is a published copy."""
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    return str(mode) != "wal"
 
 
 def _marked_in_header(path: str) -> bool:
@@ -252,10 +272,26 @@ def _check_exists(path: str) -> None:
         )
 
 
-def _check_version(path: str, version: int | None, because: str) -> None:
+def _check_not_published(path: str, found: Found | None) -> None:
+    if found is not None and found.is_published:
+        raise ReadOnlyDatabaseError(
+            f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
+            "with read_only=True, and write to the file that it was made from. To write to a copy of it: "
+            "`eosdb backup` makes one with the same id, to take the place of a lost original; `eosdb "
+            "restore` one with an id of its own"
+        )
+
+
+def _check_version(path: str, found: Found | None, because: str) -> None:
     error: EosdbError
-    if version is None:
+    version = 0 if found is None else found.version
+    if found is None:
         error = NotAnEosdbFileError(f"{path} is empty; make it an eosdb file with `eosdb init`")
+    elif found.is_published and version < SCHEMA_VERSION:
+        error = SchemaOutOfDateError(
+            f"{path} is a published copy of schema {version}, this eosdb reads {SCHEMA_VERSION}; publish it "
+            "again with this version"
+        )
     elif version > SCHEMA_VERSION:
         error = SchemaTooNewError(
             f"{path} has schema {version}, this eosdb knows up to {SCHEMA_VERSION}; upgrade eosdb"
