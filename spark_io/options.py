@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eosdb import EARLIEST, LATEST, TopicPartition
+from eosdb.errors import InvalidGroupIdError
+from eosdb.validation import check_group_id
 
 from .errors import SparkOptionError
 from .offsets import parse_offset
@@ -107,7 +109,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         rows_per_task=_positive(options, "maxrecordsperpartition") or _ROWS_PER_TASK,
         max_offsets_per_trigger=_positive(options, "maxoffsetspertrigger"),
         fail_on_data_loss=boolean(options, "failondataloss", default=True),
-        group_id=options.get("groupid"),
+        group_id=_group_id(options),
     )
 
 
@@ -178,6 +180,16 @@ def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool)
                     f"option {side}Offsets: {topic}/{partition} cannot be {offset} here"
                 )
     return Limit(offsets=offsets)
+
+
+def _group_id(options: Mapping[str, str]) -> str | None:
+    name = options.get("groupid")
+    if name is None:
+        return None
+    try:
+        return check_group_id(name)
+    except InvalidGroupIdError as error:
+        raise SparkOptionError(f"option groupId: {error}") from None
 
 
 def _late_start(options: Mapping[str, str]) -> bool:

@@ -20,11 +20,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-import eosdb
-from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb import TopicPartition
 
 from . import columns, files, offsets, options, plan, reading
 from .errors import SparkOptionError
+from .group_progress import GroupProgress
 from .offsets import MarkedOffset, MarkedOffsets, Place
 
 _log: Final = logging.getLogger("eosdb.spark_io")
@@ -49,7 +49,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options.parse(given, streaming=True)
         self._is_fleet = files.of_options(given).is_fleet
         self._frozen: dict[Place, int] | None = None
-        self._told_group: dict[Place, int] | None = None
+        group_id = self._options.group_id
+        self._group = None if group_id is None else GroupProgress(group_id)
 
     # -- offsets --------------------------------------------------------------------------------
 
@@ -69,7 +70,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut = self._cut(known)
         known = self._still_so(known, cut)
         before = offsets.numbers(known)
-        self._report_to_group(before)
+        if self._group is not None:
+            # Everything before the next micro-batch has been written. (Spark's own `commit` comes one
+            # batch late, and after the last one not at all.)
+            self._group.tell(before)
         newest = self._frozen if self._frozen is not None else _ends(cut)
         if isinstance(limit, ReadMaxRows):
             first = {
@@ -122,26 +126,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     # -- inside ---------------------------------------------------------------------------------
-
-    def _report_to_group(self, places: Mapping[Place, int]) -> None:
-        """With option groupId, commit the progress where lag monitors look; Spark uses its checkpoint.
-
-        Everything before the start of the next micro-batch has been written. (Spark's own `commit` comes
-        one batch late, and after the last one not at all.)
-        """
-        group_id = self._options.group_id
-        if group_id is None or places == self._told_group:
-            return
-        by_file: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
-        for (path, tp), offset in places.items():
-            by_file.setdefault(path, {})[tp] = OffsetAndMetadata(offset)
-        for path, reached in by_file.items():
-            with eosdb.connect(path, create=False) as db:
-                known = db.admin.partition_offsets()
-                db.broker.offset_commit(
-                    group_id, {tp: offset for tp, offset in reached.items() if tp in known}
-                )
-        self._told_group = dict(places)
 
     def _cut(self, *known: MarkedOffsets) -> plan.Cut:
         """A glob or directory also includes files created since."""

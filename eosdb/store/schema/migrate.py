@@ -289,8 +289,8 @@ def _check_version(path: str, found: Found | None, because: str) -> None:
         error = NotAnEosdbFileError(f"{path} is empty; make it an eosdb file with `eosdb init`")
     elif found.is_published and version < SCHEMA_VERSION:
         error = SchemaOutOfDateError(
-            f"{path} is a published copy of schema {version}, this eosdb reads {SCHEMA_VERSION}; publish it "
-            "again with this version"
+            f"{path} is a published copy of schema {version}, this eosdb reads {SCHEMA_VERSION}; publish "
+            "it again with this version"
         )
     elif version > SCHEMA_VERSION:
         error = SchemaTooNewError(

@@ -1,0 +1,93 @@
+"""A query's progress as offsets of a consumer group, so that lag monitors see it: option `groupId`.
+
+It is told beside the query, which knows its place by Spark's checkpoint: whatever goes wrong here is logged
+once and tried again later, and the query goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+import eosdb
+from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.clock import Clock, SystemClock
+from eosdb.errors import EosdbError, UnknownMemberIdError
+
+from .offsets import Place
+
+_log: Final = logging.getLogger("eosdb.spark_io")
+_LATER_MS: Final = 60_000
+_PATIENCE: Final = eosdb.BrokerConfig(lock_timeout_ms=1_000)
+"""A query does not stand still for as long as somebody else writes."""
+
+Offsets = dict[TopicPartition, int]
+
+
+class GroupProgress:
+    """Commits what a query has done for one group, in the files whose offsets have moved."""
+
+    def __init__(self, group_id: str, clock: Clock | None = None) -> None:
+        self._group_id = group_id
+        self._clock = clock or SystemClock()
+        self._told: dict[str, Offsets] = {}
+        self._not_before: dict[str, int] = {}
+        self._warned_of: set[type[Exception]] = set()
+
+    def tell(self, places: Mapping[Place, int]) -> None:
+        """Everything before these offsets has been written. Raises nothing."""
+        now_ms = self._clock.monotonic_ms()
+        refused: dict[type[Exception], list[tuple[str, Exception]]] = {}
+        for path, offsets in _by_file(places).items():
+            if self._told.get(path) == offsets or now_ms < self._not_before.get(path, now_ms):
+                continue
+            try:
+                self._commit(path, offsets)
+            except Exception as error:  # Whatever it is, it is not worth a query.
+                self._not_before[path] = now_ms + _LATER_MS
+                refused.setdefault(type(error), []).append((path, error))
+            else:
+                self._told[path] = offsets
+        for kind, cases in refused.items():
+            if kind not in self._warned_of:
+                self._warned_of.add(kind)
+                self._warn(*cases[0], len(cases) - 1)
+
+    def _commit(self, path: str, offsets: Offsets) -> None:
+        with eosdb.connect(path, create=False, migrate=False, config=_PATIENCE) as db:
+            known = db.admin.partition_offsets()
+            db.broker.offset_commit(
+                self._group_id,
+                {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items() if tp in known},
+            )
+
+    def _warn(self, path: str, error: Exception, more: int) -> None:
+        why = str(error)
+        if isinstance(error, UnknownMemberIdError):
+            why = (
+                f"the group has members ({self._members(path)}), and its offsets are theirs; choose a "
+                "groupId that no consumer uses"
+            )
+        _log.warning(
+            "group %s: the query's progress cannot be committed in %s%s: %s. The query goes on, and it "
+            "is tried again every minute",
+            self._group_id,
+            path,
+            f" and {more} more files" if more else "",
+            why,
+        )
+
+    def _members(self, path: str) -> str:
+        with contextlib.suppress(EosdbError), eosdb.connect(path, read_only=True) as db:
+            members = db.broker.describe_group(self._group_id).members
+            return ", ".join(f"{m.member_id} of client {m.client_id}" for m in members)
+        return "unknown"
+
+
+def _by_file(places: Mapping[Place, int]) -> dict[str, Offsets]:
+    found: dict[str, Offsets] = {}
+    for (path, tp), offset in places.items():
+        found.setdefault(path, {})[tp] = offset
+    return found
