@@ -150,7 +150,7 @@ class Database(WholeFile):
             self._coordinator.after_write = self._housekeeper.run_when_due
             if path != MEMORY:
                 self._store.before_close(self._snapshot_at_close)
-            self._coordinator.leadership.recover()
+            self._coordinator.recover()
 
     @cached_property
     def engine(self) -> Engine:

@@ -13,7 +13,6 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
@@ -28,6 +27,9 @@ from .group_progress import GroupProgress
 from .offsets import MarkedOffset, MarkedOffsets, Place
 
 _log: Final = logging.getLogger("eosdb.spark_io")
+_MOST_OFFSETS: Final = 5_000_000
+"""Of a micro-batch, unless maxOffsetsPerTrigger says otherwise: a backfill comes in pieces, each of which
+stays when the query is killed. Kafka's connector takes everything at once."""
 
 
 class StreamTask(InputPartition):
@@ -40,7 +42,7 @@ class StreamTask(InputPartition):
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One for each query, in the driver. A micro-batch contains each transaction whole or not at all,
-    unless maxOffsetsPerTrigger cuts it shorter."""
+    unless maxOffsetsPerTrigger, or its default, cuts it shorter."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         self._names = tuple(schema.fieldNames())
@@ -62,8 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._to_json(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return ReadMaxRows(self._options.max_offsets_per_trigger or _MOST_OFFSETS)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         known = self._parsed(start)

@@ -220,7 +220,7 @@ class TransactionAdmin(RequestHandler):
             known = transaction_rows.read(connection, transactional_id)
         if known is None:
             return min(_NEW_TIMEOUT_MS, self._config.transaction_max_timeout_ms)
-        return known.timeout_ms
+        return min(known.timeout_ms, self._config.transaction_max_timeout_ms)
 
     def _may_end(self, unit: Unit) -> None:
         self._authorizer.check(unit, "alter", "cluster", CLUSTER)

@@ -102,6 +102,16 @@ class ProduceRequests(RequestHandler):
             raise result.error
         return result
 
+    def append_within(
+        self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, transactional_id: str | None
+    ) -> ProduceResult:
+        """`produce` for one partition as a step of the caller's unit; raises what `produce` puts into the
+        result's `error`."""
+        request = _Request(
+            transactional_id, self._clock.time_ms(), self._config.transaction_version
+        )
+        return self._append_at_once(unit, {tp: batch}, request)[tp]
+
     def together(self, *, sync: bool) -> AbstractContextManager[JointUnit]:
         """Make this thread's requests in the block share a commit, synced or not; see
         `Store.together`."""

@@ -9,12 +9,16 @@ or neither is.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from eosdb.broker.handler import Core, RequestHandler
+from eosdb.broker.metrics import count_produced
 from eosdb.broker.produce import ProduceRequests
+from eosdb.coordinator.transactions import owned
+from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ApiError,
     ConcurrentTransactionsError,
@@ -23,12 +27,15 @@ from eosdb.errors import (
     ProducerFencedError,
 )
 from eosdb.events.kinds import SinkBatchAppended
-from eosdb.log import append as log_append
-from eosdb.log import once, partition_rows
+from eosdb.log import once
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.once import SinkBatch
+from eosdb.log.producer_state import SEQUENCE_COUNT
+from eosdb.model.record_columns import RecordColumns
 from eosdb.model.values import (
+    EPOCH_PER_TRANSACTION,
     AppendOnceResult,
+    ProduceResult,
     ProducerIdAndEpoch,
     Record,
     RecordBatch,
@@ -42,13 +49,19 @@ Batches = (
 )
 """Records by partition, or pairs in the order in which they are to be appended."""
 
-_PART_RECORDS: Final = 1_000
+_PART_RECORDS: Final = 5_000
+_PART_BYTES: Final = 512 * 1024
+"""As much as makes one batch of the log: less than topics accept by default."""
+_FIRST_PART: Final = 100
+"""The records of the first part: how large they are is not known yet."""
 _UNIT_BYTES: Final = 16 * 1024 * 1024
 """What is appended in one unit; more holds the write lock for long, and makes the WAL large."""
 _UNIT_RECORDS: Final = 50_000
+_STEP_BYTES: Final = 4 * 1024 * 1024
+"""What is appended in one of the units of a transaction: others who write get their turn between."""
+_STEP_RECORDS: Final = 20_000
 _HELD_CHARS: Final = 1_000
 """What a sink may say about a batch; it is stored."""
-_TRANSACTIONAL_ID: Final = "__eosdb.sink:"
 _TRIES: Final = 20
 
 
@@ -56,13 +69,39 @@ class Part(NamedTuple):
     """Some records of a batch, laid out."""
 
     tp: TopicPartition
-    records: list[Record]
+    records: Sequence[Record]
     batch: PreparedBatch
 
     def halves(self, now_ms: int) -> tuple[Part, Part]:
         middle = len(self.records) // 2
         first, second = self.records[:middle], self.records[middle:]
         return _part(self.tp, first, now_ms), _part(self.tp, second, now_ms)
+
+
+@dataclass(slots=True)
+class Sender:
+    """Who appends the parts of a transaction, and how far it has come."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next sequence in each partition."""
+
+    def signed(self, part: Part, sequence: int) -> PreparedBatch:
+        return replace(
+            part.batch,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+
+
+class Appended(NamedTuple):
+    """What one unit has appended."""
+
+    results: list[tuple[TopicPartition, PreparedBatch, ProduceResult]]
+    sequences: dict[TopicPartition, int]
 
 
 class OnceAppender(RequestHandler):
@@ -83,36 +122,51 @@ class OnceAppender(RequestHandler):
             if once.has_batch(connection, this):
                 return AppendOnceResult(skipped=True, offsets={})
         parts = _parts(batches, self._clock.time_ms())
-        first, is_all = _within_a_unit(parts)
+        first, is_all = _take(parts, _UNIT_RECORDS, _UNIT_BYTES)
         if is_all:
-            return self._coordinator.write(lambda unit: self._in_unit(unit, this, first))
+            return self._in_unit(this, first)
         return self._in_transaction(this, chain(first, parts))
 
-    # -- in one unit ----------------------------------------------------------------------------
+    def _in_unit(self, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
+        def write(unit: Unit) -> Appended | None:
+            if once.has_batch(unit, this):
+                return None
+            appended = self._append(unit, parts, None)
+            self._remember(unit, this)
+            return appended
 
-    def _in_unit(self, unit: Unit, this: SinkBatch, parts: list[Part]) -> AppendOnceResult:
-        if once.has_batch(unit, this):
+        appended = self._coordinator.write(write)
+        if appended is None:
             return AppendOnceResult(skipped=True, offsets={})
         offsets: dict[TopicPartition, int] = {}
-        for part in parts:
-            self._authorizer.check(unit, "write", "topic", part.tp.topic)
-            offset = self._append(unit, part)
-            offsets.setdefault(part.tp, offset)
-        self._remember(unit, this)
+        self._count(appended, offsets)
         return AppendOnceResult(skipped=False, offsets=offsets)
 
-    def _append(self, unit: Unit, part: Part) -> int:
-        """Append in halves, as long as a part is larger than the topic accepts. Returns the first
-        offset."""
-        partition = partition_rows.load(unit, part.tp)
-        config = partition_rows.config(unit, partition.topic_id, self._config)
-        now = self._clock.time_ms()
-        if part.batch.size > config.max_message_bytes and len(part.records) > 1:
-            first, second = part.halves(now)
-            offset = self._append(unit, first)
-            self._append(unit, second)
-            return offset
-        return log_append.append(unit, partition, part.batch, config, now).base_offset
+    def _append(self, unit: Unit, parts: list[Part], sender: Sender | None) -> Appended:
+        """Append the parts; in halves, as long as one is larger than its topic accepts."""
+        sequences = {} if sender is None else dict(sender.sequences)
+        name = None if sender is None else sender.transactional_id
+        results = []
+        waiting = parts[::-1]
+        while waiting:
+            part = waiting.pop()
+            sequence = sequences.get(part.tp, 0)
+            batch = part.batch if sender is None else sender.signed(part, sequence)
+            try:
+                result = self._requests.append_within(unit, part.tp, batch, name)
+            except MessageTooLargeError:
+                if len(part.records) == 1:
+                    raise
+                waiting += reversed(part.halves(self._clock.time_ms()))
+                continue
+            results.append((part.tp, batch, result))
+            sequences[part.tp] = (sequence + batch.count) % SEQUENCE_COUNT
+        return Appended(results, sequences)
+
+    def _count(self, appended: Appended, offsets: dict[TopicPartition, int]) -> None:
+        for tp, batch, result in appended.results:
+            offsets.setdefault(tp, result.base_offset)
+            count_produced(self._core.metrics, {tp: batch}, {tp: result})
 
     def _remember(self, unit: Unit, this: SinkBatch) -> None:
         # decisions/0014: the proof is stored with the records, or with the decision of their transaction.
@@ -120,21 +174,23 @@ class OnceAppender(RequestHandler):
 
     # -- in a transaction -----------------------------------------------------------------------
 
-    def _in_transaction(self, this: SinkBatch, parts: Iterable[Part]) -> AppendOnceResult:
-        name = _TRANSACTIONAL_ID + this.sink_id
+    def _in_transaction(self, this: SinkBatch, parts: Iterator[Part]) -> AppendOnceResult:
+        name = owned.PREFIX + this.sink_id
         me = self._begin(name)
+        sender = Sender(name, me)
         offsets: dict[TopicPartition, int] = {}
-        sequences: dict[TopicPartition, int] = {}
-        try:
-            for part in parts:
-                self._send(name, me, part, offsets, sequences)
-            self._end(name, me, this)
-        except _DoneMeanwhileError:
-            self._abort(name, me)
-            return AppendOnceResult(skipped=True, offsets={})
-        except BaseException:
-            self._abort(name, me)
-            raise
+        # decisions/0034: whoever finds the transaction open can tell whether this process lives.
+        with self._coordinator.owners.own(me):
+            try:
+                while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
+                    self._count(self._step(sender, some), offsets)
+                self._end(name, me, this)
+            except _DoneMeanwhileError:
+                self._abort(name, me)
+                return AppendOnceResult(skipped=True, offsets={})
+            except BaseException:
+                self._abort(name, me)
+                raise
         return AppendOnceResult(skipped=False, offsets=offsets)
 
     def _begin(self, name: str) -> ProducerIdAndEpoch:
@@ -152,30 +208,23 @@ class OnceAppender(RequestHandler):
                 continue
         raise ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
 
-    def _send(
-        self,
-        name: str,
-        me: ProducerIdAndEpoch,
-        part: Part,
-        offsets: dict[TopicPartition, int],
-        sequences: dict[TopicPartition, int],
-    ) -> None:
-        base_sequence = sequences.get(part.tp, 0)
-        batch = RecordBatch(part.records, *me, base_sequence, is_transactional=True)
-        version = self._config.transaction_version
-        if version < 2:
-            self._coordinator.add_to_transaction(
-                name, *me, frozenset({part.tp}), frozenset(), lambda _: None
-            )
-        (result,) = self._requests.produce({part.tp: batch}, transactional_id=name).values()
-        if isinstance(result.error, MessageTooLargeError) and len(part.records) > 1:
-            for half in part.halves(self._clock.time_ms()):
-                self._send(name, me, half, offsets, sequences)
-            return
-        if result.error is not None:
-            raise result.error
-        offsets.setdefault(part.tp, result.base_offset)
-        sequences[part.tp] = base_sequence + len(part.records)
+    def _step(self, sender: Sender, parts: list[Part]) -> Appended:
+        """Append some parts in one unit, which also moves the deadline of the transaction."""
+        name, me = sender.transactional_id, sender.producer
+        if self._config.transaction_version < EPOCH_PER_TRANSACTION:
+            tps = frozenset(part.tp for part in parts)
+            self._coordinator.add_to_transaction(name, *me, tps, frozenset(), lambda _: None)
+
+        def write(unit: Unit) -> Appended:
+            appended = self._append(unit, parts, sender)
+            timeout_ms = self._config.transaction_max_timeout_ms
+            transaction_rows.keep_alive(unit, name, me, timeout_ms, self._clock.time_ms())
+            return appended
+
+        # Not synced: the Prepare that decides the transaction is, after it.
+        appended = self._coordinator.write(write, sync=False)
+        sender.sequences = appended.sequences
+        return appended
 
     def _end(self, name: str, me: ProducerIdAndEpoch, this: SinkBatch | None) -> None:
         """Commit the batch, or abort if there is none."""
@@ -222,29 +271,54 @@ def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
     """Raises InvalidRequestError, InvalidRecordError, InvalidTimestampError and
     UnknownTopicOrPartitionError."""
     pairs = batches.items() if isinstance(batches, Mapping) else batches
+    pieces = _Pieces()
     for pair in check_collection("batches", pairs):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise InvalidRequestError(
                 f"batches: got {pair!r:.80}, expected pairs of a partition and its records"
             )
         tp = check_topic_partition(pair[0])
-        given: Iterator[Any] = iter(check_collection(f"batches of {tp}", pair[1]))
-        while records := list(islice(given, _PART_RECORDS)):
-            yield _part(tp, records, now_ms)
+        for records in pieces.of(check_collection(f"batches of {tp}", pair[1])):
+            part = _part(tp, records, now_ms)
+            pieces.measured(part.batch.size)
+            yield part
 
 
-def _part(tp: TopicPartition, records: list[Record], now_ms: int) -> Part:
+class _Pieces:
+    """Cuts records into pieces, which are short when records are large."""
+
+    def __init__(self) -> None:
+        self._count = _FIRST_PART
+
+    def measured(self, size: int) -> None:
+        """The newest piece has so many bytes: the next one is as long as suits such records."""
+        self._count = max(1, min(_PART_RECORDS, _PART_BYTES * self._count // max(size, 1)))
+
+    def of(self, given: Any) -> Iterator[Sequence[Record]]:
+        if isinstance(given, RecordColumns):
+            begin = 0
+            while begin < len(given):
+                end = begin + self._count
+                yield given[begin:end]
+                begin = end
+            return
+        left: Iterator[Any] = iter(given)
+        while records := list(islice(left, self._count)):
+            yield records
+
+
+def _part(tp: TopicPartition, records: Sequence[Record], now_ms: int) -> Part:
     return Part(tp, records, prepare(RecordBatch(records), now_ms))
 
 
-def _within_a_unit(parts: Iterator[Part]) -> tuple[list[Part], bool]:
-    """As much as fits into one unit, and whether that is all."""
+def _take(parts: Iterator[Part], most_records: int, most_bytes: int) -> tuple[list[Part], bool]:
+    """As much as goes into one unit, and whether that is all."""
     taken: list[Part] = []
     size = count = 0
     for part in parts:
         taken.append(part)
         size += part.batch.size
         count += len(part.records)
-        if size > _UNIT_BYTES or count > _UNIT_RECORDS:
+        if size > most_bytes or count > most_records:
             return taken, False
     return taken, True

@@ -19,6 +19,7 @@ from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.leadership import Decision, End, Leadership
+from eosdb.coordinator.owners import Owners
 from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing
@@ -63,6 +64,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
+        self.owners: Final = Owners(store)
         self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write; housekeeping checks here whether it is due."""
@@ -104,12 +106,14 @@ class TransactionCoordinator:
 
     def _is_something_due(self, unit: Unit) -> bool:
         return bool(
-            self.leadership.foreign_decided(unit) or self._due_time(unit) <= self._clock.time_ms()
+            self.leadership.foreign_decided(unit)
+            or self._due_time(unit) <= self._clock.time_ms()
+            or self.owners.first_orphan(unit)
         )
 
     def run_due(self) -> Expired:
         """Complete what dead processes decided, abort what timed out, remove what expired."""
-        done = Expired(recovered=self.leadership.recover(), aborted=self._abort_timed_out())
+        done = Expired(recovered=self.leadership.recover(), aborted=self._abort_lost())
         now = self._clock.time_ms()
         config = self._config
 
@@ -132,11 +136,18 @@ class TransactionCoordinator:
     def next_due(self) -> int:
         """The time (ms) before which nothing is due, as the file is now."""
         with self._store.read() as connection:
+            if self.owners.has_orphan(connection):
+                return 0
             return next_due(connection, self._config, self._clock.time_ms())
 
     def do_what_is_due(self) -> None:
         """What every write does first, for who does not write."""
         self.write(lambda _: None, sync=False)
+
+    def recover(self) -> None:
+        """At the opening of the file: complete and abort what dead processes left."""
+        self.leadership.recover()
+        self._abort_lost()
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -355,18 +366,24 @@ class TransactionCoordinator:
         if decision.end is End.DECIDED:
             self.leadership.complete(decision)
 
-    def _abort_timed_out(self) -> int:
-        """Fence and abort every open transaction that has timed out. Returns how many."""
+    def _abort_lost(self) -> int:
+        """Fence and abort every open transaction that has timed out, or whose owner is dead. Returns how
+        many."""
         aborted = 0
-        while due := self._store.write(self._first_timed_out, sync=False):
+        while due := self._store.write(self._first_lost, sync=False):
             self.leadership.ensure_elected()
 
             def decide(unit: Unit, transactional_id: str = due) -> Decision | None:
                 current = transaction_rows.load(unit, transactional_id)
                 now = self._clock.time_ms()
-                if current is None or not decisions.is_timed_out(current, now):
+                if current is None:
                     return None
-                prepared = decisions.abort_timed_out(current, now)
+                if decisions.is_timed_out(current, now):
+                    prepared = decisions.abort_timed_out(current, now)
+                elif self.owners.is_orphan(current):
+                    prepared = decisions.abort_orphan(current, now)
+                else:
+                    return None
                 transaction_rows.record(unit, current, prepared, now)
                 return Decision(prepared, transaction_rows.epoch(unit), End.DECIDED)
 
@@ -378,8 +395,9 @@ class TransactionCoordinator:
                     self._complete(decision)
         return aborted
 
-    def _first_timed_out(self, unit: Unit) -> str | None:
-        return transaction_rows.first_timed_out(unit, self._clock.time_ms())
+    def _first_lost(self, unit: Unit) -> str | None:
+        timed_out = transaction_rows.first_timed_out(unit, self._clock.time_ms())
+        return timed_out or self.owners.first_orphan(unit)
 
     # -- what is due ----------------------------------------------------------------------------
 

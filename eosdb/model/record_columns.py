@@ -80,8 +80,11 @@ class RecordColumns(Sequence[Record]):
     def __getitem__(self, index: int | slice) -> Record | RecordColumns:
         headers = self.headers_of_all()
         if isinstance(index, slice):
-            records = range(len(self))[index]
-            payload = [part for i in records for part in self.payload[2 * i : 2 * i + 2]]
+            places = range(len(self))[index]
+            if places.step == 1:
+                payload = self.payload[2 * places.start : 2 * places.stop]
+            else:
+                payload = [part for i in places for part in self.payload[2 * i : 2 * i + 2]]
             return RecordColumns(payload, self.timestamps[index], list(headers[index]))
         i = range(len(self))[index]
         return Record(

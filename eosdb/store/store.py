@@ -343,6 +343,22 @@ class Store:
             self._mutex.note_round(now_ms)
             return is_known, now_ms
 
+    @contextlib.contextmanager
+    def owning(self, number: int) -> Iterator[None]:
+        """Hold the lock of this number during the block, or until the process dies.
+
+        Raises DatabaseLockedError when somebody holds it, and StorageError.
+        """
+        self._check_writable()
+        assert self._mutex is not None
+        with self._mutex.owning(number):
+            yield
+
+    def is_owned(self, number: int) -> bool:
+        """Whether somebody holds the lock of this number, in any process: also this object. A reader
+        cannot know, and is told so."""
+        return self._mutex is None or self._mutex.is_owned(number)
+
     @property
     def has_written(self) -> bool:
         """Whether a unit of this object has changed anything."""

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import BinaryType, StructType
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.spark_io import foreach_batch, read_stream
 from eosdb.spark_io.options import parse
+from eosdb.spark_io.source import EosdbDataSource
 from eosdb.spark_io.stream import _limited
 from tests.crash.children import environment
 from tests.spark.conftest import TP0, fill
@@ -181,6 +184,10 @@ def test_shares_of_a_micro_batch_follow_what_waits() -> None:
     assert sum(_limited({}, {a: 0, b: 0, c: 0}, {a: 1, b: 1, c: 1}, 2).values()) == 2
     assert _limited({a: 50}, first, {a: 20}, 5) == {a: 50}
     assert parse({"maxOffsetsPerTrigger": "40"}, streaming=True).max_offsets_per_trigger == 40
+    schema = StructType().add("value", BinaryType())
+    for given, most in (({}, 5_000_000), ({"maxOffsetsPerTrigger": "9000000000"}, 9_000_000_000)):
+        reader = EosdbDataSource({"path": "shop.db", **given}).streamReader(schema)
+        assert reader.getDefaultReadLimit() == ReadMaxRows(most)
 
 
 PROGRAM = """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eosdb.config import INT32_MAX
 from eosdb.coordinator.transactions.state import (
     LAST_CLIENT_EPOCH,
     LEGAL_PREVIOUS,
@@ -49,6 +50,7 @@ __all__ = [
     "IllegalTransitionError",
     "Initialized",
     "TransactionMetadata",
+    "abort_orphan",
     "abort_timed_out",
     "add_to_transaction",
     "check_timeout",
@@ -56,6 +58,7 @@ __all__ = [
     "init_producer_id",
     "is_timed_out",
     "needs_new_producer_id",
+    "prolong",
     "transition",
     "verify",
 ]
@@ -218,6 +221,29 @@ def add_to_transaction(
     )
 
 
+def prolong(
+    current: TransactionMetadata | None,
+    producer_id: int,
+    producer_epoch: int,
+    timeout_ms: int,
+    now_ms: int,
+) -> TransactionMetadata | None:
+    """The open transaction with a deadline `timeout_ms` from now, 24 days after its start at the latest;
+    Kafka has nothing like it.
+
+    None: nothing is open, or more than half of that time is left. Raises InvalidProducerIdMappingError
+    and ProducerFencedError.
+    """
+    current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
+    left_ms = current.start_time_ms + current.timeout_ms - now_ms
+    if current.state is not TransactionState.ONGOING or left_ms > timeout_ms // 2:
+        return None
+    longer_ms = min(now_ms - current.start_time_ms + timeout_ms, INT32_MAX)
+    if longer_ms <= current.timeout_ms:
+        return None
+    return transition(current, timeout_ms=longer_ms, last_update_time_ms=now_ms)
+
+
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
     """Whether the transaction is open after its deadline, not just at it (timedOutTransactions)."""
     deadline_ms = current.start_time_ms + current.timeout_ms
@@ -234,6 +260,11 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
             f"{named(current)}: {current.state.label} since {current.start_time_ms} with "
             f"{current.timeout_ms} ms is not overdue at {now_ms}"
         )
+    return _fence(current, now_ms)
+
+
+def abort_orphan(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The PrepareAbort of an open transaction whose owner is dead, as after a time-out."""
     return _fence(current, now_ms)
 
 

@@ -16,8 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eosdb.coordinator.due import Due
+from eosdb.coordinator.transactions import owned
 from eosdb.coordinator.transactions.changes import expected, in_order
-from eosdb.coordinator.transactions.decisions import TransactionMetadata, add_to_transaction, verify
+from eosdb.coordinator.transactions.decisions import (
+    TransactionMetadata,
+    add_to_transaction,
+    prolong,
+    verify,
+)
 from eosdb.coordinator.transactions.ending import complete
 from eosdb.errors import (
     InvalidProducerEpochError,
@@ -80,6 +86,12 @@ _TIMED_OUT: Final = (
     "SELECT transactional_id FROM transactional_ids "
     f"WHERE state {IS_ONGOING} AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
 )
+# `+`: by the index of open transactions, which are few. There may be many ids of sinks.
+_WITH_OWNERS: Final = (
+    "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
+    f"WHERE state {IS_ONGOING} AND +transactional_id >= '{owned.PREFIX}' "
+    f"AND +transactional_id < '{owned.PREFIX[:-1]};' ORDER BY start_time + timeout_ms"
+)
 _SAVE: Final = (
     f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES ({', '.join('?' for _ in _NAMES)}) "
     "ON CONFLICT (transactional_id) DO UPDATE SET "
@@ -93,11 +105,17 @@ class TransactionMemo(Memo):
     """By transactional id; None: not known."""
     decided: frozenset[str] | None = None
     """The ids with a decided, incomplete transaction; None: not looked up yet."""
+    owned: dict[str, ProducerIdAndEpoch] | None = None
+    """The open transactions that have owners; None: not looked up yet."""
 
     def follow(self, saved: TransactionMetadata) -> None:
         """Stay in step with the row."""
         transactional_id = saved.transactional_id
         self.rows[transactional_id] = saved
+        if self.owned is not None and owned.has_owner(transactional_id):
+            self.owned.pop(transactional_id, None)
+            if saved.state is TransactionState.ONGOING:
+                self.owned[transactional_id] = saved.producer
         if self.decided is None:
             return
         if saved.state.is_decided:
@@ -281,6 +299,33 @@ def decided_ids(unit: Unit) -> frozenset[str]:
             )
         )
     return memo.decided
+
+
+def with_owners(source: Unit | sqlite3.Connection) -> dict[str, ProducerIdAndEpoch]:
+    """The open transactions that have owners, dead or alive, by transactional id."""
+    return {
+        transactional_id: ProducerIdAndEpoch(producer_id, producer_epoch)
+        for transactional_id, producer_id, producer_epoch in source.execute(_WITH_OWNERS).fetchall()
+    }
+
+
+def remembered_with_owners(unit: Unit) -> dict[str, ProducerIdAndEpoch]:
+    """The same, looked up only once. Not to be changed."""
+    memo = unit.memos[TransactionMemo]
+    if memo.owned is None:
+        memo.owned = with_owners(unit)
+    return memo.owned
+
+
+def keep_alive(
+    unit: Unit, transactional_id: str, producer: ProducerIdAndEpoch, timeout_ms: int, now_ms: int
+) -> None:
+    """The producer's open transaction has come further: move its deadline when half of the time has
+    passed. Raises what `decisions.prolong` raises."""
+    current = load(unit, transactional_id)
+    after = prolong(current, *producer, timeout_ms, now_ms)
+    if after is not None:
+        record(unit, current, after, now_ms)
 
 
 def first_timed_out(unit: Unit, now_ms: int) -> str | None:

@@ -128,7 +128,10 @@ def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | No
     elif new.producer != old.producer:
         return f"the producer changed from {tuple(old.producer)} to {tuple(new.producer)}"
     if new.timeout_ms != old.timeout_ms:
-        return "the timeout changed"
+        # decisions/0034: its producer is alive and gets more time.
+        is_prolonged = new.state is old.state is TransactionState.ONGOING
+        if not is_prolonged or new.timeout_ms < old.timeout_ms:
+            return "the timeout changed"
     if new.state is TransactionState.ONGOING:
         if new.start_time_ms == NO_TIMESTAMP:
             return "it has no start time"

@@ -12,11 +12,12 @@ last round of housekeeping began.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -26,6 +27,8 @@ from eosdb.store.file import lock_holder
 # decisions/0002: the next writer holds the queue byte while it waits, so nobody overtakes it.
 _QUEUE: Final = 0
 _WRITER: Final = 1
+_OWNERS_AT: Final = 4096
+"""From here on each byte is an owner's lock; the file does not grow by that."""
 _FLOCK: Final = "hhqqi4x"
 _SYNC_FAILED_AT: Final = 8
 """Where the byte is in the file: behind the locked ranges."""
@@ -91,6 +94,39 @@ class WriterMutex:
         before = self._descriptor
         self._use(granted)
         _close(before)
+
+    # -- owners ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def owning(self, number: int) -> Iterator[None]:
+        """Hold the lock of this number during the block, on a descriptor of its own: this object, too,
+        finds it held. The kernel releases it when the process dies.
+
+        Raises DatabaseLockedError when somebody holds it, and StorageError.
+        """
+        try:
+            descriptor = _open(self.path)
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be opened: {error.strerror}") from error
+        try:
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _owner(fcntl.F_WRLCK, number))
+            except OSError as error:
+                raise DatabaseLockedError(
+                    f"{self.path}: the lock of owner {number} cannot be had: {error.strerror}"
+                ) from error
+            yield
+        finally:
+            _close(descriptor)
+
+    def is_owned(self, number: int) -> bool:
+        """Whether somebody holds the lock of this number, in any process."""
+        asked = _owner(fcntl.F_WRLCK, number)
+        try:
+            found = fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked)
+        except OSError:  # Closed meanwhile: whoever asks next knows more.
+            return True
+        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
     # -- what every process must know -----------------------------------------------------------
 
@@ -179,6 +215,10 @@ def _range(kind: int, byte: int, length: int = 1) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
 
 
+def _owner(kind: int, number: int) -> bytes:
+    return _range(kind, _OWNERS_AT + number)
+
+
 _WRITE_LOCK: Final = (_range(fcntl.F_WRLCK, _QUEUE), _range(fcntl.F_WRLCK, _WRITER))
 _NO_LOCK: Final = (_range(fcntl.F_UNLCK, _QUEUE), _range(fcntl.F_UNLCK, _WRITER))
 _NOTHING: Final = _range(fcntl.F_UNLCK, _QUEUE, 2)
@@ -210,8 +250,9 @@ def _open(path: str) -> int:
 
 
 def _close(descriptor: int) -> None:
-    _descriptors.discard(descriptor)
-    os.close(descriptor)
+    if descriptor in _descriptors:  # Otherwise a fork has closed it.
+        _descriptors.discard(descriptor)
+        os.close(descriptor)
 
 
 def _forget_after_fork() -> None:

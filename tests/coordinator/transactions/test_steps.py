@@ -18,6 +18,7 @@ from eosdb.coordinator.transactions.decisions import (
 )
 from eosdb.errors import (
     InvalidTransactionTimeoutError,
+    ProducerFencedError,
 )
 from eosdb.model.values import TransactionState
 from tests.coordinator.transactions.requests import (
@@ -380,6 +381,32 @@ def test_a_transaction_times_out_after_its_deadline(after_deadline: int, timed_o
     assert (answer(lambda c: decisions.abort_timed_out(c, now_ms), metadata(ONGOING)) != "bug") is (
         timed_out
     )
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "timeout_ms"),
+    [(499, None), (500, 1_500), (1_000, 2_000), (5_000_000_000, 2**31 - 1), (-9_000, None)],
+)
+def test_an_open_transaction_is_prolonged_once_half_of_its_time_has_passed(
+    passed_ms: int, timeout_ms: int | None
+) -> None:
+    now_ms = START_MS + passed_ms
+    longer = decisions.prolong(metadata(ONGOING), 7, 5, TIMEOUT_MS, now_ms)
+    if timeout_ms is None:
+        assert longer is None
+        return
+    assert longer == metadata(ONGOING, timeout_ms=timeout_ms, last_update_time_ms=now_ms)
+    assert decisions.prolong(longer, 7, 5, TIMEOUT_MS, now_ms) is None, "not twice"
+
+
+def test_only_its_own_producer_prolongs_a_transaction_and_only_an_open_one() -> None:
+    def prolong(epoch: int, state: TransactionState = ONGOING) -> TransactionMetadata | None:
+        return decisions.prolong(metadata(state), 7, epoch, TIMEOUT_MS, NOW_MS)
+
+    with pytest.raises(ProducerFencedError):
+        prolong(4)
+    for state in (EMPTY, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT):
+        assert prolong(5, state) is None
 
 
 def test_the_timeout_fences_whoever_held_the_transaction_open() -> None:
