@@ -184,9 +184,12 @@ def test_shares_of_a_micro_batch_follow_what_waits() -> None:
     assert sum(_limited({}, {a: 0, b: 0, c: 0}, {a: 1, b: 1, c: 1}, 2).values()) == 2
     assert _limited({a: 50}, first, {a: 20}, 5) == {a: 50}
     assert parse({"maxOffsetsPerTrigger": "40"}, streaming=True).max_offsets_per_trigger == 40
+
+
+def test_a_first_backfill_comes_in_pieces(pipe: Path) -> None:
     schema = StructType().add("value", BinaryType())
     for given, most in (({}, 5_000_000), ({"maxOffsetsPerTrigger": "9000000000"}, 9_000_000_000)):
-        reader = EosdbDataSource({"path": "shop.db", **given}).streamReader(schema)
+        reader = EosdbDataSource({"path": str(pipe), **given}).streamReader(schema)
         assert reader.getDefaultReadLimit() == ReadMaxRows(most)
 
 
