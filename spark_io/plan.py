@@ -194,9 +194,10 @@ def _at_time(
     *,
     at_end: bool,
 ) -> int:
-    found = db.broker.list_offsets(tp, time_ms, isolation_level=options.isolation_level).offset
-    if found >= 0:
-        return min(found, state.end)
+    # An end is found as a start is, so that times cut a log into parts that do not overlap.
+    found = db.admin.first_record_at(tp, time_ms, isolation_level=options.isolation_level)
+    if found is not None:
+        return min(found.offset, state.end)
     if at_end or options.late_start_is_latest:
         return state.end
     raise SparkOptionError(

@@ -14,7 +14,12 @@ from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError
 from eosdb.log import fetch, partition_rows, scan, snapshots
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
-from eosdb.model.values import PartitionOffsets, SnapshotInfo, TopicPartition
+from eosdb.model.values import (
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    SnapshotInfo,
+    TopicPartition,
+)
 from eosdb.store import history
 from eosdb.validation import check_int, check_text, check_topic_partition
 
@@ -63,6 +68,29 @@ class LogAdmin(RequestHandler):
                 for partition in partition_rows.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }
+
+    def first_record_at(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        isolation_level: str = "read_committed",
+    ) -> OffsetAndTimestamp | None:
+        """The first record at or after `timestamp` (ms) that a reader sees, None when there is none: what a
+        read as of a time begins or ends with. `Broker.list_offsets`, which is Kafka's, finds markers and
+        aborted records, too; on back-dated data it answers with the first marker, for that one is new.
+
+        Raises InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
+        """
+        tp = check_topic_partition(topic_partition)
+        read_committed = fetch.check_isolation_level(isolation_level)
+        check_int("timestamp", timestamp, 0)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            partition = partition_rows.read(connection, tp)
+            return fetch.first_data_at(
+                connection, partition, timestamp, read_committed=read_committed
+            )
 
     def history_mark(self) -> str:
         """A short text for programs that keep offsets outside the file: `history_departure` tells later

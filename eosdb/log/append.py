@@ -6,6 +6,7 @@ from an append is folded by `projection`, from the event alone.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -50,6 +51,8 @@ from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 from eosdb.topic_config import TopicConfig
 
+_log: Final = logging.getLogger("eosdb")
+_DAY_MS: Final = 86_400_000
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 """How many rows one statement inserts: few statements to prepare, and few calls for any number of
 rows."""
@@ -125,6 +128,8 @@ def append(
         )
     timestamps = batch.timestamps if log_append_time < 0 else [now_ms]
     newest = max(timestamps)
+    if 0 <= config.retention_ms < now_ms - newest:
+        _warn_of_retention(unit, partition, config, newest, now_ms)
     base_offset = partition.log_end_offset
     # By position, which costs a third of names: this runs for every batch.
     event = BatchAppended(
@@ -149,6 +154,26 @@ def append(
     reach(Failpoint.APPEND_UNCOMMITTED)
     return ProduceResult(
         event.base_offset, event.last_offset, log_append_time, partition.log_start_offset
+    )
+
+
+def _warn_of_retention(
+    unit: Unit, partition: Partition, config: TopicConfig, newest: int, now_ms: int
+) -> None:
+    """Say, once for each topic, that a batch is older than what the topic keeps."""
+    if not config.delete or partition.topic_id in unit.said:
+        return
+    unit.said.add(partition.topic_id)
+    _log.warning(
+        "topic %s: records arrive that are %.1f days old by their timestamps, and retention.ms=%d keeps "
+        "them for %.1f days only, so the next housekeeping deletes them unless younger ones lie before "
+        "them. If the timestamps are event times, set retention.ms=-1 for the topic (`eosdb topics alter "
+        "%s --config retention.ms=-1`).",
+        partition.topic,
+        (now_ms - newest) / _DAY_MS,
+        config.retention_ms,
+        config.retention_ms / _DAY_MS,
+        partition.topic,
     )
 
 

@@ -45,6 +45,13 @@ _BY_TIME: Final = (
     'SELECT "offset", timestamp FROM records '
     'WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? ORDER BY "offset" LIMIT 1'
 )
+_DATA_BY_TIME: Final = (
+    'SELECT "offset", timestamp FROM records '
+    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? AND timestamp >= ? AND control IS NULL '
+    'ORDER BY "offset" LIMIT ?'
+)
+_FEWEST_CANDIDATES: Final = 1
+_MOST_CANDIDATES: Final = 4_096
 _TIME_INDEX: Final = (
     'SELECT "offset" FROM time_index WHERE partition_id = ? AND timestamp < ? '
     "ORDER BY timestamp DESC LIMIT 1"
@@ -263,10 +270,39 @@ def _newest(connection: sqlite3.Connection, partition: Partition) -> tuple[int, 
 def _first_at(
     connection: sqlite3.Connection, partition: Partition, timestamp: int
 ) -> tuple[int, int] | None:
-    """Everything below the index entry's offset is older, so the walk begins there."""
-    indexed = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchone()
-    start = max(partition.log_start_offset, indexed[0] if indexed else 0)
+    start = _all_older_below(connection, partition, timestamp)
     row: tuple[int, int] | None = connection.execute(
         _BY_TIME, (partition.partition_id, start, timestamp)
     ).fetchone()
     return row
+
+
+def _all_older_below(connection: sqlite3.Connection, partition: Partition, timestamp: int) -> int:
+    """Everything below the index entry's offset is older, so a walk begins there."""
+    indexed = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchone()
+    return max(partition.log_start_offset, indexed[0] if indexed else 0)
+
+
+def first_data_at(
+    connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
+) -> OffsetAndTimestamp | None:
+    """The first record at or after `timestamp` that a reader of the isolation level sees: no marker, and
+    under read_committed nothing that an aborted transaction took back. None when there is none. Raises
+    CorruptDatabaseError."""
+    # Markers carry the time of their writing, which says nothing about data.
+    at = _all_older_below(connection, partition, timestamp)
+    bound, limit = upper_bound(partition, read_committed=read_committed), _FEWEST_CANDIDATES
+    while rows := connection.execute(
+        _DATA_BY_TIME, (partition.partition_id, at, bound, timestamp, limit)
+    ).fetchall():
+        first, at = rows[0][0], rows[-1][0] + 1
+        gone = (
+            transaction_index.taken_back_in(connection, partition, first, at)
+            if read_committed
+            else frozenset()
+        )
+        for offset, found in rows:
+            if offset not in gone:
+                return OffsetAndTimestamp(offset, found)
+        limit = min(limit * 4, _MOST_CANDIDATES)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,42 @@ def test_times_become_offsets(log: eosdb.Database, clock: eosdb.ManualClock) -> 
     with pytest.raises(SparkOptionError, match="no record at or after"):
         planned(log, **late)
     assert planned(log, **late, startingOffsetsByTimestampStrategy="latest") == {0: (10, 10)}
+
+
+def test_times_mean_records_where_the_data_is_older_than_its_markers(db: eosdb.Database) -> None:
+    """Each transaction ends with a marker of today."""
+    db.admin.create_topic("t", config={"retention.ms": -1})
+    with db.producer(transactional_id="p") as producer:
+        producer.init_transactions()
+        for i in range(20):
+            producer.begin_transaction()
+            for j in range(7):
+                producer.send("t", b"v", timestamp=1_000 * (7 * i + j))
+            producer.abort_transaction() if i % 5 == 3 else producer.commit_transaction()
+    for start, end in ((0, 63_000), (30_000, 90_500), (139_000, 999_000)):
+        given_ = {"startingTimestamp": str(start), "endingTimestamp": str(end)}
+        (range_,) = planned(db, **given_).values()
+        read = [row for rows in db.admin.scan(TP, *range_, columns=("offset",)) for row in rows]
+        assert read == list(
+            db.query(
+                'SELECT "offset" FROM committed_records WHERE timestamp >= ? AND timestamp < ?',
+                (start, end),
+            ).rows
+        )
+        assert read
+
+
+def test_an_end_in_time_is_where_a_start_at_that_time_is(db: eosdb.Database) -> None:
+    """Also on data without order: jobs for consecutive days read each record once."""
+    db.admin.create_topic("t", config={"retention.ms": -1})
+    times = [5, 3, 9, 1, 12, 4, 11, 2, 30]
+    db.broker.append(TP, RecordBatch([Record(value=b"v", timestamp=time) for time in times]))
+    days = ["0", "4", "10", "13"]
+    ranges = [
+        planned(db, startingTimestamp=start, endingTimestamp=end)[0]
+        for start, end in itertools.pairwise(days)
+    ]
+    assert ranges == [(0, 0), (0, 4), (4, 8)]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Unit:
 
     __slots__ = (
         "_connection", "_position", "_waited", "_waiting", "careful", "memos", "projection",
-        "written_bytes",
+        "said", "written_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: sqlite3.Connection, apply: Apply) -> None:
@@ -103,6 +103,8 @@ class Unit:
         self._position: int | None = None
         """The last event's position, if it is known."""
         self.written_bytes = 0
+        self.said: Final = set[Hashable]()
+        """What has been logged already and need not be again while the file is open."""
         self.careful = True
         """Whether one part can be undone, for which everything is written at once; if not, a part that must
         be undone makes the whole unit run again."""
