@@ -1,4 +1,4 @@
-"""`eosdb spark`: common jobs without a program: look, export to Parquet, copy and transform streams.
+"""`eosdb spark`: common jobs without a program: look, copy and transform streams.
 
 Spark starts when a command runs, not when its help is shown.
 """
@@ -26,7 +26,7 @@ _DAY = "to_date(timestamp) AS day"
 
 @click.group()
 def spark() -> None:
-    """Query, export and stream with Spark. Needs pip install 'eosdb[spark]' and Java."""
+    """Query and stream with Spark. Needs pip install 'eosdb[spark]' and Java."""
 
 
 def _options(function: F) -> F:
@@ -103,39 +103,6 @@ def read(
             frame.createOrReplaceTempView("records")
             frame = spark_session.sql(query)
         frame.show(limit, truncate=60)
-
-
-@spark.command()
-@click.argument("target", type=click.Path(file_okay=False))
-@_options
-@click.option(
-    "--mode", type=click.Choice(["append", "overwrite", "errorifexists"]), default="errorifexists",
-    show_default=True, help="What to do if TARGET is not empty.",
-)  # fmt: skip
-@click.pass_obj
-def export(
-    session: Session,
-    target: str,
-    subscribe: str | None,
-    files: str | None,
-    options: dict[str, str],
-    confs: dict[str, str],
-    master: str,
-    mode: str,
-) -> None:
-    """Write committed records as Parquet into the folder TARGET, partitioned by topic and day.
-
-    \b
-    Example:
-      eosdb spark export /data/orders --subscribe orders --mode overwrite
-    """
-    from eosdb.spark_io import api
-
-    with _spark(master, confs) as spark_session:
-        frame = api.read(spark_session, _path(session, files), **_given(options, subscribe))
-        frame.selectExpr("*", _DAY).write.mode(mode).partitionBy("topic", "day").parquet(target)
-        count = spark_session.read.parquet(target).count()
-    click.echo(f"{target} holds {count} records")
 
 
 @spark.command()

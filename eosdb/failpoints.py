@@ -55,6 +55,12 @@ class Failpoint(Enum):
     """The revisions have run, the unit is not committed."""
     CHECKPOINT_DONE = "checkpoint.done"
     """The WAL has been copied into the file, the writer lock is still held."""
+    EXPORT_WRITTEN = "export.written"
+    """The data files of an export to a lakehouse are durable, its commit has not begun."""
+    EXPORT_HALF_VISIBLE = "export.half_visible"
+    """An export to Parquet is committed, its files are not yet where readers look."""
+    EXPORT_COMMITTED = "export.committed"
+    """The commit of an export to a lakehouse is durable, its caller has no answer yet."""
 
 
 _BETWEEN = (Failpoint.END_TXN_DECIDED.value, Failpoint.MARKER_WRITTEN.value)

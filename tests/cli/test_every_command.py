@@ -45,6 +45,7 @@ COMMANDS = {
     "dlq list": ["orders"],
     "dlq replay": ["orders", "--offset", "0", "--to", "other"],
     "dlq show": ["orders", "0"],
+    "export": ["TARGET"],
     "groups delete": ["billing", "--yes"],
     "groups delete-offsets": ["billing", "--topic", "orders"],
     "groups describe": ["--all-groups"],
@@ -67,7 +68,6 @@ COMMANDS = {
     "snapshots list": [],
     "snapshots show": ["orders/0"],
     "snapshots take": [],
-    "spark export": ["TARGET"],
     "spark read": ["--subscribe", "orders"],
     "spark stream": ["--subscribe", "orders", "--to-topic", "other", "--checkpoint", "TARGET"],
     "sql": ["SELECT count(*) AS n FROM committed_records"],
@@ -102,7 +102,7 @@ REFUSED_WHEN_EMPTY = {
     "transactions describe-producers", "transactions history", "views create",
     "users remove", "views drop", "why",
 }  # fmt: skip
-WITH_SPARK = {"spark export", "spark read", "spark stream"}
+WITH_SPARK = {"spark read", "spark stream"}
 """They start a JVM each; tests/spark looks at them."""
 UNTIL_STOPPED = {"serve"}
 """It prints one line and goes on; tests/cli/test_serve.py looks at it."""
@@ -123,7 +123,12 @@ LEAVES = dict(leaves(MAIN))
 LISTINGS = {
     name
     for name, command in LEAVES.items()
-    if any("--format" in option.opts for option in command.params)
+    if any(
+        "--format" in option.opts
+        and isinstance(option.type, click.Choice)
+        and "json" in option.type.choices
+        for option in command.params
+    )
 }
 
 
@@ -209,7 +214,7 @@ def test_what_it_prints_can_be_read(
 
 
 READING = {
-    "acls list", "backup", "consume", "dlq list", "dlq show", "groups describe", "groups list",
+    "acls list", "backup", "consume", "dlq list", "dlq show", "export", "groups describe", "groups list",
     "groups reset-offsets", "info", "journal", "log dump", "perf consume", "restore",
     "simulate", "snapshots list",
     "snapshots show", "sql", "timeline", "topics describe", "topics list", "transactions describe",

@@ -37,6 +37,10 @@ VISITS = {
     Failpoint.COMPACTION_CLEANED: (0,),
     Failpoint.CHECKPOINT_DONE: (0,),
     Failpoint.USER_UNIT_UNCOMMITTED: (),  # test_order_service
+    # tests/lakehouse/test_kills.py
+    Failpoint.EXPORT_WRITTEN: (),
+    Failpoint.EXPORT_HALF_VISIBLE: (),
+    Failpoint.EXPORT_COMMITTED: (),
 }
 """Which visits of a point are its last; four of the others."""
 KILLS = [(point, visit) for point in Failpoint for visit in VISITS.get(point, (0, 1, 4, 9))]

@@ -57,16 +57,6 @@ def test_records_are_shown_and_asked_for_with_sql(shop: Path, run: Run) -> None:
     assert re.search(rf"\|orders\| *{count} *\|", done.stdout)
 
 
-def test_a_topic_becomes_parquet(shop: Path, tmp_path: Path, run: Run) -> None:
-    done = run(shop, "export", str(tmp_path / "pq"), "--subscribe", "orders")
-    assert done.exit_code == 0, done.stderr
-    assert len(list((tmp_path / "pq").glob("topic=orders/day=*/*.parquet"))) >= 1
-    again = run(shop, "export", str(tmp_path / "pq"), "--subscribe", "orders")
-    assert again.exit_code == 1
-    assert again.stderr.splitlines()[-1].startswith("error: ")
-    assert "Traceback" not in again.stderr
-
-
 def test_a_stream_goes_on_where_it_stopped(shop: Path, tmp_path: Path, run: Run) -> None:
     with eosdb.connect(shop) as db:
         db.admin.create_topic("out")

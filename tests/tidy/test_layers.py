@@ -41,6 +41,7 @@ ROOMS = [
     "eosdb",
     "eosdb.testing",
     "eosdb.arrow",
+    "eosdb.lakehouse",
     "eosdb.spark_io",
     "eosdb.cli",
 ]
@@ -63,7 +64,7 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
     # The sceptic looks at the file with its own eyes.
     ({"eosdb.testing.simulation.checker"}, {"eosdb.client", "eosdb.database"}),
     # Optional packages stay out of the core.
-    ({"eosdb"}, {"click", "rich", "pyspark", "pyarrow", "matplotlib"}),
+    ({"eosdb"}, {"click", "rich", "pyspark", "pyarrow", "deltalake", "pyiceberg", "matplotlib"}),
     # Kafka's protocol, and what it is made of, are met in one room.
     (
         CORE | {"eosdb.client", "eosdb.database", "eosdb.cli", "eosdb.spark_io"},
@@ -75,7 +76,7 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
 ]
 """What stands below and is out of reach all the same."""
 EXCEPT = {
-    "eosdb": {"eosdb.cli", "eosdb.spark_io", "eosdb.arrow"},
+    "eosdb": {"eosdb.cli", "eosdb.spark_io", "eosdb.arrow", "eosdb.lakehouse"},
     "eosdb.migrations": {"eosdb.migrations"},
 }
 

@@ -1,0 +1,198 @@
+"""An Iceberg table, partitioned by topic and day(timestamp). What it remembers is in its properties, set in
+the same commit as the data, and in the summary of the snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import BinaryIO, Final, cast
+
+from pyiceberg import types
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.transforms import DayTransform, IdentityTransform
+
+from eosdb.errors import ConfigError, EosdbError, StorageError
+
+from .progress import Numbers
+from .targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders
+
+_HEADER: Final = types.StructType(
+    types.NestedField(11, "key", types.StringType()),
+    types.NestedField(12, "value", types.BinaryType()),
+)
+_TYPES: Final = (
+    types.BinaryType(),
+    types.BinaryType(),
+    types.StringType(),
+    types.IntegerType(),
+    types.LongType(),
+    types.TimestamptzType(),
+    types.IntegerType(),
+    types.ListType(10, _HEADER, element_required=False),
+    types.StringType(),
+)
+_SCHEMA: Final = Schema(
+    *(
+        types.NestedField(at, name, type_)
+        for at, (name, type_) in enumerate(zip(COLUMNS, _TYPES, strict=True), 1)
+    )
+)
+_PARTITIONED_BY: Final = PartitionSpec(
+    PartitionField(COLUMNS.index("topic") + 1, 1000, IdentityTransform(), "topic"),
+    PartitionField(COLUMNS.index("timestamp") + 1, 1001, DayTransform(), "timestamp_day"),
+)
+_FILE_ID: Final = "eosdb.file-id"
+_NUMBERS: Final = "eosdb.numbers"
+_ATTEMPTS: Final = 20
+
+
+class IcebergTarget:
+    columns: Sequence[str] = COLUMNS
+
+    def __init__(self, identifier: str, catalog: str, options: Mapping[str, str]) -> None:
+        self._identifier = identifier
+        if "." not in identifier:
+            raise ConfigError(f"got {identifier!r}, expected a table such as namespace.table")
+        with self._translated():
+            self._catalog = load_catalog(catalog, **options)
+
+    def load(self, names: Collection[str]) -> Numbers:
+        with self._translated():
+            self._load()
+        found, by = _columns(self._table.schema()), _partitioning(self._table.spec())
+        if found != _columns(_SCHEMA) or by != _partitioning(_PARTITIONED_BY):
+            raise ConfigError(
+                f"{self._identifier} is another table: its columns are {', '.join(n for n, _ in found)}, "
+                f"partitioned by {', '.join(n for n, _ in by) or 'none'}; expected {', '.join(COLUMNS)}, "
+                f"partitioned by {', '.join(n for n, _ in _partitioning(_PARTITIONED_BY))}"
+            )
+        remembered = self._remembered()
+        return {name: remembered[name] for name in names if name in remembered}
+
+    def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
+        provider = self._table.location_provider()
+        path = provider.new_data_location(f"topic={topic}/timestamp_day={day}/{name}")
+        if (local := local_path(path)) is not None:
+            return path, SyncedFile(local)
+        return path, cast(BinaryIO, self._table.io.new_output(path).create())
+
+    def commit(
+        self,
+        files: Sequence[DataFile],
+        before: Numbers,
+        after: Numbers,
+        about: Mapping[str, object],
+    ) -> bool:
+        root = local_path(self._table.location())
+        if root is not None:
+            sync_folders(root, [found for it in files if (found := local_path(it.path))])
+        for _ in range(_ATTEMPTS):
+            with self._translated():
+                try:
+                    self._append(files, after, about)
+                    break
+                except CommitFailedException:
+                    self._load()
+            remembered = self._remembered()
+            if any(remembered.get(name) != before.get(name) for name in after):
+                return False
+        else:
+            raise StorageError(
+                f"{self._identifier}: others committed first {_ATTEMPTS} times; nothing was exported, "
+                "repeat the export"
+            )
+        if root is not None:
+            self._sync_metadata()
+        return True
+
+    def remove(self, path: str) -> None:
+        self._table.io.delete(path)
+
+    def close(self) -> None:
+        self._catalog.close()
+
+    def _append(
+        self, files: Sequence[DataFile], after: Numbers, about: Mapping[str, object]
+    ) -> None:
+        # decisions/0038: pyiceberg repeats a commit that lost against another, which may have been this
+        # file's; whoever lost must look first. Only this process's view of the property changes.
+        properties = {**self._table.metadata.properties, "commit.retry.num-retries": "0"}
+        self._table.metadata = self._table.metadata.model_copy(update={"properties": properties})
+        file_id = str(about["file_id"])
+        numbers = json.dumps({**self._of_file(file_id), **after})
+        summary = {_FILE_ID: file_id, _NUMBERS: numbers, "eosdb.export": json.dumps(about)}
+        with self._table.transaction() as transaction:
+            transaction.add_files([it.path for it in files], summary, check_duplicate_files=False)
+            transaction.set_properties({f"{_NUMBERS}.{file_id}": numbers})
+
+    def _load(self) -> None:
+        try:
+            self._table = self._catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            namespace = self._identifier.rpartition(".")[0]
+            self._catalog.create_namespace_if_not_exists(namespace)
+            with contextlib.suppress(TableAlreadyExistsError):  # somebody else makes it
+                self._catalog.create_table(
+                    self._identifier, _SCHEMA, partition_spec=_PARTITIONED_BY
+                )
+            self._table = self._catalog.load_table(self._identifier)
+
+    def _remembered(self) -> Numbers:
+        """Of all files. The summaries of the snapshots say it, of which a table that was rolled back lacks
+        the last; the properties are what is left where snapshots have expired."""
+        found: dict[str, str] = {}
+        oldest = None
+        for oldest in ancestors_of(self._table.current_snapshot(), self._table.metadata):
+            if oldest.summary is not None and (file_id := oldest.summary.get(_FILE_ID)):
+                found.setdefault(file_id, str(oldest.summary.get(_NUMBERS)))
+        if oldest is not None and oldest.sequence_number != 1:  # the table's first one has expired
+            for name, numbers in self._table.properties.items():
+                if name.startswith(f"{_NUMBERS}."):
+                    found.setdefault(name.removeprefix(f"{_NUMBERS}."), numbers)
+        return {
+            name: number for text in found.values() for name, number in json.loads(text).items()
+        }
+
+    def _of_file(self, file_id: str) -> Numbers:
+        """All numbers of one file, also of partitions that are not exported now."""
+        return {
+            name: number
+            for name, number in self._remembered().items()
+            if name.startswith(f"{file_id}:")
+        }
+
+    def _sync_metadata(self) -> None:
+        """What pyiceberg wrote for the commit, on this machine."""
+        snapshot = self._table.current_snapshot()
+        assert snapshot is not None
+        manifests = [it.manifest_path for it in snapshot.manifests(self._table.io)]
+        for path in (*manifests, snapshot.manifest_list, self._table.metadata_location):
+            if (local := local_path(path)) is not None and os.path.exists(local):
+                sync_file(local)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (CommitFailedException, EosdbError):
+            raise
+        except (
+            Exception
+        ) as error:  # its errors have nothing in common, and catalogs bring their own
+            raise StorageError(f"{self._identifier}: Iceberg says: {one_line(error)}") from error
+
+
+def _columns(schema: Schema) -> list[tuple[str, str]]:
+    """Names and types, without the numbers of nested fields."""
+    return [(it.name, re.sub(r"\d+: ", "", str(it.field_type))) for it in schema.fields]
+
+
+def _partitioning(spec: PartitionSpec) -> list[tuple[str, str]]:
+    return [(it.name, str(it.transform)) for it in spec.fields]

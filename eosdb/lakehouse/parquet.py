@@ -1,0 +1,135 @@
+"""A folder of Parquet files, partitioned by topic and day. Parquet knows no commits, so this is ours:
+
+data files are written where no reader looks; one file, `_eosdb/progress.json`, is replaced, and that is the
+commit; then the data files are renamed to where they belong, by the next export if this one dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import BinaryIO, Final, TypedDict
+
+from eosdb.errors import ConfigError, IllegalStateError, StorageError
+from eosdb.failpoints import Failpoint, reach
+
+from .progress import Numbers
+from .targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
+
+_OURS: Final = "_eosdb"
+"""Spark, pyarrow and others pass over folders with such names."""
+_STAGED: Final = f"{_OURS}/staged"
+_SUFFIX: Final = ".unfinished"
+"""DuckDB does not, but reads files of the given pattern only."""
+_PROGRESS: Final = f"{_OURS}/progress.json"
+
+
+class _Progress(TypedDict):
+    """The content of the file. `files`: of the last commit."""
+
+    numbers: dict[str, int]
+    files: list[str]
+    about: Mapping[str, object]
+
+
+class ParquetTarget:
+    columns: Sequence[str] = tuple(name for name in COLUMNS if name != "topic")
+
+    def __init__(self, folder: str) -> None:
+        local = local_path(folder)
+        if local is None:
+            raise ConfigError(
+                f"{folder}: Parquet files are written into folders of this machine, since object storage "
+                "has no rename; export delta or iceberg there"
+            )
+        self._folder = local
+        with self._translated():
+            if os.path.exists(local) and os.listdir(local) and not os.path.exists(self._at(_OURS)):
+                raise ConfigError(
+                    f"{local} holds files that no export wrote; expected a new folder, or an earlier export"
+                )
+            os.makedirs(self._at(_STAGED), exist_ok=True)
+            self._lock = os.open(self._at(f"{_OURS}/lock"), os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise IllegalStateError(
+                f"{local}: another export is writing into this folder; wait for its end"
+            ) from None
+
+    def load(self, names: Collection[str]) -> Numbers:
+        with self._translated():
+            progress = self._progress()
+            self._put_in_place(progress["files"])
+            for name in os.listdir(self._at(_STAGED)):
+                os.unlink(self._at(f"{_STAGED}/{name}"))
+        return {name: progress["numbers"][name] for name in names if name in progress["numbers"]}
+
+    def create(self, topic: str, day: str, name: str) -> tuple[str, BinaryIO]:
+        return f"topic={topic}/day={day}/{name}", SyncedFile(self._staged(name))
+
+    def commit(
+        self,
+        files: Sequence[DataFile],
+        before: Numbers,
+        after: Numbers,
+        about: Mapping[str, object],
+    ) -> bool:
+        paths = [it.path for it in files]
+        with self._translated():
+            numbers = {**self._progress()["numbers"], **after}
+            unfinished = self._at(f"{_PROGRESS}{_SUFFIX}")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(unfinished)
+            progress: _Progress = {"numbers": numbers, "files": paths, "about": about}
+            with SyncedFile(unfinished) as file:
+                file.write(json.dumps(progress).encode())
+            sync_folders(self._at(_OURS), [self._staged("x")])
+            # decisions/0038: this is the commit.
+            os.rename(unfinished, self._at(_PROGRESS))
+            sync_folders(self._folder, [self._at(_PROGRESS)])
+            reach(Failpoint.EXPORT_HALF_VISIBLE)
+            self._put_in_place(paths)
+        return True
+
+    def remove(self, path: str) -> None:
+        os.unlink(self._staged(os.path.basename(path)))
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def _put_in_place(self, paths: Sequence[str]) -> None:
+        """Rename those data files that are not where they belong."""
+        moved = []
+        for path in paths:
+            os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self._staged(os.path.basename(path)), self._at(path))
+                moved.append(self._at(path))
+        sync_folders(self._folder, moved)
+
+    def _progress(self) -> _Progress:
+        try:
+            with open(self._at(_PROGRESS), encoding="utf-8") as file:
+                found: _Progress = json.load(file)
+        except FileNotFoundError:
+            return {"numbers": {}, "files": [], "about": {}}
+        return found
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self._folder, path)
+
+    def _staged(self, name: str) -> str:
+        return self._at(f"{_STAGED}/{name}{_SUFFIX}")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where = error.filename or self._folder
+            raise StorageError(f"{where} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,137 @@
+"""How far a file has been exported, and what the next export reads: decided here, touching nothing.
+
+A target remembers numbers under names, because that is all that Delta's application transactions hold: for
+each source file the next offset of every partition, and the mark of the file's history as of then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from eosdb.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError
+from eosdb.model.values import PartitionOffsets, TopicPartition
+
+Numbers = Mapping[str, int]
+"""What a target remembers, by name; every number fits into 64 bits."""
+
+_DIGEST_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file at one instant. `mark`: of its history (`db.admin.history_mark`); `place`: the host and path
+    where it is; `topic_ids`: a topic made anew has another; `ends`: how far each partition can be read so
+    that no transaction is seen in part."""
+
+    path: str
+    place: str
+    mark: str
+    topic_ids: Mapping[str, str]
+    partitions: Mapping[TopicPartition, PartitionOffsets]
+    ends: Mapping[TopicPartition, int]
+
+    @property
+    def file_id(self) -> str:
+        return self.mark.partition(".")[0]
+
+    def name(self, tp: TopicPartition) -> str:
+        """Under which the next offset of the partition is remembered."""
+        return f"{self.file_id}:{self.topic_ids[tp.topic]}/{tp.partition}"
+
+    def names(self) -> list[str]:
+        """All names that a target may know of this file."""
+        return [
+            *map(self.name, self.partitions),
+            f"{self.file_id}:position",
+            f"{self.file_id}:digest",
+            f"place:{self.place}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The offsets [start, end) of a partition."""
+
+    topic_partition: TopicPartition
+    start: int
+    end: int
+
+
+def known_mark(source: Source, known: Numbers) -> str | None:
+    """The mark of the file's history as of its last export; None if it was never exported."""
+    position = known.get(f"{source.file_id}:position")
+    if position is None:
+        return None
+    digest = known[f"{source.file_id}:digest"].to_bytes(_DIGEST_BYTES, signed=True).hex()
+    return f"{source.file_id}.{position}.{digest}"
+
+
+def ranges(
+    source: Source,
+    known: Numbers,
+    departure: str | None,
+    topics: Collection[str] | None,
+    *,
+    allow_data_loss: bool,
+) -> list[Range]:
+    """What is new since the last export, of all topics or of those named. `departure`: why the file does
+    not have the history that was exported.
+
+    Raises IllegalStateError for another file, or another history, than was exported;
+    OffsetOutOfRangeError when records are gone that were not exported, unless `allow_data_loss`;
+    ConfigError for topics that are not there.
+    """
+    if departure is not None:
+        raise IllegalStateError(
+            f"{source.path}: {departure}. The target holds records of the newer history: export into a new "
+            "target, or put the newest file back"
+        )
+    _check_place(source, known, allow_data_loss=allow_data_loss)
+    if missing := sorted(set(topics or ()) - set(source.topic_ids)):
+        raise ConfigError(
+            f"{source.path} has no topic {', '.join(missing)}, expected of "
+            f"{', '.join(sorted(source.topic_ids)) or 'none'}"
+        )
+    found = []
+    for tp, offsets in sorted(source.partitions.items()):
+        if topics is not None and tp.topic not in topics:
+            continue
+        first, end = offsets.log_start_offset, source.ends[tp]
+        start = known.get(source.name(tp), first)
+        if start < first and not allow_data_loss:
+            raise OffsetOutOfRangeError(
+                f"{source.path}, {tp}: offset {start} is the next to export, the log begins at {first}. "
+                f"Allow data loss to go on there (--allow-data-loss)"
+            )
+        if (start := max(start, first)) < end:
+            found.append(Range(tp, start, end))
+    return found
+
+
+def after(source: Source, read: Collection[Range]) -> dict[str, int]:
+    """What a target remembers once it has the ranges."""
+    _, position, digest = source.mark.split(".")
+    return {
+        **{source.name(it.topic_partition): it.end for it in read},
+        f"{source.file_id}:position": int(position),
+        f"{source.file_id}:digest": int.from_bytes(bytes.fromhex(digest), signed=True),
+        f"place:{source.place}": _number_of(source.file_id),
+    }
+
+
+def _check_place(source: Source, known: Numbers, *, allow_data_loss: bool) -> None:
+    before = known.get(f"place:{source.place}", _number_of(source.file_id))
+    is_known = f"{source.file_id}:position" in known
+    if not is_known and before != _number_of(source.file_id) and not allow_data_loss:
+        raise IllegalStateError(
+            f"{source.path} was replaced: the target has records of another file that was there. A "
+            "restored copy has the same records, so export it into a new target; if this is a new file, "
+            "allow data loss (--allow-data-loss), and it is exported from its beginning"
+        )
+
+
+def _number_of(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES], signed=True)

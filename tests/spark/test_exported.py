@@ -1,0 +1,43 @@
+"""What `eosdb export` wrote as Parquet, read by Spark's own reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.lakehouse import export, exporting
+from eosdb.spark_io import read
+from tests.spark.conftest import values
+
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+
+
+def test_spark_reads_the_same_rows_from_parquet_as_from_the_file(
+    spark: Any, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "parquet"
+    with eosdb.connect(shop) as db:
+        done = export(db, target)
+        before = sorted(target.rglob("topic=*/day=*/*.parquet"))
+        # Data files that are not committed are no rows.
+        db.broker.append(TopicPartition("orders", 1), RecordBatch([Record(value=b"later")]))
+        with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+            patched.setattr(exporting, "reach", lambda _: 1 / 0)
+            export(db, target)
+    assert list(target.rglob("*.unfinished"))
+    frame = spark.read.parquet(str(target))
+    assert len(values(frame)) == done.records
+    assert sorted(target.rglob("topic=*/day=*/*.parquet")) == before
+    with eosdb.connect(shop) as db:
+        export(db, target)
+    frame = spark.read.parquet(str(target))
+    there = read(spark, shop, includeHeaders="true")
+    assert (
+        frame.select(COLUMNS).schema.simpleString() == there.select(COLUMNS).schema.simpleString()
+    )
+    assert frame.select(COLUMNS).exceptAll(there.select(COLUMNS)).count() == 0
+    assert frame.count() == there.count()
