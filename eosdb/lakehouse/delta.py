@@ -97,8 +97,10 @@ class DeltaTarget:
                     raise  # for something else than another export
                 return False
             if self._local is not None:
-                log = os.path.join(self._local, "_delta_log")
-                sync_file(os.path.join(log, f"{self._table.version():020}.json"))
+                before_it = self._table.version()
+                self._table.update_incremental()
+                for version in range(before_it + 1, self._table.version() + 1):
+                    sync_file(os.path.join(self._local, "_delta_log", f"{version:020}.json"))
         return True
 
     def remove(self, path: str) -> None:

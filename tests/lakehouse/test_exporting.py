@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from datetime import UTC, datetime
@@ -380,6 +381,40 @@ def test_an_iceberg_table_without_the_snapshots_of_the_exports_still_knows_how_f
     assert len(catalog.load_table(table.target).snapshots()) == 1
     catalog.close()
     assert table.export(db).records == 0
+
+
+def test_what_was_committed_is_on_the_disk(
+    db: eosdb.Database, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = set()
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    db.admin.create_topic("orders")
+    for _ in range(2):
+        append(db, 2)
+        table.export(db)
+        files = table.data_files()
+        if table.format == "delta":
+            version = DeltaTable(table.target).version()
+            files.add(Path(table.target) / f"_delta_log/{version:020}.json")
+        elif table.format == "iceberg":
+            catalog = load_catalog("default", **table.options)
+            found = catalog.load_table(table.target)
+            snapshot = found.current_snapshot()
+            assert snapshot is not None
+            lists = [snapshot.manifest_list, found.metadata_location]
+            lists += [it.manifest_path for it in snapshot.manifests(found.io)]
+            files |= {Path(it.removeprefix("file://")) for it in lists}
+            catalog.close()
+        else:
+            files.add(Path(table.target) / "_eosdb/progress.json")
+        files |= {path.parent for path in files}
+        assert {path for path in files if path.stat().st_ino not in synced} == set()
 
 
 def test_the_commits_say_what_they_brought(db: eosdb.Database, table: Table) -> None:
