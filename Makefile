@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos fuzz judges lint bench docs simulate clean
+.PHONY: demo test test-fast chaos fuzz judges lakehouse lint bench docs simulate clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -31,6 +31,11 @@ fuzz: $(SETUP)
 JUDGES ?=
 judges: $(SETUP)
 	$(PYTHON) -m tests.judges $(JUDGES)
+
+# Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
+# killed; fetches Spark in the versions that these have jars for.
+lakehouse: $(SETUP)
+	$(PYTHON) -m tests.lakehouse.with_spark
 
 lint: $(SETUP)
 	$(PYTHON) -m ruff check .
