@@ -15,7 +15,7 @@ from .errors import SparkOptionError
 from .outgoing import Outgoing, as_bytes, parse
 from .running import query_of
 from .source import FilteringDataSource
-from .writes import Calls, bring_in, plan_of, rows_of, sink_of
+from .writes import Calls, Content, bring_in, plan_of, rows_of, sink_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
@@ -119,8 +119,8 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     order = _CALLS.number(place, (query.run, batch_id), rows)
     plan = plan_of(query.checkpoint, query.id, batch_id)
     with eosdb.connect(options.path, create=False) as db:
-        pairs = Outgoing(db, options).pairs(batches)
-        bring_in(db, sink_of(owner, options.which, order), batch_id, pairs, str(rows), plan)
+        sink_id = sink_of(owner, options.which, order)
+        bring_in(db, sink_id, batch_id, Outgoing(db, options), Content(lambda: batches, rows, plan))
 
 
 def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

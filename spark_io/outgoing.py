@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import eosdb
 from eosdb import Record, TopicPartition
-from eosdb.model.partitioner import Partitioner, partitioner_of
+from eosdb.model.partitioner import Partitioner, partitioner_of, partitions_of
+from eosdb.model.record_columns import RecordColumns
+from eosdb.model.values import Header
 
 from .errors import SparkOptionError
 from .files import local
@@ -31,7 +34,10 @@ _OPTIONS: Final = {
     "stagingdir", "includeheaders", "outputmode", "sinkid", "writename",
 }  # fmt: skip
 
-Pair = tuple[TopicPartition, list[Record]]
+_TABLE_ROWS: Final = 50_000
+_TABLE_BYTES: Final = 16 * 1024 * 1024
+
+Pair = tuple[TopicPartition, Sequence[Record]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class WriteOptions:
     topic: str | None
     partitioner: str
     staging: str
+    is_shared: bool
+    """Whether the staging folder may be on several hosts: the user has named it."""
     checkpoint: str | None
     sink_id: str | None
     app_id: str | None
@@ -79,6 +87,7 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
         topic=topic,
         partitioner=partitioner,
         staging=options.get("stagingdir", f"{path}-staging"),
+        is_shared="stagingdir" in options,
         checkpoint=options.get("checkpointlocation"),
         sink_id=options.get("sinkid"),
         app_id=app_id,
@@ -115,50 +124,84 @@ class Outgoing:
         self._counts: dict[str, int] = {}
 
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Pair]:
-        """Records by partition, batch by batch; within a partition in the order of the rows.
+        """Records by partition, some Arrow batches at a time; within a partition in the order of the rows.
 
-        Raises UnknownTopicOrPartitionError and SparkOptionError.
+        Arrow moves the rows, and no object is made for a record. Raises UnknownTopicOrPartitionError and
+        SparkOptionError.
         """
-        for batch in batches:
-            places: dict[tuple[str, int], list[Record]] = defaultdict(list)
-            for place, record in zip(*self._records(batch), strict=True):
-                places[place].append(record)
-            for place, records in places.items():
-                yield TopicPartition(*place), records
+        for table in _tables(batches):
+            for topic, its_rows in self._by_topic(table):
+                for partition, rows in _grouped(its_rows, self._partitions(topic, its_rows)):
+                    yield TopicPartition(topic, partition), _records(rows)
 
-    def _records(self, batch: pa.RecordBatch) -> tuple[Iterable[tuple[str, int]], Iterable[Record]]:
-        """Topic and partition of each row, and its record."""
-        given = dict(zip(batch.schema.names, map(values, batch.columns), strict=True))
-        nothing: Sequence[Any] = [None] * batch.num_rows
-        keys, contents = given.get("key", nothing), given.get("value", nothing)
-        topics = given.get("topic", nothing)
+    def _by_topic(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         if self._topic is not None:
-            topics = [self._topic] * batch.num_rows
-        elif None in topics:
+            return iter([(self._topic, table)])
+        topics = values(table.column("topic"))
+        if None in topics:
             raise SparkOptionError("a row has no topic, and option topic names none")
-        sticky: dict[str, int] = {}
-        partitions = [
-            self._choose(topic, key, sticky) if partition is None else partition
-            for topic, key, partition in zip(
-                topics, keys, given.get("partition", nothing), strict=True
-            )
-        ]
-        records: Iterable[Record] = map(Record, keys, contents)
-        if "headers" in given or "timestamp" in given:
-            headers = map(_headers, given.get("headers", nothing))
-            records = map(Record, keys, contents, headers, given.get("timestamp", nothing))
-        return zip(topics, partitions, strict=True), records
+        return _grouped(table, topics)
 
-    def _choose(self, topic: str, key: bytes | None, sticky: dict[str, int]) -> int:
+    def _partitions(self, topic: str, table: pa.Table) -> list[int]:
+        """Of each row: the one it names, or that of its key; rows without either stay together."""
+        given = _column(table, "partition")
+        if None not in given:
+            return given
+        keys = _column(table, "key")
         count = self._counts.get(topic)
         if count is None:
             count = self._counts[topic] = self._db.broker.partitions_for(topic)
-        if key is not None:
-            return self._partitioner(key, count)
-        return sticky.setdefault(topic, random.randrange(count))
+        sticky = random.randrange(count)
+        if None in keys:
+            by_key = [sticky if key is None else self._partitioner(key, count) for key in keys]
+        else:
+            by_key = partitions_of(self._partitioner, keys, count)
+        pairs = zip(given, by_key, strict=True)
+        return [chosen if partition is None else partition for partition, chosen in pairs]
 
 
-def values(column: pa.Array) -> list[Any]:
+def _grouped(table: pa.Table, by: list[Any]) -> Iterator[tuple[Any, pa.Table]]:
+    """The rows by what belongs to each; their order stays within each group."""
+    counts = Counter(by)
+    if len(counts) > 1:
+        table = table.take(pc.sort_indices(pa.array(by)))  # A stable sort.
+    begin = 0
+    for group, size in sorted(counts.items()):
+        yield group, table.slice(begin, size)
+        begin += size
+
+
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Some batches together, as long as they are small: what goes to one partition makes larger batches of
+    the log."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = sum(one.num_rows for one in waiting), sum(one.nbytes for one in waiting)
+        if rows >= _TABLE_ROWS or size >= _TABLE_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _records(rows: pa.Table) -> RecordColumns:
+    payload: list[bytes | None] = [None] * (2 * rows.num_rows)
+    payload[::2] = _column(rows, "key")
+    payload[1::2] = _column(rows, "value")
+    headers: list[Sequence[Header]] = []
+    if "headers" in rows.schema.names:
+        headers.extend(map(_headers, _column(rows, "headers")))
+    return RecordColumns(payload, _column(rows, "timestamp"), headers if any(headers) else [])
+
+
+def _column(table: pa.Table, name: str) -> list[Any]:
+    """None for each row where there is no such column."""
+    is_given = name in table.schema.names
+    return values(table.column(name)) if is_given else [None] * table.num_rows
+
+
+def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """A column as Python values: text as UTF-8 bytes for keys and values, times as ms."""
     if pa.types.is_timestamp(column.type):
         return [

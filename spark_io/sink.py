@@ -14,6 +14,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -29,7 +30,7 @@ from eosdb.errors import BatchDiffersError
 
 from .errors import SparkOptionError
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
-from .writes import Rows, bring_in, plan_of, rows_of, sink_of, total
+from .writes import Content, Rows, bring_in, plan_of, rows_of, sink_of, total
 
 _SUFFIX = ".arrow"
 _ORPHAN_MS = 24 * 3600 * 1000
@@ -48,7 +49,7 @@ class Staged(WriterCommitMessage):
 
 
 def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
-    """Write the rows durably to a file that only this attempt knows, and return its path."""
+    """Write the rows to a file that only this attempt knows, and return its path."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     query_id, batch_id = (
@@ -64,7 +65,8 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
                 continue
             if writer is None:
                 os.makedirs(options.staging, exist_ok=True)
-                cleanup.callback(_sync, path)
+                if options.is_shared:  # Its host may fail without the driver's.
+                    cleanup.callback(_sync, path)
                 sink = cleanup.enter_context(open(path, "wb"))
                 writer = cleanup.enter_context(pa.ipc.new_file(sink, batch.schema))
             writer.write_batch(batch)
@@ -73,20 +75,20 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
 
 
 def bring(
-    options: WriteOptions, staged: Sequence[Staged], batch_id: int, sink_id: str, *held: str | None
+    options: WriteOptions,
+    staged: Sequence[Staged],
+    batch_id: int,
+    sink_id: str,
+    plan: str | None = None,
 ) -> eosdb.AppendOnceResult:
     """Append the contents of the files, in the order of Spark's partitions, unless they are stored already.
     Raises BatchDiffersError if a different batch is stored in their place."""
-    files = [str(m.path) for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
+    files = [m.path for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
+    content = Content(
+        lambda: chain.from_iterable(map(_read, files)), total(m.rows for m in staged), plan
+    )
     with eosdb.connect(options.path, create=False) as db:
-        outgoing = Outgoing(db, options)
-        result = bring_in(
-            db,
-            sink_id,
-            batch_id,
-            (pair for file in files for pair in outgoing.pairs(_read(file))),
-            *held,
-        )
+        result = bring_in(db, sink_id, batch_id, Outgoing(db, options), content)
         _sweep(options.staging, db.clock.time_ms())
     discard(staged)
     return result
@@ -124,31 +126,28 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         options, staged = self._options, _staged(messages)
-        rows = str(total(m.rows for m in staged))
         query_id = next((m.query_id for m in staged if m.query_id), None)
         batch_id = next((m.batch_id for m in staged if m.batch_id), None)
         if options.app_id is not None and options.version is not None:
             try:
                 sink_id = sink_of(options.app_id, options.which)
-                bring(options, staged, options.version, sink_id, rows)
+                bring(options, staged, options.version, sink_id)
             except BatchDiffersError as error:
                 # Versions of a job that is not a query increase: an older one is over, whatever it was.
                 if query_id is not None or error.newest == options.version:
                     raise
                 discard(staged)
         elif query_id is not None and batch_id is not None:
-            self._within_a_micro_batch(staged, query_id, int(batch_id), rows)
+            self._within_a_micro_batch(staged, query_id, int(batch_id))
         else:
             bring(options, staged, 0, self._own_id)
 
-    def _within_a_micro_batch(
-        self, staged: Sequence[Staged], query_id: str, batch_id: int, rows: str
-    ) -> None:
+    def _within_a_micro_batch(self, staged: Sequence[Staged], query_id: str, batch_id: int) -> None:
         """Which call this is cannot be known here: batches that other calls have appended are skipped."""
         for order in itertools.count():
             try:
                 sink_id = sink_of(query_id, f"df.write {self._options.which}", order)
-                bring(self._options, staged, batch_id, sink_id, rows)
+                bring(self._options, staged, batch_id, sink_id)
                 return
             except BatchDiffersError as error:
                 if error.newest != batch_id:
@@ -182,9 +181,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     "query and checkpoint"
                 )
             return  # No task has staged anything: there is nothing to append.
-        rows = total(m.rows for m in staged)
         plan = plan_of(options.checkpoint, query_id, batchId)
-        bring(options, staged, batchId, sink_of(owner), str(rows), plan)
+        bring(options, staged, batchId, sink_of(owner), plan)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         discard(messages)

@@ -7,7 +7,7 @@ record without a key goes to the sticky partition, which changes with every batc
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from eosdb.errors import ConfigError
@@ -44,6 +44,14 @@ def murmur2(data: bytes) -> int:
     h ^= h >> 13
     h = h * _M & _MASK
     return h ^ (h >> 15)
+
+
+def partitions_of(partitioner: Partitioner, keys: Sequence[bytes], partitions: int) -> list[int]:
+    """The partition of each key; one that comes several times is looked at once."""
+    if partitioner is consistent_random:  # Less than it takes to look a key up.
+        return [checksum % partitions for checksum in map(zlib.crc32, keys)]
+    known = {key: partitioner(key, partitions) for key in set(keys)}
+    return [known[key] for key in keys]
 
 
 _BY_NAME: Final[dict[str, Partitioner]] = {
