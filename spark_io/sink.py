@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -28,13 +27,11 @@ from pyspark.sql.types import StructType
 import eosdb
 from eosdb.errors import BatchDiffersError
 
+from . import staging
 from .errors import SparkOptionError
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
+from .staging import Write
 from .writes import Content, Rows, bring_in, plan_of, rows_of, sink_of, total
-
-_SUFFIX = ".arrow"
-_ORPHAN_MS = 24 * 3600 * 1000
-"""After a day no commit will name a staged file any more."""
 
 
 @dataclass(frozen=True)
@@ -46,32 +43,42 @@ class Staged(WriterCommitMessage):
     query_id: str | None
     batch_id: str | None
     rows: Rows
+    write: Write
 
 
-def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> Staged:
-    """Write the rows to a file that only this attempt knows, and return its path."""
+def stage(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, own_id: str | None = None
+) -> Staged:
+    """Write the rows to a file that only this attempt knows, and return its path. `own_id` distinguishes
+    several writes of one micro-batch."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     query_id, batch_id = (
         None if context is None else context.getLocalProperty(name)
         for name in ("sql.streaming.queryId", "streaming.sql.batchId")
     )
+    write = _write(options, query_id, batch_id, own_id)
     parts = [Rows()]
-    path = os.path.join(options.staging, f"{uuid.uuid4().hex}{_SUFFIX}")
-    writer: pa.ipc.RecordBatchFileWriter | None = None
-    with contextlib.ExitStack() as cleanup:
-        for batch in map(as_bytes, batches):
-            if not batch.num_rows:
-                continue
-            if writer is None:
-                os.makedirs(options.staging, exist_ok=True)
-                if options.is_shared:  # Its host may fail without the driver's.
-                    cleanup.callback(_sync, path)
-                sink = cleanup.enter_context(open(path, "wb"))
-                writer = cleanup.enter_context(pa.ipc.new_file(sink, batch.schema))
-            writer.write_batch(batch)
-            parts.append(rows_of([batch]))
-    return Staged(None if writer is None else path, task, query_id, batch_id, total(parts))
+    full = (batch for batch in map(as_bytes, batches) if batch.num_rows)
+    path = None
+    with staging.alive(options.staging, write):
+        if (first := next(full, None)) is not None:
+            sync = options.is_shared  # Its host may fail without the driver's.
+            with staging.new_file(options.staging, write, first.schema, sync=sync) as (path, file):
+                for batch in chain([first], full):
+                    file.write_batch(batch)
+                    parts.append(rows_of([batch]))
+    return Staged(path, task, query_id, batch_id, total(parts), write)
+
+
+def _write(
+    options: WriteOptions, query_id: str | None, batch_id: str | None, own_id: str | None
+) -> Write:
+    if options.app_id is not None and options.version is not None:
+        return Write.of(sink_of(options.app_id, options.which), options.version)
+    if query_id is not None and batch_id is not None:
+        return Write.of(query_id, int(batch_id), own_id or "")
+    return Write.of(own_id or uuid.uuid4().hex, 0)
 
 
 def bring(
@@ -85,12 +92,16 @@ def bring(
     Raises BatchDiffersError if a different batch is stored in their place."""
     files = [m.path for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
     content = Content(
-        lambda: chain.from_iterable(map(_read, files)), total(m.rows for m in staged), plan
+        lambda: chain.from_iterable(map(staging.read, files)), total(m.rows for m in staged), plan
     )
-    with eosdb.connect(options.path, create=False) as db:
+    with contextlib.ExitStack() as cleanup:
+        for write in {m.write for m in staged}:
+            cleanup.enter_context(staging.alive(options.staging, write))
+        db = cleanup.enter_context(eosdb.connect(options.path, create=False))
         result = bring_in(db, sink_id, batch_id, Outgoing(db, options), content)
-        _sweep(options.staging, db.clock.time_ms())
-    discard(staged)
+        discard(staged)
+        for write in {m.write for m in staged}:
+            staging.sweep(options.staging, write, db.clock.time_ms())
     return result
 
 
@@ -98,10 +109,7 @@ def discard(messages: Sequence[object]) -> None:
     """Remove staged files that are no longer needed. Rows already appended stay."""
     for message in _staged(messages):
         if message.path is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(message.path)
-            with contextlib.suppress(OSError):  # Others may be staging.
-                os.rmdir(os.path.dirname(message.path))
+            staging.discard(message.path)
 
 
 def _staged(messages: Sequence[object]) -> list[Staged]:
@@ -122,7 +130,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._own_id = f"spark-batch:{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return stage(iterator, self._options)
+        return stage(iterator, self._options, self._own_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         options, staged = self._options, _staged(messages)
@@ -190,27 +198,3 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _types(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema.fields}
-
-
-def _read(path: str) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(path) as source, pa.ipc.open_file(source) as reader:
-        for i in range(reader.num_record_batches):
-            yield reader.get_batch(i)
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sweep(folder: str, now_ms: int) -> None:
-    """Remove files of attempts that failed, or of drivers that died, a day ago."""
-    with contextlib.suppress(FileNotFoundError):
-        for entry in os.scandir(folder):
-            old = entry.stat().st_mtime * 1000 < now_ms - _ORPHAN_MS
-            if entry.name.endswith(_SUFFIX) and old:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(entry.path)

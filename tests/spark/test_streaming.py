@@ -267,6 +267,7 @@ def test_a_query_that_is_killed_again_and_again_copies_each_record_once(
         finally:
             child.stdout.close()
     assert child.returncode == 0
+    assert not os.path.exists(f"{db_path}-staging"), "what the killed ones staged is gone"
     with eosdb.connect(db_path) as db:
         by_key: dict[bytes | None, list[int]] = {}
         for partition in range(2):
