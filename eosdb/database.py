@@ -43,6 +43,7 @@ from eosdb.model.values import (
     TransactionToken,
 )
 from eosdb.store import queries
+from eosdb.store.file import forking
 from eosdb.store.file.memory import folder_in_memory
 from eosdb.store.file.memory import memory_folder as memory_folder
 from eosdb.store.schema.migrate import open_file
@@ -122,22 +123,24 @@ class Database(WholeFile):
             folder, remove = folder_in_memory(self)
             self._cleanup.callback(remove)
             file, durability = os.path.join(folder, "memory.db"), "off"
-        mutex = open_file(
-            file,
-            create=create,
-            migrate=migrate,
-            read_only=read_only,
-            lock_timeout_ms=config.lock_timeout_ms,
-            sync=durability != "off",
-        )
-        self._store = Store(
-            file,
-            apply=apply,
-            durability=durability,
-            read_only=read_only,
-            lock_timeout_ms=config.lock_timeout_ms,
-            mutex=mutex,
-        )
+        with forking.at_work():
+            mutex, reader = open_file(
+                file,
+                create=create,
+                migrate=migrate,
+                read_only=read_only,
+                lock_timeout_ms=config.lock_timeout_ms,
+                sync=durability != "off",
+            )
+            self._store = Store(
+                file,
+                apply=apply,
+                durability=durability,
+                read_only=read_only,
+                lock_timeout_ms=config.lock_timeout_ms,
+                mutex=mutex,
+                reader=reader,
+            )
         self._coordinator = TransactionCoordinator(self._store, clock, config)
         authorizer, metrics = Authorizer(principal, config.super_users), Metrics(clock, RATES)
         self._core = core = Core(self._store, self._coordinator, clock, config, authorizer, metrics)

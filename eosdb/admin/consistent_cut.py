@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.transactions.rows import IS_COMPLETE
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
-from eosdb.model.values import TransactionState
+from eosdb.model.values import PartitionOffsets, TopicPartition, TransactionState
 from eosdb.store import baseline
 
 _APPENDS: Final = (
@@ -53,17 +54,34 @@ Spans = dict[int, tuple[int, int]]
 """A transaction's first and last data offset in each partition, by partition id."""
 
 
-def consistent_ends(connection: sqlite3.Connection) -> dict[int, int]:
+Cut = dict[TopicPartition, tuple[PartitionOffsets, int]]
+"""The offsets of each partition, and how far it can be read with all others."""
+
+
+def read(connection: sqlite3.Connection, authorizer: Authorizer) -> Cut:
+    """The partitions that the principal may describe."""
+    partitions = partition_rows.read_all(connection)
+    ends = consistent_ends(connection, partitions)
+    return {
+        partition.topic_partition: (partition.offsets(), ends[partition.partition_id])
+        for partition in partitions
+        if authorizer.allows(connection, "describe", "topic", partition.topic)
+    }
+
+
+def consistent_ends(
+    connection: sqlite3.Connection, partitions: Iterable[Partition]
+) -> dict[int, int]:
     """For each partition, by id, the furthest offset up to which all can be read together."""
-    found = {p.partition_id: p for p in partition_rows.read_all(connection)}
+    found = {p.partition_id: p for p in partitions}
     ends = {id_: p.last_stable_offset for id_, p in found.items()}
     known: dict[tuple[str, int], Spans] = {}
-    begun = baseline.read(connection).position
     waiting = [
         (id_, p.last_stable_offset, p.log_end_offset)
         for id_, p in found.items()
         if p.last_stable_offset < p.log_end_offset
     ]
+    begun = baseline.read(connection).position if waiting else 0
     while waiting:
         for spans in _committed_in(connection, *waiting.pop(), begun, known):
             stored = _stored(spans, found)

@@ -62,12 +62,7 @@ class LogAdmin(RequestHandler):
         last stable offset, or less where a transaction is not yet wholly readable in every partition.
         What is below never changes, and later cuts are never lower."""
         with self._store.read() as connection:
-            ends = consistent_cut.consistent_ends(connection)
-            return {
-                partition.topic_partition: (partition.offsets(), ends[partition.partition_id])
-                for partition in partition_rows.read_all(connection)
-                if self._authorizer.allows(connection, "describe", "topic", partition.topic)
-            }
+            return consistent_cut.read(connection, self._authorizer)
 
     def first_record_at(
         self,
@@ -96,7 +91,7 @@ class LogAdmin(RequestHandler):
         """A short text for programs that keep offsets outside the file: `history_departure` tells later
         whether they are still offsets of this file and its history."""
         with self._store.read() as connection:
-            return history.mark(connection)
+            return str(history.mark(connection))
 
     def history_departure(self, mark: str) -> str | None:
         """None if the file still has the history of the mark; else why not: the path now holds another

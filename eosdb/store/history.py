@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from typing import Final
+from typing import Final, NamedTuple
 
 from eosdb.errors import InvalidRequestError
 from eosdb.store import journal
@@ -20,10 +20,32 @@ _DIGEST_CHARS: Final = 16
 _NO_EVENT: Final = "0" * _DIGEST_CHARS
 
 
-def mark(connection: sqlite3.Connection) -> str:
+class Mark(NamedTuple):
+    """A mark in its parts."""
+
+    file_id: str
+    position: int
+    digest: str | None
+
+    def __str__(self) -> str:
+        return f"{self.file_id}.{self.position}.{self.digest}"
+
+
+def mark(connection: sqlite3.Connection) -> Mark:
     """The mark of this instant."""
     position = journal.last_position(connection)
-    return f"{file_id.read(connection)}.{position}.{_event(connection, position)}"
+    return Mark(file_id.read(connection), position, _event(connection, position))
+
+
+def parse(text: str) -> Mark:
+    """Raises InvalidRequestError for text that is not a mark."""
+    try:
+        known_id, position, digest = text.split(".")
+        return Mark(known_id, int(position), digest)
+    except ValueError:
+        raise InvalidRequestError(
+            f"got {text!r:.80}, expected a mark: a file's id, a position and a digest, with points between"
+        ) from None
 
 
 def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
@@ -32,13 +54,7 @@ def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
 
     Raises InvalidRequestError for text that is not a mark.
     """
-    try:
-        known_id, position_text, digest = known_mark.split(".")
-        position = int(position_text)
-    except ValueError:
-        raise InvalidRequestError(
-            f"got {known_mark!r:.80}, expected a mark such as {mark(connection)}"
-        ) from None
+    known_id, position, digest = parse(known_mark)
     mine = file_id.read(connection)
     if mine != known_id:
         return f"this is another file: its id is {mine}, not {known_id}"

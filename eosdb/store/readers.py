@@ -21,11 +21,12 @@ _LOOK_AGAIN_S: Final = 0.05
 
 
 class Readers:
-    """Threads may share it. `check_open` raises when the store is closed."""
+    """Threads may share it. `check_open` raises when the store is closed; `opened` is a connection that is
+    there already."""
 
     def __init__(
         self, path: str, files: OpenFiles, busy_timeout_ms: int, read_only: bool,
-        check_open: Callable[[], None],
+        check_open: Callable[[], None], opened: sqlite3.Connection | None = None,
     ) -> None:  # fmt: skip
         self._path: Final = path
         self._files: Final = files
@@ -33,6 +34,8 @@ class Readers:
         self._read_only: Final = read_only
         self._check_open: Final = check_open
         self._idle: list[sqlite3.Connection] = []
+        if opened is not None:
+            self._idle.append(_reading_only(opened))
         self._reading: dict[object, tuple[int, sqlite3.Connection | None]] = {}
         """Running readers: the thread and connection of each."""
         self._is_paused = False
@@ -138,7 +141,7 @@ class Readers:
         self._files.look()
         with translated(self._path):
             connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
-            connection.execute("PRAGMA query_only=ON")
+            _reading_only(connection)
         self._files.look()
         return connection
 
@@ -155,3 +158,8 @@ class Readers:
         self._reading.pop(reader, None)
         with contextlib.suppress(RuntimeError):  # Nobody waits.
             self._woken.release()
+
+
+def _reading_only(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.execute("PRAGMA query_only=ON")
+    return connection

@@ -53,6 +53,7 @@ class Store:
         read_only: bool = False,
         lock_timeout_ms: int = 30_000,
         mutex: WriterMutex | None = None,
+        reader: sqlite3.Connection | None = None,
     ) -> None:
         self.path: Final = path
         self.read_only: Final = read_only
@@ -66,7 +67,9 @@ class Store:
         self._apply = apply
         self._counts = Counts()
         self._files = OpenFiles(path)
-        self._readers = Readers(path, self._files, lock_timeout_ms, read_only, self.check_open)
+        self._readers = Readers(
+            path, self._files, lock_timeout_ms, read_only, self.check_open, reader
+        )
         self._writer: Writer | None = None
         self._held: HeldUnit | None = None
         self._joint: JointUnit | None = None

@@ -48,6 +48,14 @@ from eosdb.store.schema.newest import (
 _LOCK: Final = "-lock"
 
 
+class Opened(NamedTuple):
+    """What is left open of a file that is known: the writer's mutex, or, of one that is only read, the
+    connection it was looked at with. Opening one and reading its schema is what a file costs."""
+
+    mutex: WriterMutex | None
+    reader: sqlite3.Connection | None
+
+
 def open_file(
     path: str,
     *,
@@ -56,13 +64,12 @@ def open_file(
     read_only: bool,
     lock_timeout_ms: int,
     sync: bool = True,
-) -> WriterMutex | None:
+) -> Opened:
     """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
-    A file that is made is durable when this returns, unless `sync` is False. Returns the writer
-    mutex, None when read-only. Raises DatabaseNotFoundError, NotAnEosdbFileError,
-    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or
-    StorageError, each saying which file and what to do.
+    A file that is made is durable when this returns, unless `sync` is False. Raises
+    DatabaseNotFoundError, NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError,
+    SchemaTooNewError, ReadOnlyDatabaseError or StorageError, each saying which file and what to do.
     """
     with forking.at_work():
         return _open_file(path, create, migrate, read_only, lock_timeout_ms, sync)
@@ -70,14 +77,19 @@ def open_file(
 
 def _open_file(
     path: str, create: bool, migrate: bool, read_only: bool, lock_timeout_ms: int, sync: bool
-) -> WriterMutex | None:
+) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
     if read_only:
         _check_exists(path)
-        found = identify(path, lock_timeout_ms)
-        _check_version(path, found, "read_only=True")
-        return None
+        found, reader = _looked_at(path, lock_timeout_ms)
+        try:
+            _check_version(path, found, "read_only=True")
+        except BaseException:
+            if reader is not None:
+                reader.close()
+            raise
+        return Opened(None, reader)
     if not create:
         _check_exists(path)
     if os.path.exists(path) and not os.path.exists(path + _LOCK):
@@ -101,7 +113,7 @@ def _open_file(
     except BaseException:
         mutex.close()
         raise
-    return mutex
+    return Opened(mutex, None)
 
 
 class Found(NamedTuple):
@@ -116,12 +128,22 @@ def identify(path: str, busy_timeout_ms: int) -> Found | None:
 
     Raises NotAnEosdbFileError for a file of another kind, CorruptDatabaseError for a damaged one.
     """
+    found, connection = _looked_at(path, busy_timeout_ms)
+    if connection is not None:
+        connection.close()
+    return found
+
+
+def _looked_at(
+    path: str, busy_timeout_ms: int
+) -> tuple[Found | None, sqlite3.Connection | None]:
+    """The same, and the connection, which the caller closes; it only reads."""
     # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of
     # every other connection of this process.
     try:
         size = os.stat(path).st_size
     except FileNotFoundError:
-        return None
+        return None, None
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from None
     if os.path.isdir(path):
@@ -129,20 +151,24 @@ def identify(path: str, busy_timeout_ms: int) -> Found | None:
     if not os.access(path, os.R_OK):
         raise StorageError(f"{path} is not readable by this user")
     if size == 0 and not os.path.exists(path + "-wal"):
-        return None
+        return None, None
     application_id = 0
     try:
         with translated(path):
             connection = connect(path, busy_timeout_ms, read_only=True)
+            is_kept = False
             try:
                 (application_id,) = connection.execute("PRAGMA application_id").fetchone()
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
-                is_published = in_rollback_mode(connection)
-                (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if application_id == APPLICATION_ID:
                     connection.execute("SELECT max(position) FROM journal").fetchone()
+                    found = Found(int(version), in_rollback_mode(connection))
+                    is_kept = True
+                    return found, connection
+                (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             finally:
-                connection.close()
+                if not is_kept:
+                    connection.close()
     except CorruptDatabaseError as error:
         if application_id == APPLICATION_ID or _marked_in_header(path):
             raise
@@ -155,14 +181,12 @@ def identify(path: str, busy_timeout_ms: int) -> Found | None:
                 f"{path} is marked as an eosdb file but has no journal; restore a backup"
             ) from error
         raise
-    if application_id != APPLICATION_ID:
-        if tables == 0 and application_id == 0 and version == 0:
-            return None
-        raise NotAnEosdbFileError(
-            f"{path} is a SQLite database of another application (application_id "
-            f"{application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it"
-        )
-    return Found(int(version), is_published)
+    if tables == 0 and application_id == 0 and version == 0:
+        return None, None
+    raise NotAnEosdbFileError(
+        f"{path} is a SQLite database of another application (application_id "
+        f"{application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it"
+    )
 
 
 def in_rollback_mode(connection: sqlite3.Connection) -> bool:

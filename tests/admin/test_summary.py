@@ -1,0 +1,135 @@
+"""One look at a file: which it is, what is in it, and which remembered offsets still belong to it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import RecordBatch, TopicPartition
+from eosdb.admin import summary
+from eosdb.errors import (
+    CorruptDatabaseError,
+    DatabaseNotFoundError,
+    InvalidRequestError,
+    NotAnEosdbFileError,
+    SchemaTooNewError,
+)
+from eosdb.events.kinds import Acl
+from eosdb.model.values import Record
+
+TP = TopicPartition("t", 0)
+
+
+def append(db: eosdb.Database, count: int = 1) -> None:
+    for _ in range(count):
+        db.broker.append(TP, RecordBatch([Record(value=b"v")]))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "device.db"
+    with eosdb.connect(path, durability="off") as db:
+        db.admin.create_topic("t")
+        append(db, 3)
+        me = db.broker.init_producer_id("open", 900_000)
+        batch = RecordBatch([Record(value=b"open")], *me, 0, True)
+        db.broker.append(TP, batch, transactional_id="open")
+        append(db)
+    return path
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that SQLite opens."""
+    found: list[str] = []
+    connect = sqlite3.connect
+
+    def counted(name: str, *given: Any, **named: Any) -> sqlite3.Connection:
+        found.append(name)
+        return connect(name, *given, **named)
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    return found
+
+
+def test_a_look_tells_what_an_open_database_does(path: Path) -> None:
+    found = summary.look(path)
+    with eosdb.connect(path, read_only=True) as db:
+        assert found.cut == db.admin.consistent_cut()
+        assert found.mark == db.admin.history_mark()
+        assert found.position == db.info()["journal_position"]
+    assert found.cut[TP][1] == 3
+    assert summary.id_in(found.mark) == found.file_id
+
+
+def test_a_look_opens_the_file_once_and_so_does_a_reader(path: Path, opened: list[str]) -> None:
+    summary.look(path)
+    assert len(opened) == 1
+    with eosdb.connect(path, read_only=True) as db:
+        db.admin.consistent_cut()
+        db.admin.history_mark()
+    assert len(opened) == 2
+
+
+def test_a_look_sees_what_is_in_the_wal_of_a_writer(path: Path) -> None:
+    before = summary.look(path)
+    with eosdb.connect(path) as db:
+        db.admin.create_topic("other")
+        append(db)
+        found = summary.look(path)
+        assert found.cut == db.admin.consistent_cut()
+    assert found.position > before.position
+
+
+def test_only_the_marks_of_this_file_that_do_not_hold_are_told(path: Path, tmp_path: Path) -> None:
+    early = summary.look(path)
+    shutil.copy(path, tmp_path / "copy.db")
+    with eosdb.connect(path, durability="off") as db:
+        append(db)
+    late = summary.look(path)
+    asked: list[str] = []
+
+    def marks_of(file_id: str) -> list[str]:
+        asked.append(file_id)
+        return [early.mark, late.mark]
+
+    assert summary.look(path, marks_of).departures == {}
+    told = summary.look(tmp_path / "copy.db", marks_of).departures
+    assert list(told) == [late.mark]
+    assert "older copy" in told[late.mark]
+    assert asked == [early.file_id] * 2
+    with pytest.raises(InvalidRequestError, match="expected a mark"):
+        summary.look(path, lambda _: ["nothing"])
+
+
+def test_a_look_is_under_access_control(path: Path) -> None:
+    with eosdb.connect(path, durability="off") as db:
+        db.admin.create_acls([Acl("User:ann", "describe", "topic", "t", "literal", "allow")])
+    assert summary.look(path).cut == {}
+    assert list(summary.look(path, principal="User:ann").cut) == [TP]
+
+
+def test_what_is_no_eosdb_file_is_an_error_and_left_alone(path: Path, tmp_path: Path) -> None:
+    foreign, empty, half, newer = (tmp_path / f"{name}.db" for name in ("f", "e", "h", "n"))
+    foreign.write_bytes(b"no database at all, but long enough for one" * 100)
+    empty.touch()
+    half.write_bytes(path.read_bytes()[:20_000])
+    shutil.copy(path, newer)
+    connection = sqlite3.connect(newer)
+    connection.execute("PRAGMA user_version=999")
+    connection.close()
+    for file, error in (
+        (foreign, NotAnEosdbFileError),
+        (empty, NotAnEosdbFileError),
+        (half, CorruptDatabaseError),
+        (newer, SchemaTooNewError),
+        (tmp_path / "nothing.db", DatabaseNotFoundError),
+    ):
+        with pytest.raises(error, match=file.name):
+            summary.look(file)
+    assert {p.name for p in tmp_path.glob("[fe].db*")} == {"f.db", "e.db"}
