@@ -51,7 +51,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def counted(name: str, *given: Any, **named: Any) -> sqlite3.Connection:
         found.append(name)
-        return connect(name, *given, **named)
+        made: sqlite3.Connection = connect(name, *given, **named)
+        return made
 
     monkeypatch.setattr(sqlite3, "connect", counted)
     return found
