@@ -8,20 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .api import foreach_batch, read, read_stream, register, snapshot, write
+    from .api import foreach_batch, read, read_stream, register, skipped_files, snapshot, write
     from .errors import SparkOptionError
     from .jar import spark_conf
     from .jdbc import JdbcOptions, jdbc_options, read_jdbc
 
 _HOMES = {
     "foreach_batch": "api", "read": "api", "read_stream": "api", "register": "api", "snapshot": "api",
-    "write": "api", "SparkOptionError": "errors", "spark_conf": "jar", "JdbcOptions": "jdbc",
-    "jdbc_options": "jdbc", "read_jdbc": "jdbc",
+    "skipped_files": "api", "write": "api", "SparkOptionError": "errors", "spark_conf": "jar",
+    "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc",
 }  # fmt: skip
 
 __all__ = [
     "JdbcOptions", "SparkOptionError", "foreach_batch", "jdbc_options", "read", "read_jdbc", "read_stream",
-    "register", "snapshot", "spark_conf", "write",
+    "register", "skipped_files", "snapshot", "spark_conf", "write",
 ]  # fmt: skip
 
 

@@ -11,15 +11,19 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import eosdb
 
+from . import options as reading_options
+from .cut import Lens
 from .errors import SparkOptionError
 from .outgoing import Outgoing, as_bytes, parse
 from .running import query_of
+from .skipped import SkippedFile
 from .source import FilteringDataSource
 from .writes import Calls, Content, bring_in, plan_of, rows_of, sink_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
+_SESSION: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -36,7 +40,8 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
     Offsets are pinned when Spark plans the query, at one instant in each file.
     """
     register(spark)
-    reader: DataFrameReader = spark.read.format("eosdb").options(**_option_texts(options))
+    given = {**_of_session(spark), **_option_texts(options)}
+    reader: DataFrameReader = spark.read.format("eosdb").options(**given)
     return reader.load(_paths(path))
 
 
@@ -47,7 +52,8 @@ def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFram
     query's lag.
     """
     register(spark)
-    reader: DataStreamReader = spark.readStream.format("eosdb").options(**_option_texts(options))
+    given = {**_of_session(spark), **_option_texts(options)}
+    reader: DataStreamReader = spark.readStream.format("eosdb").options(**given)
     found = _paths(path)
     if isinstance(found, str):
         return reader.load(found)
@@ -130,6 +136,24 @@ def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> No
     """
     with eosdb.connect(path, read_only=True) as db:
         db.publish(target)
+
+
+def skipped_files(path: Paths) -> list[SkippedFile]:
+    """The files that a reader of `path` leaves out with `ignoreCorruptFiles` and `ignoreMissingFiles`, and
+    copies of files that are read: each a `path` and a `reason`. Looks at each file once, as planning does;
+    damaged records are found by `eosdb verify`.
+
+    Raises SparkOptionError for a path that matches nothing, and for copies that have parted.
+    """
+    both = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
+    asked = _paths(path)
+    return list(Lens(asked, reading_options.parse(both, streaming=False)).cut().skipped)
+
+
+def _of_session(spark: SparkSession) -> dict[str, str]:
+    """What the session says about the files of every source; options win."""
+    known = {name: spark.conf.get(f"spark.sql.files.{name}", None) for name in _SESSION}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _option_texts(options: dict[str, object]) -> dict[str, str]:

@@ -1,16 +1,21 @@
-"""Which eosdb files a reader reads: one path, a list, globs, directories."""
+"""Which eosdb files a reader reads: one path, a list, globs, directories.
+
+`named` is the one place that turns what a user gave into files.
+"""
 
 from __future__ import annotations
 
 import glob
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import SparkOptionError
+from .options import boolean
 
 SUFFIX = ".db"
+Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +25,28 @@ class Files:
 
     paths: tuple[str, ...]
     is_fleet: bool
+    missing: tuple[str, ...] = ()
+    """What was named and is not there."""
+
+
+def given(options: Mapping[str, str]) -> Given:
+    """Spark passes `load("x")` as `path`, and `load(["x", "y"])` as `paths`, a JSON array.
+
+    Raises SparkOptionError if there is neither.
+    """
+    many, one = options.get("paths"), options.get("path")
+    if many is not None:
+        return [str(path) for path in json.loads(many)]
+    if one is None:
+        raise SparkOptionError("no file is named; give load(path), or option path")
+    return one
 
 
 def of_options(options: Mapping[str, str]) -> Files:
-    """Spark passes `load("x")` as `path`, and `load(["x", "y"])` as `paths`, a JSON array."""
-    many, one = options.get("paths"), options.get("path")
-    if many is not None:
-        return resolve([str(path) for path in json.loads(many)])
-    if one is None:
-        raise SparkOptionError("no file is named; give load(path), or option path")
-    return resolve(one)
+    """Raises SparkOptionError for what is not there, as option ignoreMissingFiles says."""
+    lower = {name.lower(): value for name, value in options.items()}
+    may_be_missing = boolean(lower, "ignoremissingfiles", default=False)
+    return resolve(given(options), may_be_missing=may_be_missing)
 
 
 def local(path: str) -> str:
@@ -37,25 +54,49 @@ def local(path: str) -> str:
     return path.removeprefix("file://").removeprefix("file:")
 
 
-def resolve(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Files:
-    """Raises SparkOptionError for a path that matches nothing."""
-    is_fleet = not isinstance(given, str | os.PathLike)
-    items = [given] if isinstance(given, str | os.PathLike) else given
+def is_fleet(asked: Given) -> bool:
+    """Whether the request may match several files; lists none."""
+    if not isinstance(asked, str | os.PathLike):
+        return True
+    path = local(os.fspath(asked))
+    return os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path))
+
+
+def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
+    """Raises SparkOptionError for a path that matches nothing, unless files of a fleet `may_be_missing`."""
+    items = [asked] if isinstance(asked, str | os.PathLike) else asked
+    are_many = is_fleet(asked)
     found: dict[str, None] = {}
+    missing: list[str] = []
     for item in items:
         path = local(os.fspath(item))
-        if os.path.isdir(path):
-            is_fleet = True
-            matches = sorted(glob.glob(os.path.join(glob.escape(path), f"*{SUFFIX}")))
-        elif os.path.exists(path):
-            matches = [path]
-        else:
-            is_fleet = True
-            matches = sorted(glob.glob(path, recursive=True))
-        if not matches:
+        matches = named(path)
+        if not matches and not (may_be_missing and are_many):
             raise SparkOptionError(
                 f"{path}: there is no such file, no file {SUFFIX} in such a folder, and nothing that such "
                 "a pattern fits"
             )
-        found.update(dict.fromkeys(os.path.abspath(match) for match in matches))
-    return Files(tuple(found), is_fleet)
+        if not matches and not os.path.isdir(path) and not glob.has_magic(path):
+            missing.append(os.path.abspath(path))
+        found.update(dict.fromkeys(matches))
+    return Files(tuple(found), are_many, tuple(missing))
+
+
+def named(path: str) -> list[str]:
+    """The files that one path names, absolute and in order: a folder's, a pattern's, or the file itself.
+    A folder is listed once; nothing in it is opened or asked for by name."""
+    if os.path.isdir(path):
+        # As a pattern does, without the hidden ones.
+        names = (n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith("."))
+        return _under(os.path.abspath(path), names)
+    if os.path.exists(path):
+        return [os.path.abspath(path)]
+    folder, pattern = os.path.split(path)
+    if folder and not glob.has_magic(folder) and pattern != "**":
+        return _under(os.path.abspath(folder), glob.glob(pattern, root_dir=folder))
+    return sorted(os.path.abspath(match) for match in glob.glob(path, recursive=True))
+
+
+def _under(folder: str, names: Iterable[str]) -> list[str]:
+    """`abspath` of each would take as long as all the rest."""
+    return [os.path.join(folder, name) for name in sorted(names)]

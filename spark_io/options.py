@@ -17,13 +17,14 @@ from eosdb.validation import check_group_id
 
 from .errors import SparkOptionError
 from .offsets import parse_offset
+from .skipped import Ignoring
 
 _READING = {
     "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
     "startingtimestamp", "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp",
     "startingoffsetsbytimestampstrategy", "isolationlevel", "includeheaders", "minpartitions",
     "maxrecordsperpartition", "maxoffsetspertrigger", "failondataloss", "groupid", "columns",
-    "includesourcefile",
+    "includesourcefile", "ignorecorruptfiles", "ignoremissingfiles",
 }  # fmt: skip
 _MEANINGLESS = {
     "groupidprefix", "polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
@@ -62,6 +63,7 @@ class ReadOptions:
     max_offsets_per_trigger: int | None
     fail_on_data_loss: bool
     group_id: str | None
+    ignoring: Ignoring
 
     @property
     def isolation_level(self) -> str:
@@ -110,6 +112,10 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         max_offsets_per_trigger=_positive(options, "maxoffsetspertrigger"),
         fail_on_data_loss=boolean(options, "failondataloss", default=True),
         group_id=_group_id(options),
+        ignoring=Ignoring(
+            corrupt=boolean(options, "ignorecorruptfiles", default=False),
+            missing=boolean(options, "ignoremissingfiles", default=False),
+        ),
     )
 
 

@@ -7,36 +7,18 @@ task costs Spark some 50 ms whatever it does, so small ranges share one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 import eosdb
-from eosdb import EARLIEST, LATEST, PartitionOffsets, TopicPartition
+from eosdb import EARLIEST, LATEST, TopicPartition
 
+from . import files
+from .cut import FileState, Lens, State
 from .errors import SparkOptionError
+from .manifest import in_parallel
 from .options import Limit, ReadOptions
-
-
-class State(NamedTuple):
-    """Where a partition begins and ends, and how far it is read by default: only so far that no transaction
-    is seen in part, not even across partitions."""
-
-    offsets: PartitionOffsets
-    end: int
-
-
-class FileState(NamedTuple):
-    """Every wanted partition of a file at one instant, and a mark that identifies its history. `departures`
-    gives the reason for marks that are not part of this file's history."""
-
-    states: dict[TopicPartition, State]
-    mark: str
-    departures: dict[str, str]
-
-
-Cut = dict[str, FileState]
-"""The files, by path."""
 
 
 class Range(NamedTuple):
@@ -57,73 +39,51 @@ class Range(NamedTuple):
         return max(self.end - self.start, 0)
 
 
-def cut(
-    paths: Iterable[str],
-    options: ReadOptions,
-    marks: Mapping[str, Iterable[str]] = MappingProxyType({}),
-) -> Cut:
-    """`marks` are the remembered marks of the files, by path.
-
-    Raises SparkOptionError if a named topic or partition is in none of the files."""
-    found: Cut = {}
-    for path in paths:
-        with eosdb.connect(path, read_only=True) as db:
-            departures = {
-                mark: why
-                for mark in marks.get(path, ())
-                if (why := db.admin.history_departure(mark)) is not None
-            }
-            whole = db.admin.consistent_cut()
-            mark = db.admin.history_mark()
-        states = {
-            tp: State(offsets, end if options.read_committed else offsets.log_end_offset)
-            for tp, (offsets, end) in whole.items()
-            if options.wants(tp)
-        }
-        found[path] = FileState(states, mark, departures)
-    _check_named({tp for file in found.values() for tp in file.states}, options)
-    return found
-
-
-def batch(paths: Iterable[str], options: ReadOptions) -> list[Range]:
+def batch(asked: files.Given, options: ReadOptions) -> list[Range]:
     """The ranges a batch reads. Raises SparkOptionError for offsets outside a log."""
-    ranges = []
-    for path, (states, *_) in cut(paths, options).items():
-        starts = positions(path, states, options.start, options, at_end=False)
-        ends = positions(path, states, options.end, options, at_end=True)
-        for tp in states:
-            if starts[tp] > ends[tp]:
-                raise SparkOptionError(
-                    f"{path}, {tp}: reading would begin at {starts[tp]}, behind its end {ends[tp]}"
-                )
-            ranges.append(Range(path, *tp, starts[tp], ends[tp]))
-    return ranges
+    found = list(Lens(asked, options).cut().files.values())
+    return [
+        range_
+        for ranges in in_parallel(lambda one: _ranges(one, options), found)
+        for range_ in ranges
+    ]
+
+
+def _ranges(file: FileState, options: ReadOptions) -> list[Range]:
+    starts = positions(file, options.start, options, at_end=False)
+    ends = positions(file, options.end, options, at_end=True)
+    for tp in file.states:
+        if starts[tp] > ends[tp]:
+            raise SparkOptionError(
+                f"{file.path}, {tp}: reading would begin at {starts[tp]}, behind its end {ends[tp]}"
+            )
+    return [Range(file.path, *tp, starts[tp], ends[tp]) for tp in file.states]
 
 
 def positions(
-    path: str,
-    states: Mapping[TopicPartition, State],
-    limit: Limit,
-    options: ReadOptions,
-    *,
-    at_end: bool,
+    file: FileState, limit: Limit, options: ReadOptions, *, at_end: bool
 ) -> dict[TopicPartition, int]:
-    """The limit as an offset of each partition."""
-    by_time = limit.timestamp is not None or limit.timestamps is not None
-    found = {}
-    with eosdb.connect(path, read_only=True) as db:
-        for tp, state in states.items():
-            asked = _asked(limit, tp)
-            if by_time and asked is not None:
-                found[tp] = _at_time(db, tp, asked, state, options, at_end=at_end)
-            else:
-                found[tp] = _offset(path, tp, asked, state, options, at_end=at_end)
+    """The limit as an offset of each partition. Only a time needs the file."""
+    asked = {tp: _asked(limit, tp) for tp in file.states}
+    timed: dict[TopicPartition, int] = {}
+    if limit.timestamp is not None or limit.timestamps is not None:
+        timed = {tp: time_ms for tp, time_ms in asked.items() if time_ms is not None}
+    found = {
+        tp: _offset(file.path, tp, asked[tp], state, options, at_end=at_end)
+        for tp, state in file.states.items()
+        if tp not in timed
+    }
+    if timed:
+        with eosdb.connect(file.path, read_only=True) as db:
+            for tp, time_ms in timed.items():
+                found[tp] = _at_time(db, tp, time_ms, file.states[tp], options, at_end=at_end)
     return found
 
 
 def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
-    """What each task reads: large ranges are cut and small ones combined, about equal amounts for each."""
-    wanted = [range_ for range_ in ranges if range_.size]
+    """What each task reads: large ranges are cut and small ones combined, about equal amounts for each. The
+    ranges of a file follow each other, so that a task opens it once."""
+    wanted = sorted((range_ for range_ in ranges if range_.size), key=attrgetter("path"))
     total = sum(range_.size for range_ in wanted)
     tasks = -(-total // options.rows_per_task)
     if tasks > 1:
@@ -204,13 +164,3 @@ def _at_time(
         f"{db.path}, {tp}: there is no record at or after {time_ms}; set "
         "startingOffsetsByTimestampStrategy=latest to begin at the end"
     )
-
-
-def _check_named(found: set[TopicPartition], options: ReadOptions) -> None:
-    topics = {tp.topic for tp in found}
-    missing = sorted(
-        {str(tp) for tp in (options.assigned or ()) if tp not in found}
-        | {topic for topic in (options.topics or ()) if topic not in topics}
-    )
-    if missing:
-        raise SparkOptionError(f"there is no {', '.join(missing)} in any of the files")

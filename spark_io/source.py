@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from . import columns, files, filters, options, plan, reading
+from . import columns, files, filters, options, plan, tasks
 from .sink import BatchWriter, StreamWriter
 from .stream import StreamReader
 
@@ -72,8 +72,12 @@ class BatchReader(DataSourceReader):
         self._names = tuple(schema.fieldNames())
         columns.check(self._names)
         parsed = options.parse(given, streaming=False)
-        self._ranges = plan.batch(files.of_options(given).paths, parsed)
+        self._ranges = plan.batch(files.given(given), parsed)
         self._options = parsed
+
+    def __getstate__(self) -> dict[str, object]:
+        """Each task gets the reader, and its own ranges beside it."""
+        return {**self.__dict__, "_ranges": []}
 
     def partitions(self) -> list[Task]:
         # Spark needs at least one task, and the one that it makes up for none is not a `Task`.
@@ -81,12 +85,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        return reading.batches(
-            partition.ranges,
-            self._names,
-            self._options.isolation_level,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
+        return tasks.batches(partition.ranges, self._names, self._options)
 
 
 class FilteringReader(BatchReader):

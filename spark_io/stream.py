@@ -6,7 +6,6 @@ offset belongs to, with a history that has only grown.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -19,14 +18,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from eosdb import TopicPartition
-
-from . import columns, files, offsets, options, plan, reading
-from .errors import SparkOptionError
+from . import columns, files, offsets, options, plan, tasks
+from .cut import Cut, Lens
 from .group_progress import GroupProgress
-from .offsets import MarkedOffset, MarkedOffsets, Place
+from .histories import Histories
+from .manifest import in_parallel
+from .offsets import Place, Positions
+from .skipped import SkippedFile
 
-_log: Final = logging.getLogger("eosdb.spark_io")
 _MOST_OFFSETS: Final = 5_000_000
 """Of a micro-batch, unless maxOffsetsPerTrigger says otherwise: a backfill comes in pieces, each of which
 stays when the query is killed. Kafka's connector takes everything at once."""
@@ -45,51 +44,78 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     unless maxOffsetsPerTrigger, or its default, cuts it shorter."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
+        # Spark also makes one for each micro-batch, only to send it to the tasks: nothing is opened here.
         self._names = tuple(schema.fieldNames())
         columns.check(self._names)
-        self._given = dict(given)
         self._options = options.parse(given, streaming=True)
-        self._is_fleet = files.of_options(given).is_fleet
+        asked = files.given(given)
+        self._is_fleet = files.is_fleet(asked)
+        self._lens = Lens(asked, self._options)
+        self._histories = Histories(self._options)
+        self._last: Cut | None = None
         self._frozen: dict[Place, int] | None = None
         group_id = self._options.group_id
         self._group = None if group_id is None else GroupProgress(group_id)
+        self._told: tuple[dict[str, Any], Positions] = {}, Positions()
+        """The last offsets, as Spark has them and parsed: as a rule the next call begins with these."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks need the options only, not what is known of ten thousand files."""
+        return {"_names": self._names, "_options": self._options}
 
     # -- offsets --------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        found: dict[Place, MarkedOffset] = {}
-        for path, (states, mark, _) in self._cut().items():
-            starts = plan.positions(path, states, self._options.start, self._options, at_end=False)
-            found |= {(path, tp): MarkedOffset(offset, mark) for tp, offset in starts.items()}
-        return self._to_json(found)
+        cut = self._cut()
+        found: dict[Place, int] = {}
+        starts = in_parallel(
+            lambda file: plan.positions(file, self._options.start, self._options, at_end=False),
+            list(cut.files.values()),
+        )
+        for key, of_file in zip(cut.files, starts, strict=True):
+            found |= {(key, tp): offset for tp, offset in of_file.items()}
+        return self._to_json(self._moved(Positions(), found, cut))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_offsets_per_trigger or _MOST_OFFSETS)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        known = self._parsed(start)
-        cut = self._cut(known)
-        known = self._still_so(known, cut)
-        before = offsets.numbers(known)
+        cut, (known,) = self._cut_at(start)
+        before = offsets.numbers(known.offsets)
         if self._group is not None:
             # Everything before the next micro-batch has been written. (Spark's own `commit` comes one
             # batch late, and after the last one not at all.)
-            self._group.tell(before)
+            self._group.tell(
+                {
+                    (cut.files[key].path, tp): offset
+                    for (key, tp), offset in before.items()
+                    if key in cut.files
+                }
+            )
         newest = self._frozen if self._frozen is not None else _ends(cut)
         if isinstance(limit, ReadMaxRows):
             first = {
-                (path, tp): state.offsets.log_start_offset
-                for path, file in cut.items()
+                (key, tp): state.offsets.log_start_offset
+                for key, file in cut.files.items()
                 for tp, state in file.states.items()
             }
             reached = _limited(before, first, newest, limit.max_rows)
         else:
             reached = {**before, **_not_back(before, newest)}
-        return self._to_json(offsets.moved(known, reached, _marks(cut)))
+        return self._to_json(self._moved(known, reached, cut))
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        cut = self._cut()
-        return self._to_json(offsets.moved({}, _ends(cut), _marks(cut)))
+        """For `query.lastProgress`: the newest offsets, and which files are left out, if any."""
+        cut = self._last or self._cut()
+        newest = self._moved(Positions(), _ends(cut), cut)
+        told = offsets.to_json(newest, is_fleet=self._is_fleet)
+        if skipped := self.skipped_files():
+            told["@skipped"] = dict(skipped)
+        return told
+
+    def skipped_files(self) -> list[SkippedFile]:
+        """The files that the newest micro-batch was planned without."""
+        return [] if self._last is None else [*self._last.skipped, *self._histories.missing]
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._frozen = _ends(self._cut())
@@ -97,88 +123,68 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- records --------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StreamTask]:
-        before, after = self._parsed(start), self._parsed(end)
-        cut = self._cut(before, after)
-        # What was planned for a file that is gone is gone; only then it matters where it was to begin.
-        after = self._still_so(after, cut)
-        before = self._still_so(before, cut)
+        cut, (before, after) = self._cut_at(start, end)
         ranges = []
-        for (path, tp), (stop, _) in sorted(after.items()):
-            state = cut[path].states.get(tp) if path in cut else None
+        for (key, tp), (stop, _) in sorted(after.offsets.items()):
+            if key not in cut.files:
+                continue  # The history has said so.
+            path, state = cut.files[key].path, cut.files[key].states.get(tp)
             if state is None:
-                self._lost(f"{path}, {tp}: the partition is gone")
+                self._histories.lost(f"{path}, {tp}: the partition is gone")
                 continue
             # A partition created since the query began is read from its beginning.
             first = state.offsets.log_start_offset
-            begin = before[path, tp].offset if (path, tp) in before else first
+            begin = before.offsets[key, tp].offset if (key, tp) in before.offsets else first
             if begin < first and begin < stop:
-                self._lost(f"{path}, {tp}: the query stands at {begin}, the log begins at {first}")
+                self._histories.lost(
+                    f"{path}, {tp}: the query stands at {begin}, the log begins at {first}"
+                )
                 begin = min(first, stop)
             ranges.append(plan.Range(path, *tp, begin, stop))
         return [StreamTask(pack) for pack in plan.split(ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StreamTask)
-        return reading.batches(
-            partition.ranges,
-            self._names,
-            self._options.isolation_level,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
+        return tasks.batches(partition.ranges, self._names, self._options)
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _cut(self, *known: MarkedOffsets) -> plan.Cut:
+    def _cut_at(self, *told: Mapping[str, Any]) -> tuple[Cut, list[Positions]]:
+        """The files as they are now, and of the told positions those that hold in them."""
+        known = [self._parsed(one) for one in told]
+        cut = self._cut(*known)
+        ids = {file.path: key for key, file in cut.files.items()}
+        known = [one.with_ids(ids) for one in known]
+        self._histories.look_for(known[-1], cut)
+        # What was planned for a file that is gone is gone; only then it matters where it was to begin.
+        known = [self._histories.still_so(one, cut) for one in reversed(known)]
+        return cut, known[::-1]
+
+    def _cut(self, *known: Positions) -> Cut:
         """A glob or directory also includes files created since."""
-        paths = files.of_options(self._given).paths
-        return plan.cut(paths, self._options, offsets.marks(*known))
+        remembered = offsets.marks(*(one.offsets for one in known))
+        self._last = self._lens.cut(lambda key: remembered.get(key, ()))
+        return self._last
 
-    def _still_so(self, known: MarkedOffsets, cut: plan.Cut) -> MarkedOffsets:
-        """Leave out offsets of files with a different history: those files are read from their beginning,
-        if data loss is allowed at all."""
-        gone = {}
-        for (path, tp), marked in known.items():
-            file = cut.get(path)
-            why = _departure(tp, marked, file) if file is not None and path not in gone else None
-            if why is not None:
-                self._lost(
-                    f"{path}, {tp}: the checkpoint is at offset {marked.offset}, but {why}. Give the "
-                    "query a new checkpoint, or put the newest file back"
-                )
-                gone[path] = why
-        return {place: marked for place, marked in known.items() if place[0] not in gone}
+    def _moved(self, before: Positions, reached: Mapping[Place, int], cut: Cut) -> Positions:
+        marks = {key: file.mark for key, file in cut.files.items()}
+        paths = {key: file.path for key, file in cut.files.items()}
+        return offsets.moved(before, reached, marks, paths)
 
-    def _to_json(self, found: MarkedOffsets) -> dict[str, Any]:
-        return offsets.to_json(found, is_fleet=self._is_fleet)
+    def _parsed(self, told: Mapping[str, Any]) -> Positions:
+        known, parsed = self._told
+        return parsed if told == known else offsets.parse(told, is_fleet=self._is_fleet)
 
-    def _parsed(self, given: Mapping[str, Any]) -> MarkedOffsets:
-        only = None if self._is_fleet else files.of_options(self._given).paths[0]
-        return offsets.parse(given, only)
-
-    def _lost(self, what: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
-        _log.warning("%s. Continuing with what there is: failOnDataLoss=false", what)
+    def _to_json(self, found: Positions) -> dict[str, Any]:
+        if found is not self._told[1]:
+            self._told = offsets.to_json(found, is_fleet=self._is_fleet), found
+        return self._told[0]
 
 
-def _departure(tp: TopicPartition, marked: MarkedOffset, file: plan.FileState) -> str | None:
-    """Why the offset does not belong to this file's history; None if nothing indicates that."""
-    if marked.mark is not None and marked.mark in file.departures:
-        return file.departures[marked.mark]
-    state = file.states.get(tp)
-    if state is not None and marked.offset > (end := state.offsets.last_stable_offset):
-        return f"the log goes to {end} only: this is another file, or an older copy"
-    return None
-
-
-def _ends(cut: plan.Cut) -> dict[Place, int]:
+def _ends(cut: Cut) -> dict[Place, int]:
     return {
-        (path, tp): state.end for path, file in cut.items() for tp, state in file.states.items()
+        (key, tp): state.end for key, file in cut.files.items() for tp, state in file.states.items()
     }
-
-
-def _marks(cut: plan.Cut) -> dict[str, str]:
-    return {path: file.mark for path, file in cut.items()}
 
 
 def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[Place, int]:

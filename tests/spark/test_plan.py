@@ -32,7 +32,7 @@ def log(db: eosdb.Database, clock: eosdb.ManualClock) -> eosdb.Database:
 
 
 def planned(db: eosdb.Database, **options: str) -> dict[int, tuple[int, int]]:
-    found = plan.batch([db.path], parse(options, streaming=False))
+    found = plan.batch(db.path, parse(options, streaming=False))
     return {range_.partition: (range_.start, range_.end) for range_ in found}
 
 

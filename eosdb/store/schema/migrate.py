@@ -134,9 +134,7 @@ def identify(path: str, busy_timeout_ms: int) -> Found | None:
     return found
 
 
-def _looked_at(
-    path: str, busy_timeout_ms: int
-) -> tuple[Found | None, sqlite3.Connection | None]:
+def _looked_at(path: str, busy_timeout_ms: int) -> tuple[Found | None, sqlite3.Connection | None]:
     """The same, and the connection, which the caller closes; it only reads."""
     # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of
     # every other connection of this process.

@@ -1,0 +1,167 @@
+"""What is in all files, each at one instant, and which files count.
+
+A file is known by its id: wherever it lies, and whatever its name is. Copies of one file in a fleet are one
+file, of which the newest counts (decisions/0036).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from eosdb import PartitionOffsets, TopicPartition
+from eosdb.admin import summary
+from eosdb.errors import EosdbError
+
+from . import files
+from .errors import SparkOptionError
+from .manifest import Manifest, MarksOf
+from .offsets import ONLY
+from .options import ReadOptions
+from .skipped import LOG, SkippedFile, with_advice
+
+
+class State(NamedTuple):
+    """Where a partition begins and ends, and how far it is read by default: only so far that no transaction
+    is seen in part, not even across partitions."""
+
+    offsets: PartitionOffsets
+    end: int
+
+
+class FileState(NamedTuple):
+    """Every wanted partition of a file at one instant, and a mark that identifies its history. `departures`
+    gives the reason for marks that are not part of this file's history."""
+
+    path: str
+    file_id: str
+    position: int
+    mark: str
+    states: dict[TopicPartition, State]
+    departures: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The files that count, by id (or `ONLY`), in the order of their paths; and those left out."""
+
+    files: Mapping[str, FileState]
+    skipped: tuple[SkippedFile, ...] = ()
+
+
+class Lens:
+    """Makes one cut after another of the same request, and opens only what may have changed."""
+
+    def __init__(self, asked: files.Given, options: ReadOptions) -> None:
+        self._asked: Final = asked
+        self._options: Final = options
+        self._manifest = Manifest(self._look)
+        self._copies: dict[str, frozenset[str]] = {}
+        """The marks of copies that lie beside a file, by its id."""
+        self._told: set[SkippedFile] = set()
+
+    def cut(self, marks_of: MarksOf = lambda file_id: ()) -> Cut:
+        """`marks_of` names the remembered marks of a file by id.
+
+        Raises SparkOptionError if a named topic or partition is in none of the files, or copies of one file
+        have parted; and EosdbError for a file that cannot be read, unless it may be left out.
+        """
+        ignoring = self._options.ignoring
+        listed = files.resolve(self._asked, may_be_missing=ignoring.missing)
+        skipped = [SkippedFile(path, "there is no such file") for path in listed.missing]
+
+        def asked(file_id: str) -> Collection[str]:
+            marks = marks_of(file_id if listed.is_fleet else ONLY)
+            copies = self._copies.get(file_id)
+            return marks if copies is None else {*marks, *copies}
+
+        found = []
+        for path, one in self._manifest.looks(listed.paths, asked).items():
+            if not isinstance(one, EosdbError):
+                found.append(one)
+            elif ignoring.allows(one):
+                skipped.append(SkippedFile(path, str(one)))
+            else:
+                raise with_advice(one) if listed.is_fleet else one
+        self._manifest.forget_others(listed.paths)
+        are_all = bool(listed.paths) and not skipped
+        if listed.is_fleet:
+            by_key, copies_ = self._one_of_each(found, asked)
+            skipped += copies_
+        else:
+            by_key = {ONLY: found[0]} if found else {}
+        if are_all:
+            check_named(by_key.values(), self._options)
+        self.tell(skipped)
+        return Cut(by_key, tuple(skipped))
+
+    def tell(self, skipped: Iterable[SkippedFile]) -> None:
+        """Log what is left out, once."""
+        for one in skipped:
+            if one not in self._told:
+                self._told.add(one)
+                LOG.warning("%s is left out: %s", *one)
+
+    def _look(self, path: str, marks_of: MarksOf) -> FileState:
+        found = summary.look(path, marks_of)
+        states = {
+            tp: State(offsets, end if self._options.read_committed else offsets.log_end_offset)
+            for tp, (offsets, end) in found.cut.items()
+            if self._options.wants(tp)
+        }
+        return FileState(path, found.file_id, found.position, found.mark, states, found.departures)
+
+    def _one_of_each(
+        self, found: Iterable[FileState], marks_of: MarksOf
+    ) -> tuple[dict[str, FileState], list[SkippedFile]]:
+        by_id: dict[str, FileState] = {}
+        several: dict[str, list[FileState]] = {}
+        for one in found:
+            if one.file_id in by_id:
+                several.setdefault(one.file_id, [by_id[one.file_id]]).append(one)
+            else:
+                by_id[one.file_id] = one
+        self._copies = {
+            file_id: frozenset(copy.mark for copy in copies) for file_id, copies in several.items()
+        }
+        skipped = []
+        for file_id, copies in several.items():
+            newest = self._with_copies(max(copies, key=lambda one: one.position), marks_of)
+            by_id[file_id] = newest
+            for copy in copies:
+                if copy.path != newest.path:
+                    skipped.append(_older(copy, newest))
+        return by_id, skipped
+
+    def _with_copies(self, newest: FileState, marks_of: MarksOf) -> FileState:
+        """Looked at again, unless it is known already whether the copies belong to its history."""
+        found = self._manifest.looks([newest.path], marks_of)[newest.path]
+        if isinstance(found, EosdbError):
+            raise with_advice(found)
+        return found
+
+
+def check_named(found: Iterable[FileState], options: ReadOptions) -> None:
+    """Raises SparkOptionError for a named topic or partition that is in none of the files."""
+    if options.assigned is None and options.topics is None:
+        return
+    there = {tp for file in found for tp in file.states}
+    topics = {tp.topic for tp in there}
+    missing = sorted(
+        {str(tp) for tp in (options.assigned or ()) if tp not in there}
+        | {topic for topic in (options.topics or ()) if topic not in topics}
+    )
+    if missing:
+        raise SparkOptionError(f"there is no {', '.join(missing)} in any of the files")
+
+
+def _older(copy: FileState, newest: FileState) -> SkippedFile:
+    """Raises SparkOptionError if the copy has gone on by itself."""
+    if copy.mark in newest.departures:
+        raise SparkOptionError(
+            f"{newest.path} and {copy.path} are copies of one file (id {copy.file_id}), and each has been "
+            "written to since: read together, what they had before would count twice. Move the wrong one "
+            "away, or name the files to read"
+        )
+    return SkippedFile(copy.path, f"it is a copy of {newest.path}, which is as new or newer")

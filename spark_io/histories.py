@@ -1,0 +1,87 @@
+"""Whether a checkpoint's offsets still belong to the files that are there.
+
+The checkpoint outlives the files: before an offset is used, the file is checked to be the one that it
+belongs to, with a history that has only grown.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eosdb import TopicPartition
+
+from .cut import Cut, FileState
+from .errors import SparkOptionError
+from .offsets import ONLY, MarkedOffset, Positions
+from .options import ReadOptions
+from .skipped import LOG, SkippedFile
+
+
+class Histories:
+    """One for each stream reader."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options: Final = options
+        self.missing: tuple[SkippedFile, ...] = ()
+        """The files of the last checkpoint that are not there."""
+
+    def still_so(self, known: Positions, cut: Cut) -> Positions:
+        """Without the files that have a different history: they are read from their beginning, if data loss
+        is allowed at all."""
+        gone: set[str] = set()
+        for (key, tp), marked in known.offsets.items():
+            file = cut.files.get(key)
+            if file is None or key in gone:
+                continue
+            if (why := _departure(tp, marked, file)) is not None:
+                self.lost(
+                    f"{file.path}, {tp}: the checkpoint is at offset {marked.offset}, but {why}. Give the "
+                    "query a new checkpoint, or put the newest file back"
+                )
+                gone.add(key)
+        return known.without(gone)
+
+    def lost(self, what: str) -> None:
+        """Raises SparkOptionError unless data loss is allowed."""
+        if self._options.fail_on_data_loss:
+            raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
+        LOG.warning("%s. Continuing with what there is: failOnDataLoss=false", what)
+
+    def look_for(self, known: Positions, cut: Cut) -> None:
+        """Note the files that are not there; their offsets stay. Raises SparkOptionError unless they may be
+        missing."""
+        keys = {key for key, _ in known.offsets if key != ONLY and key not in cut.files}
+        told, self.missing = {one.path for one in self.missing}, ()
+        if not keys:
+            return
+        left_out = {one.path for one in cut.skipped}
+        now_at = {file.path: file.file_id for file in cut.files.values()}
+        found = []
+        for key in sorted(keys):
+            path = known.paths.get(key, key)
+            if path in left_out:
+                continue
+            reason = (
+                f"the file with the id {key}, which the checkpoint knows from there, is missing"
+            )
+            if path in now_at:
+                reason += f"; there is another file: its id is {now_at[path]}"
+            if not self._options.ignoring.missing and self._options.fail_on_data_loss:
+                raise SparkOptionError(
+                    f"{path}: {reason}. Put it back, in whatever place the query reads; or set "
+                    "ignoreMissingFiles=true to go on without it: its offsets are kept"
+                )
+            if path not in told:
+                LOG.warning("%s is left out: %s", path, reason)
+            found.append(SkippedFile(path, reason))
+        self.missing = tuple(found)
+
+
+def _departure(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
+    """Why the offset does not belong to this file's history; None if nothing indicates that."""
+    if marked.mark is not None and marked.mark in file.departures:
+        return file.departures[marked.mark]
+    state = file.states.get(tp)
+    if state is not None and marked.offset > (end := state.offsets.last_stable_offset):
+        return f"the log goes to {end} only: this is another file, or an older copy"
+    return None

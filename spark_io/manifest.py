@@ -1,0 +1,179 @@
+"""What is known of many files, so that only those that have changed are opened again.
+
+A file and its write-ahead log are compared by inode, size and times. That is not proof: a file may change
+again within the same tick of the clock of its times, and a commit is readable an instant after its write to
+the log. So an entry is trusted only when the file had been left alone for a while before it was looked at;
+and in each pass a few entries are looked at again whatever they say, the oldest first, so that no file
+stays overlooked for ever.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from eosdb.clock import Clock, SystemClock
+from eosdb.errors import EosdbError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_LONG_AGO_NS: Final = 60_000_000_000
+"""A file whose times are older by this machine's clock has been left alone, even if the clock of a share
+that it lies on goes wrong by most of this."""
+_A_WHILE_MS: Final = 3_000
+"""A file with younger times has been left alone if it is seen unchanged for so long: the coarsest times
+(FAT) have ticks of two seconds."""
+_AGAIN: Final = 50
+"""How many files each pass looks at again: some 40 ms."""
+_AT_ONCE: Final = min(max(os.cpu_count() or 1, 2), 8)
+"""Threads: reading a file's schema takes longest, and needs no lock of Python's; handing that lock over
+does."""
+_CHUNK: Final = 32
+
+
+class Stamp(NamedTuple):
+    """What the file system says of a file and its write-ahead log; an empty log is as none."""
+
+    database: tuple[int, ...]
+    wal: tuple[int, ...] | None
+
+    @property
+    def newest_ns(self) -> int:
+        return max(*self.database[-2:], *(self.wal or ())[-2:])
+
+
+class Found(Protocol):
+    """What a look finds."""
+
+    @property
+    def file_id(self) -> str: ...
+
+    @property
+    def mark(self) -> str: ...
+
+
+F = TypeVar("F", bound=Found)
+MarksOf = Callable[[str], Collection[str]]
+"""The remembered marks of the file with this id."""
+
+
+@dataclass(slots=True)
+class _Entry(Generic[F]):
+    stamp: Stamp
+    since_ms: int
+    """When the file was first seen like this."""
+    is_trusted: bool
+    found: F | EosdbError
+    checked: frozenset[str]
+    """The marks that `found` tells about."""
+
+
+class Manifest(Generic[F]):
+    """`look` opens a file, and raises EosdbError for one that cannot be read. For one thread at a time."""
+
+    def __init__(self, look: Callable[[str, MarksOf], F], clock: Clock | None = None) -> None:
+        self._look: Final = look
+        self._clock: Final = clock or SystemClock()
+        self._entries: dict[str, _Entry[F]] = {}
+        """By path; those looked at longest ago come first."""
+        self.looked_at = 0
+        """How many files the last pass opened."""
+
+    def looks(
+        self, paths: Sequence[str], marks_of: MarksOf = lambda file_id: ()
+    ) -> dict[str, F | EosdbError]:
+        """What is in each file, or why it cannot be read. Files that are not named are left alone."""
+        entries, now = self._entries, self._clock.monotonic_ms()
+        old_ns = self._clock.time_ms() * 1_000_000 - _LONG_AGO_NS
+        again = frozenset(itertools.islice(entries, _AGAIN))
+        due: list[tuple[str, Stamp | None]] = []
+        for path in paths:
+            stamp, entry = stamp_of(path), entries.get(path)
+            if (
+                entry is None
+                or stamp != entry.stamp
+                or not entry.is_trusted
+                or path in again
+                or not _covers(entry, marks_of)
+            ):
+                due.append((path, stamp))
+        made = in_parallel(lambda one: self._entry(*one, marks_of, now, old_ns), due)
+        for (path, stamp), entry in zip(due, made, strict=True):
+            entries.pop(path, None)
+            if stamp is not None:
+                entries[path] = entry
+        gone = {p: e.found for (p, s), e in zip(due, made, strict=True) if s is None}
+        self.looked_at = len(due)
+        return {path: entries[path].found if path in entries else gone[path] for path in paths}
+
+    def forget_others(self, paths: Iterable[str]) -> None:
+        """Keep only what is known of these files."""
+        named = frozenset(paths)
+        for path in [path for path in self._entries if path not in named]:
+            del self._entries[path]
+
+    def _entry(
+        self, path: str, stamp: Stamp | None, marks_of: MarksOf, now: int, old_ns: int
+    ) -> _Entry[F]:
+        checked: frozenset[str] = frozenset()
+
+        def asked(file_id: str) -> Collection[str]:
+            nonlocal checked
+            checked = frozenset(marks_of(file_id))
+            return checked
+
+        found: F | EosdbError
+        try:
+            found = self._look(path, asked)
+        except EosdbError as error:
+            found = error.with_traceback(None)
+        before = self._entries.get(path)
+        stamp = stamp or Stamp((), None)
+        since = before.since_ms if before is not None and before.stamp == stamp else now
+        # The stamp is from before the look: what changes between the two changes the next stamp.
+        is_trusted = (
+            now - since >= _A_WHILE_MS or (stamp.newest_ns if stamp.database else 0) < old_ns
+        )
+        return _Entry(stamp, since, is_trusted, found, checked)
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """None if there is no such file."""
+    try:
+        database = os.stat(path)
+    except OSError:
+        return None
+    try:
+        wal = os.stat(f"{path}-wal")
+    except OSError:
+        return Stamp(_times(database), None)
+    return Stamp(_times(database), _times(wal) if wal.st_size else None)
+
+
+def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The results in order. SQLite and the file system work beside Python."""
+    if len(items) <= _CHUNK:
+        return [function(item) for item in items]
+    chunks = [items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK)]
+    with ThreadPoolExecutor(_AT_ONCE, "eosdb-look") as pool:
+        found = pool.map(lambda chunk: [function(item) for item in chunk], chunks)
+        return [one for chunk in found for one in chunk]
+
+
+def _times(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
+    )  # fmt: skip
+
+
+def _covers(entry: _Entry[F], marks_of: MarksOf) -> bool:
+    """Whether it is known of all these marks if they belong to the file. Its present mark does."""
+    if isinstance(entry.found, EosdbError):
+        return True
+    own = entry.found.mark
+    return all(mark == own or mark in entry.checked for mark in marks_of(entry.found.file_id))

@@ -1,0 +1,35 @@
+"""What a task reads, file by file, and which files it may leave out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+
+import pyarrow as pa
+
+from eosdb.errors import EosdbError
+
+from . import reading
+from .options import ReadOptions
+from .plan import Range
+from .skipped import LOG, with_advice
+
+
+def batches(
+    ranges: Iterable[Range], names: Sequence[str], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """The records of the ranges, in order. Of a file that fails on the way, what was read stays; the rest
+    is left out if the options allow that, and else an error."""
+    for path, of_file in itertools.groupby(ranges, key=attrgetter("path")):
+        try:
+            yield from reading.batches(
+                tuple(of_file),
+                names,
+                options.isolation_level,
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
+        except EosdbError as error:
+            if not options.ignoring.allows(error):
+                raise with_advice(error) from None
+            LOG.warning("%s: the rest of it is left out: %s", path, error)

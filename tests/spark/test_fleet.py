@@ -1,0 +1,337 @@
+"""Many files as one table: known by their ids, and some of them may be left out."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import BinaryType, StructType
+
+import eosdb
+from eosdb.errors import (
+    CorruptDatabaseError,
+    CorruptRecordError,
+    DatabaseNotFoundError,
+    NotAnEosdbFileError,
+)
+from eosdb.spark_io import plan, read, read_stream, skipped_files
+from eosdb.spark_io.errors import SparkOptionError
+from eosdb.spark_io.options import parse
+from eosdb.spark_io.plan import Range
+from eosdb.spark_io.source import EosdbDataSource, Task
+from eosdb.spark_io.stream import StreamTask
+from tests.spark.test_another_file import Reader, make, remove
+from tests.spark.test_repeats import append
+
+IGNORING = {"ignoreCorruptFiles": True, "ignoreMissingFiles": True}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """a.db has 0 to 9, b.db 10 to 19."""
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    for name, values in (("a.db", range(10)), ("b.db", range(10, 20))):
+        make(folder / name, values)
+    return folder
+
+
+def batch(path: Path, **options: object) -> list[int]:
+    given = {"path": str(path), **{name: str(value) for name, value in options.items()}}
+    reader = EosdbDataSource(given).reader(StructType().add("value", BinaryType()))
+    return sorted(
+        int(value)
+        for task in reader.partitions()
+        for found in _batches(reader.read(task))
+        for value in found.column("value").to_pylist()
+    )
+
+
+def _batches(found: Any) -> Iterator[Any]:
+    yield from found
+
+
+def id_of(path: Path) -> str:
+    with eosdb.connect(path, read_only=True) as db:
+        return db.admin.history_mark().partition(".")[0]
+
+
+def damage(path: Path) -> None:
+    """Alter a stored value, as a failing disk does."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for (name,) in connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    ).fetchall():
+        connection.execute(f'DROP TRIGGER "{name}"')
+    connection.execute("UPDATE records SET value = x'00' WHERE \"offset\" = 4")
+    connection.close()
+
+
+# -- ids ----------------------------------------------------------------------------------------
+
+
+def test_a_fleet_that_has_moved_keeps_its_offsets(fleet: Path, tmp_path: Path) -> None:
+    reader = Reader(fleet)
+    assert reader() == list(range(20))
+    assert reader.offset is not None
+    assert set(reader.offset) == {id_of(fleet / "a.db"), id_of(fleet / "b.db")}
+    os.rename(fleet, tmp_path / "elsewhere")
+    os.rename(tmp_path / "elsewhere" / "a.db", tmp_path / "elsewhere" / "z.db")
+    moved = Reader(tmp_path / "elsewhere")
+    moved.offset = reader.offset
+    assert moved() == []
+    assert moved.offset == reader.offset, "another offset would be another micro-batch"
+    append(tmp_path / "elsewhere" / "z.db", range(20, 23))
+    assert moved() == [20, 21, 22]
+
+
+def by_path(told: dict[str, Any], folder: Path, *, with_marks: bool) -> dict[str, Any]:
+    """As earlier versions wrote it."""
+    return {
+        found["@"]: {
+            topic: {
+                partition: value if with_marks else int(value.partition("@")[0])
+                for partition, value in partitions.items()
+            }
+            for topic, partitions in found.items()
+            if topic != "@"
+        }
+        for found in told.values()
+    }
+
+
+@pytest.mark.parametrize("with_marks", [True, False])
+def test_checkpoints_of_earlier_versions_know_files_by_path(fleet: Path, with_marks: bool) -> None:
+    reader = Reader(fleet)
+    reader()
+    assert reader.offset is not None
+    told = reader.offset
+    reader.offset = by_path(told, fleet, with_marks=with_marks)
+    assert set(reader.offset) == {str(fleet / "a.db"), str(fleet / "b.db")}
+    assert reader() == []
+    assert set(reader.offset) == set(told)
+    append(fleet / "a.db", range(20, 23))
+    assert reader() == [20, 21, 22]
+    if with_marks:
+        reader.offset = by_path(told, fleet, with_marks=True)
+        os.rename(fleet / "a.db", fleet / "z.db")
+        assert reader() == [20, 21, 22]
+
+
+def test_a_copy_beside_its_original_is_the_same_file(fleet: Path) -> None:
+    reader = Reader(fleet)
+    reader()
+    shutil.copy(fleet / "a.db", fleet / "a-copy.db")
+    assert reader() == []
+    append(fleet / "a.db", range(20, 23))
+    assert reader() == [20, 21, 22]
+    assert batch(fleet) == list(range(23))
+    (left_out,) = skipped_files(fleet)
+    assert left_out.path == str(fleet / "a-copy.db")
+    assert f"copy of {fleet / 'a.db'}" in left_out.reason
+    assert batch(fleet / "a-copy.db") == list(range(10))
+
+
+def test_a_newer_snapshot_takes_the_place_of_the_older(fleet: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "published"
+    folder.mkdir()
+    reader = Reader(folder)
+    for number, values in ((1, range(10)), (2, range(100, 105)), (3, range(105, 106))):
+        if number > 1:
+            append(fleet / "a.db", values)
+        with eosdb.connect(fleet / "a.db", read_only=True) as db:
+            db.publish(folder / f"a-{number}.db")
+        assert reader() == list(values)
+    remove(folder / "a-1.db")
+    assert reader() == []
+    remove(folder / "a-3.db")
+    with pytest.raises(SparkOptionError, match="older copy"):
+        reader()
+
+
+def test_copies_that_have_parted_are_an_error_that_names_both(fleet: Path) -> None:
+    shutil.copy(fleet / "a.db", fleet / "a-copy.db")
+    append(fleet / "a.db", range(20, 23))
+    append(fleet / "a-copy.db", range(30, 31))
+    parted = r"a\.db and .*a-copy\.db are copies of one"
+    with pytest.raises(SparkOptionError, match=parted):
+        Reader(fleet)()
+    for options in ({}, IGNORING):
+        with pytest.raises(SparkOptionError, match=parted):
+            batch(fleet, **options)
+    assert batch(fleet / "a-copy.db") == [*range(10), 30]
+
+
+# -- files that are left out --------------------------------------------------------------------
+
+
+def foreign(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.with_name("b.db").read_bytes()[:30_000])
+
+
+def empty(path: Path) -> None:
+    path.touch()
+
+
+def text(path: Path) -> None:
+    path.write_text("no database" * 500)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (foreign, NotAnEosdbFileError),
+        (text, NotAnEosdbFileError),
+        (empty, NotAnEosdbFileError),
+        (half, CorruptDatabaseError),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error_or_left_out(
+    fleet: Path, spoil: Any, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    stream, ignoring = Reader(fleet), Reader(fleet, ignoreCorruptFiles=True)
+    spoil(fleet / "c.db")
+    with pytest.raises(error, match=r"c\.db.*Set ignoreCorruptFiles=true"):
+        stream()
+    with pytest.raises(error, match=r"c\.db.*Set ignoreCorruptFiles=true"):
+        batch(fleet)
+    assert batch(fleet, ignoreCorruptFiles=True) == list(range(20))
+    assert ignoring() == list(range(20))
+    assert ignoring() == []
+    assert f"{fleet / 'c.db'} is left out: " in caplog.text
+    assert [one.path for one in skipped_files(fleet)] == [str(fleet / "c.db")]
+    remove(fleet / "c.db")
+    make(fleet / "c.db", range(20, 25))
+    assert ignoring() == list(range(20, 25))
+    assert skipped_files(fleet) == []
+
+
+def test_the_offsets_of_a_file_that_is_damaged_stay(fleet: Path) -> None:
+    reader = Reader(fleet, ignoreCorruptFiles=True)
+    reader()
+    whole = (fleet / "a.db").read_bytes()
+    (fleet / "a.db").write_bytes(whole[:30_000])
+    append(fleet / "b.db", range(20, 23))
+    assert reader() == [20, 21, 22]
+    (fleet / "a.db").write_bytes(whole)
+    append(fleet / "a.db", range(23, 25))
+    assert reader() == [23, 24]
+
+
+def test_a_damaged_record_ends_its_file_and_no_other(fleet: Path) -> None:
+    damage(fleet / "a.db")
+    with pytest.raises(CorruptRecordError, match="Set ignoreCorruptFiles=true"):
+        batch(fleet)
+    assert set(range(10, 20)) <= set(batch(fleet, ignoreCorruptFiles=True)) <= set(range(20)) - {4}
+
+
+def test_a_file_that_vanishes_before_its_task_comes_is_an_error_or_left_out(fleet: Path) -> None:
+    for options in ({}, {"ignoreMissingFiles": "true"}):
+        given = {"path": str(fleet), **options}
+        reader = EosdbDataSource(given).reader(StructType().add("value", BinaryType()))
+        tasks = reader.partitions()
+        os.rename(fleet / "a.db", fleet / "a.gone")
+        if options:
+            (found,) = [x for task in tasks for x in _batches(reader.read(task))]
+            assert found.num_rows == 10
+        else:
+            with pytest.raises(DatabaseNotFoundError, match="Set ignoreMissingFiles=true"):
+                [x for task in tasks for x in _batches(reader.read(task))]
+        os.rename(fleet / "a.gone", fleet / "a.db")
+
+
+def test_a_stream_goes_on_without_a_missing_file_and_with_it_when_it_returns(
+    fleet: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    strict, reader = Reader(fleet), Reader(fleet, ignoreMissingFiles=True)
+    strict()
+    reader()
+    os.rename(fleet / "a.db", fleet / "a.gone")
+    append(fleet / "b.db", range(20, 23))
+    with pytest.raises(SparkOptionError, match=r"a\.db: the file with the id .*ignoreMissingFiles"):
+        strict()
+    assert reader() == [20, 21, 22]
+    assert f"{fleet / 'a.db'} is left out: " in caplog.text
+    remove(fleet / "b.db")
+    assert reader() == [], "an empty folder is no error either"
+    os.rename(fleet / "a.gone", fleet / "returned.db")
+    append(fleet / "returned.db", range(30, 33))
+    assert reader() == [30, 31, 32]
+
+
+def test_files_of_a_list_may_be_missing(fleet: Path) -> None:
+    named = f'["{fleet}/a.db", "{fleet}/nothing.db"]'
+    schema = StructType().add("value", BinaryType())
+    with pytest.raises(SparkOptionError, match=r"nothing\.db: there is no such file"):
+        EosdbDataSource({"paths": named}).reader(schema)
+    source = EosdbDataSource({"paths": named, "ignoreMissingFiles": "true"})
+    assert "source_file" in source.schema()
+    found = source.reader(schema)
+    (task,) = found.partitions()
+    assert isinstance(task, Task)
+    assert [range_.path for range_ in task.ranges] == [f"{fleet}/a.db"]
+    with pytest.raises(SparkOptionError, match="no such file"):
+        batch(fleet / "nothing.db", **IGNORING)
+
+
+def test_a_topic_that_is_in_no_file_is_still_an_error(fleet: Path) -> None:
+    with pytest.raises(SparkOptionError, match="no nowhere in any of the files"):
+        batch(fleet, subscribe="nowhere", **IGNORING)
+
+
+def test_spark_sees_what_was_left_out(spark: Any, fleet: Path, tmp_path: Path) -> None:
+    half(fleet / "c.db")
+    with pytest.raises(Exception, match="ignoreCorruptFiles=true"):
+        read(spark, fleet).count()
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        assert read(spark, fleet).count() == 20
+        stream = read_stream(spark, fleet, startingOffsets="earliest")
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+    query = (
+        stream.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sum(progress.numInputRows for progress in query.recentProgress) == 20
+    told = [source.latestOffset for p in query.recentProgress for source in p.sources]
+    assert any(str(fleet / "c.db") in (offset or "") for offset in told), told
+
+
+# -- what it costs ------------------------------------------------------------------------------
+
+
+def test_tasks_get_neither_the_plan_of_others_nor_what_is_known_of_files(fleet: Path) -> None:
+    stream = Reader(fleet).stream_reader()
+    stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    reader = EosdbDataSource({"path": str(fleet)}).reader(StructType().add("value", BinaryType()))
+    for one in (stream, reader):
+        assert b"a.db" not in pickle.dumps(one)
+        copy = pickle.loads(pickle.dumps(one))
+        ranges = (Range(str(fleet / "a.db"), "orders", 0, 2, 10),)
+        task = StreamTask(ranges) if one is stream else Task(ranges)
+        (found,) = copy.read(task)
+        assert found.num_rows == 8
+
+
+def test_a_task_opens_a_file_once() -> None:
+    ranges = [Range(f"{i % 7}.db", "t", i, 0, 100) for i in range(70)]
+    options = parse({"maxRecordsPerPartition": "700"}, streaming=False)
+    for pack in plan.split(ranges, options):
+        paths = [range_.path for range_ in pack]
+        assert paths == sorted(paths)
