@@ -198,6 +198,9 @@ def writes(spark: object, large: Path, folder: Path) -> list[tuple[str, float]]:
         direct = ("append_once without Spark", 500_000 / (time.perf_counter() - start))
     frame = read(spark, large, columns="key,value")  # type: ignore[arg-type]
     start = time.perf_counter()
+    frame.write.parquet(str(folder / "parquet"))
+    parquet = ("Parquet, at least once", LARGE / (time.perf_counter() - start))
+    start = time.perf_counter()
     write(frame, target, topic="batch")
     batch = ("batch, exactly once", LARGE / (time.perf_counter() - start))
     start = time.perf_counter()
@@ -216,7 +219,7 @@ def writes(spark: object, large: Path, folder: Path) -> list[tuple[str, float]]:
         for topic in ("batch", "stream"):
             count = sum(db.broker.lag(TopicPartition(topic, p), 0) for p in range(4))
             assert count == LARGE, (topic, count)
-    return [direct, batch, stream]
+    return [parquet, direct, batch, stream]
 
 
 def report(

@@ -27,7 +27,7 @@ import eosdb
 from eosdb import TopicPartition
 
 PARTITIONS = 4
-VALUE = "x" * 80
+VALUE = b"x" * 80
 JOB = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
@@ -87,7 +87,7 @@ class Hunt:
         self.left_open = 0
         self.version = 0
         self.seconds = 4.0
-        """How long a round is left alone at most; follows how long it takes."""
+        """How long a round is left alone at most; follows how long one takes."""
         with eosdb.connect(self.source) as db:
             db.admin.create_topic("t", partitions=PARTITIONS)
         with eosdb.connect(self.target) as db:
@@ -99,9 +99,7 @@ class Hunt:
         """More records; a batch copies all there are."""
         end = self.made + self.records
         with eosdb.connect(self.source, durability="off") as db, db.producer() as producer:
-            producer.send_many(
-                "t", [(b"%d" % i, b"%s%d" % (VALUE.encode(), i)) for i in range(self.made, end)]
-            )
+            producer.send_many("t", [(b"%d" % i, VALUE + b"%d" % i) for i in range(self.made, end)])
         self.made = end
         self.version += 1
         self.expected.update(b"%d" % i for i in range(end))
@@ -125,8 +123,8 @@ class Hunt:
             finally:
                 kill_all(child.pid)
                 child.wait()
-        if is_done:
-            self.seconds = max(4.0, time.monotonic() - begin)
+        # Kills are to hit everything, from the first micro-batch to the end of the batch.
+        self.seconds = time.monotonic() - begin if is_done else min(self.seconds * 1.3, 120.0)
         return is_done
 
     def _kill(self, child: subprocess.Popen[str]) -> None:
