@@ -125,3 +125,34 @@ def test_keys_of_an_older_file_are_as_old_as_their_use(tmp_path: Path, clock: Ma
         assert [*db.query(used).rows] == expected
         assert db.verify().ok
         assert db.housekeeping().expired_idempotency_keys == 4
+
+
+def test_nothing_stays_of_a_sink_that_has_finished(db_path: Path, clock: ManualClock) -> None:
+    """Its events go with the history, its rows with its number, and its id with the transactions."""
+    config = BrokerConfig(
+        idempotency_retention_ms=2 * DAY_MS,
+        log_retention_ms=2 * DAY_MS,
+        history_retention_ms=2 * DAY_MS,
+        log_retention_check_interval_ms=100_000 * DAY_MS,
+    )
+    with eosdb.connect(db_path, clock=clock, durability="off", config=config) as db:
+        db.admin.create_topic("t")
+        for batch_id in range(50):
+            db.append_once("sink", batch_id, {TP: [Record(value=b"v")]}, held=[f"rows {batch_id}"])
+
+        def stays() -> list[int]:
+            queries = (
+                "SELECT count(*) FROM journal WHERE kind IN ('SinkBatchAppended', 'BatchAppended')",
+                "SELECT count(*) FROM eosdb_sinks",
+                "SELECT count(*) FROM eosdb_sink_batches",
+            )
+            return [next(iter(db.query(query).rows))[0] for query in queries]
+
+        db.housekeeping()
+        assert stays() == [100, 1, 50]
+        clock.advance(3 * DAY_MS)
+        db.housekeeping()
+        clock.advance(3 * DAY_MS)
+        db.housekeeping()
+        assert stays() == [0, 0, 0]
+        assert db.verify().ok
