@@ -17,7 +17,7 @@ import pyarrow as pa
 from eosdb.arrow import records
 from eosdb.clock import Clock
 from eosdb.database import Database
-from eosdb.errors import ConfigError, StorageError
+from eosdb.errors import ConfigError, InvalidTimestampError, StorageError
 from eosdb.failpoints import Failpoint, reach
 from eosdb.validation import check_choice, check_path, check_text, check_texts, shown
 
@@ -57,7 +57,8 @@ def export(
 
     Raises ConfigError; IllegalStateError when the file was replaced, or is an older copy than the one that
     was exported; OffsetOutOfRangeError when retention has removed records that were not exported, unless
-    `allow_data_loss`; StorageError when the target cannot be written; and what reading raises.
+    `allow_data_loss`; StorageError when the target cannot be written; InvalidTimestampError for a record
+    later than the year 9999; and what reading raises.
     """
     named = None if topics is None else check_texts("topics", topics)
     # A file name that is no text is refused: the formats write JSON.
@@ -145,17 +146,24 @@ def _write(
     files = DataFiles(sink, f"part-{secrets.token_hex(8)}")
     try:
         for range_ in wanted:
+            tp = range_.topic_partition
             for rows in records.batches(
                 db,
-                range_.topic_partition,
+                tp,
                 range_.start,
                 range_.end,
                 sink.columns,
                 skip_lost=skip_lost,
                 source_file=os.path.abspath(db.path),
             ):
-                files.add(range_.topic_partition.topic, rows)
+                files.add(tp.topic, rows)
         return files.finish()
+    except OverflowError:
+        files.give_up()
+        raise InvalidTimestampError(
+            f"{tp}: a record from offset {range_.start} on has a timestamp beyond the year 9999, which is "
+            "no day in any of the formats; export other topics, or delete the record"
+        ) from None
     except (OSError, pa.ArrowException) as error:
         files.give_up()
         raise StorageError(f"the data files cannot be written: {one_line(error)}") from error

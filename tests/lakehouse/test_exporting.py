@@ -19,6 +19,7 @@ from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.errors import (
     ConfigError,
     IllegalStateError,
+    InvalidTimestampError,
     OffsetOutOfRangeError,
     StorageError,
 )  # fmt: skip
@@ -118,6 +119,25 @@ def test_a_large_export_makes_many_files_and_many_days_few_open_ones(
     sizes = [pq.ParquetFile(path).metadata.num_rows for path in table.data_files()]
     assert max(sizes) < 1_000
     assert sum(sizes) == 5_000
+
+
+@pytest.mark.parametrize("timestamp", [253_402_300_800_000, 10**15, 2**63 - 1])
+def test_a_record_from_the_year_10000_is_named(
+    db: eosdb.Database, tmp_path: Path, timestamp: int
+) -> None:
+    table = Table("delta", tmp_path)
+    db.admin.create_topic("orders")
+    append(db, 1)
+    table.export(db)
+    latest = Record(b"v", timestamp=253_402_300_799_999)
+    db.broker.append(TopicPartition("orders", 0), RecordBatch([latest]))
+    assert table.export(db).records == 1
+    records = RecordBatch([Record(b"v", timestamp=timestamp)])
+    db.broker.append(TopicPartition("orders", 0), records)
+    with pytest.raises(InvalidTimestampError, match="orders-0: a record from offset 2 on"):
+        table.export(db)
+    assert len(table.rows()) == 2
+    assert len(table.data_files()) == 2
 
 
 def test_a_transaction_over_two_partitions_comes_whole(db: eosdb.Database, table: Table) -> None:
