@@ -7,7 +7,14 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent
 MARKED: Final = {
-    "crash": ("chaos", "concurrency", "crash", "pipeline", "store/file/test_failing_syncs.py"),
+    "crash": (
+        "chaos",
+        "concurrency",
+        "crash",
+        "lakehouse/test_kills.py",
+        "pipeline",
+        "store/file/test_failing_syncs.py",
+    ),
     "simulation": (
         "properties",
         "simulation",
