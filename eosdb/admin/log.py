@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from eosdb.admin import consistent_cut, dump, storage, timeline
 from eosdb.admin.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
@@ -13,6 +14,7 @@ from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError
 from eosdb.log import fetch, partition_rows, scan, snapshots
+from eosdb.log.scan import Part
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
 from eosdb.model.values import (
     OffsetAndTimestamp,
@@ -22,6 +24,8 @@ from eosdb.model.values import (
 )
 from eosdb.store import history
 from eosdb.validation import check_int, check_text, check_topic_partition
+
+T = TypeVar("T")
 
 
 class LogAdmin(RequestHandler):
@@ -119,29 +123,48 @@ class LogAdmin(RequestHandler):
         `skip_lost` says to go on at the log start), UnknownTopicOrPartitionError,
         TopicAuthorizationFailedError and, unless `check_crcs` is False, CorruptRecordError.
         """
+        check_int("batch_size", batch_size, 1)
+        part: Part[list[tuple[Any, ...]]] = functools.partial(
+            scan.part, columns=columns, max_rows=batch_size, check_crcs=check_crcs
+        )
+        for rows in self.read_parts(
+            topic_partition,
+            start,
+            end,
+            part,
+            isolation_level=isolation_level,
+            skip_lost=skip_lost,
+        ):
+            if rows:
+                yield rows
+
+    def read_parts(
+        self,
+        topic_partition: TopicPartition,
+        start: int,
+        end: int,
+        part: Part[T],
+        *,
+        isolation_level: str = "read_committed",
+        skip_lost: bool = False,
+    ) -> Iterator[T]:
+        """What `part` makes of [start, end), again and again: it gets a snapshot, the partition as of then
+        and the range that is left, and returns something of its beginning and where to go on. For readers
+        that make rows into something else; see `scan`, which is one of them.
+        """
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
         at = check_int("start", start, 0)
         check_int("end", end, 0)
-        check_int("batch_size", batch_size, 1)
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "read", "topic", tp.topic)
                 partition = partition_rows.read(connection, tp)
                 if skip_lost:
                     at = min(max(at, partition.log_start_offset), end)
-                rows, at = scan.part(
-                    connection,
-                    partition,
-                    at,
-                    end,
-                    columns,
-                    read_committed=read_committed,
-                    max_rows=batch_size,
-                    check_crcs=check_crcs,
-                )
-            if rows:
-                yield rows
+                scan.check_range(partition, at, end, read_committed=read_committed)
+                found, at = part(connection, partition, at, end, read_committed=read_committed)
+            yield found
             if at >= end:
                 return
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from eosdb.arrow.packed import Parts
 from eosdb.database import Database
 from eosdb.model.values import TopicPartition
 
-ROWS: Final = 2_000
-"""Rows in a batch: what fits into the processor's cache is passed on fastest."""
 TYPES: Final[dict[str, pa.DataType]] = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -71,42 +71,41 @@ def batches(
         "partition": topic_partition.partition,
         "source_file": source_file,
     }
-    for rows in db.admin.scan(
+    for found in db.admin.read_parts(
         topic_partition,
         start,
         end,
-        columns=wanted,
+        Parts(wanted),
         isolation_level=isolation_level,
-        batch_size=ROWS,
         skip_lost=skip_lost,
     ):
-        columns = dict(zip(wanted, zip(*rows, strict=True), strict=True))
-        yield pa.RecordBatch.from_arrays(
-            [
-                _stored(name, columns[_STORED[name]])
-                if name in _STORED
-                else pa.repeat(pa.scalar(constants[name], TYPES[name]), len(rows))
-                for name in names
-            ],
-            schema=schema(names),
-        )
+        if found.size:
+            columns = dict(zip(wanted, found.columns, strict=True))
+            yield pa.RecordBatch.from_arrays(
+                [
+                    _stored(name, columns[_STORED[name]])
+                    if name in _STORED
+                    else pa.repeat(pa.scalar(constants[name], TYPES[name]), found.size)
+                    for name in names
+                ],
+                schema=schema(names),
+            )
 
 
-def _stored(name: str, values: Sequence[Any]) -> pa.Array:
-    convert = _CONVERSIONS.get(name)
-    return pa.array(map(convert, values) if convert else values, TYPES[name])
+def _stored(name: str, values: pa.Array) -> pa.Array:
+    match name:
+        case "timestamp":
+            return pc.multiply(values, 1_000).view(TYPES[name])
+        case "headers":
+            return pa.array(map(_headers, values.to_pylist()), TYPES[name])
+        case _:
+            return values.cast(TYPES[name])
 
 
-def _headers(text: str | None) -> list[dict[str, object]] | None:
+def _headers(text: bytes | None) -> list[dict[str, object]] | None:
     if text is None:
         return None
     return [
         {"key": key, "value": None if value is None else base64.b64decode(value)}
         for key, value in json.loads(text)
     ]
-
-
-_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
-    "timestamp": lambda ms: ms * 1_000,
-    "headers": _headers,
-}

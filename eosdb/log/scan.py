@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import fetch, row_check, transaction_index
@@ -17,6 +17,8 @@ from eosdb.log.checksum import CONTENT, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import FETCHED, OFFSET, beginning
 
+Snapshot = sqlite3.Connection
+T_co = TypeVar("T_co", covariant=True)
 _BASE: Final = {name: FETCHED.index(name) for name in ("offset", "key", "value", "headers")}
 """What is always read, and its place in the row."""
 _OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
@@ -24,11 +26,42 @@ _BEGINNING: Final = {
     check_crcs: beginning(content, timestamp="NULL", timestamp_type="NULL")
     for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
 }
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""What is held at a time, whatever the number of rows."""
 COLUMNS: Final = (
     "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
     "producer_epoch", "sequence",
 )  # fmt: skip
 """What can be asked for, under the names of the view `committed_records`."""
+
+
+class Part(Protocol[T_co]):
+    """Reads the beginning of [start, end) of a partition, and says where to go on."""
+
+    def __call__(
+        self,
+        connection: Snapshot,
+        partition: Partition,
+        start: int,
+        end: int,
+        *,
+        read_committed: bool,
+    ) -> tuple[T_co, int]: ...
+
+
+def check_range(partition: Partition, start: int, end: int, *, read_committed: bool) -> None:
+    """Raises InvalidRequestError for an end that readers may not reach yet, and OffsetOutOfRangeError when
+    the log begins after `start`."""
+    bound = fetch.upper_bound(partition, read_committed=read_committed)
+    if end > bound:
+        raise InvalidRequestError(
+            f"{partition.topic_partition}: got end {end}, readers may read up to {bound}"
+        )
+    if start < partition.log_start_offset and start < end:
+        raise OffsetOutOfRangeError(
+            f"{partition.topic_partition}: got start {start}, the log begins at "
+            f"{partition.log_start_offset}"
+        )
 
 
 def part(
@@ -42,25 +75,15 @@ def part(
     max_rows: int,
     check_crcs: bool,
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """At most `max_rows` of the data records in [start, end), and where to go on.
+    """At most `max_rows` of the data records in [start, end), and where to go on: fewer where they are
+    large.
 
-    Raises InvalidRequestError for an unknown column or an end that readers may not reach yet,
-    OffsetOutOfRangeError when the log begins after `start`, and CorruptRecordError.
+    Raises InvalidRequestError for an unknown column, and CorruptRecordError.
     """
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown or not columns:
         raise InvalidRequestError(
             f"columns: got {', '.join(map(repr, unknown)) or 'none'}, expected some of {', '.join(COLUMNS)}"
-        )
-    bound = partition.last_stable_offset if read_committed else partition.log_end_offset
-    if end > bound:
-        raise InvalidRequestError(
-            f"{partition.topic_partition}: got end {end}, readers may read up to {bound}"
-        )
-    if start < partition.log_start_offset and start < end:
-        raise OffsetOutOfRangeError(
-            f"{partition.topic_partition}: got start {start}, the log begins at "
-            f"{partition.log_start_offset}"
         )
     others = [column for column in columns if column in _OTHERS]
     found = connection.execute(
@@ -68,7 +91,7 @@ def part(
         'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"',
         (partition.partition_id, start, end),
     )
-    rows, exhausted = fetch.within(found, partition, max_rows, 2**63)
+    rows, exhausted = fetch.within(found, partition, max_rows, _MOST_BYTES)
     next_offset = max(start, end) if exhausted else rows[-1][OFFSET] + 1
     if check_crcs:
         by_column = list(zip(*rows, strict=True))

@@ -1,0 +1,132 @@
+"""Reading a range of a partition's rows as one row: SQLite puts the values of each column together.
+
+For readers that want columns: a value costs them no object of its own and no step through `sqlite3`. What
+comes back is unchecked; only whoever takes it apart can tell whether it is what was written. A range with
+gaps, or rows that no checksum covers, is left to `log.scan`, and so is everything that looks odd.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from eosdb.log.checksum import CONTENT
+from eosdb.log.partition_rows import Partition
+
+_NONE: Final = "-"
+
+
+def _packed(column: str, size: str, *, is_valid: str) -> str:
+    """SQL: all values in one, and the size of each, or that it is NULL. (A value of another type has the
+    size of none, so sizes and values do not fit together.)"""
+    return (
+        f"CAST(group_concat({column}, '') AS BLOB), "
+        f"group_concat(CASE WHEN {is_valid} THEN {size} ELSE '{_NONE}' END, 's')"
+    )
+
+
+_BEGINNING: Final = (
+    # decisions/0035: who subtracts the sums of the contents is left with the offsets, in their order.
+    f'SELECT count(*), count(headers), group_concat({CONTENT} + "offset"), '
+    + ", ".join(
+        _packed(column, f"length({column})", is_valid=f"{column} >= x''")
+        for column in ("key", "value")
+    )
+)
+_NUMBERS: Final = {
+    "timestamp": "group_concat(timestamp)",
+    # As a rule the same for all: a list would cost as much as that of the timestamps.
+    "timestamp_type": "CASE sum(timestamp_type) WHEN 0 THEN 0 WHEN count(*) THEN 1 END",
+    "producer_id": "group_concat(producer_id)",
+    "producer_epoch": "group_concat(producer_epoch)",
+    "sequence": "group_concat(sequence)",
+}
+NUMBERS: Final = tuple(_NUMBERS)
+"""Columns that can be asked for besides key, value and headers."""
+_HEADERS: Final = _packed(
+    "headers", "length(CAST(headers AS BLOB))", is_valid="headers >= '' AND headers < x''"
+)
+_RANGE: Final = (
+    "FROM records INDEXED BY records_offset "
+    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ?'
+)
+
+
+class Packed(NamedTuple):
+    """All rows of a range without gaps. Lists of numbers are text, as `sqlite3` hands it out."""
+
+    start: int
+    size: int
+    offsets_and_contents: str
+    """For each row, its offset plus the sum that its content must have (`checksum.CONTENT`)."""
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[bytes | None]
+    """Their text as UTF-8; empty when no row has any."""
+    numbers: tuple[str | int, ...]
+    """Those that were asked for; a number stands for all."""
+
+
+def can_be_packed(partition: Partition, start: int) -> bool:
+    """Whether every row from `start` on must be there and have a checksum."""
+    return start >= max(partition.clean_offset, partition.log_start_offset) and (
+        0 <= partition.checked_from <= start
+    )
+
+
+def read(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    start: int,
+    end: int,
+    numbers: Sequence[str],
+    *,
+    with_headers: bool,
+) -> Packed | bool:
+    """The rows of [start, end). True if some have headers and they were not asked for; False if it is not
+    one row for each offset, or anything else is unusual."""
+    columns = [*([_HEADERS] if with_headers else ()), *(_NUMBERS[name] for name in numbers)]
+    try:
+        found: tuple[Any, ...] = connection.execute(
+            f"{', '.join([_BEGINNING, *columns])} {_RANGE}", (partition.partition_id, start, end)
+        ).fetchone()
+        count, headers, contents, *cells = found
+        if count != end - start or count == 0:
+            return False
+        if headers and not with_headers:
+            return True
+        parts = [
+            _split(cells[at], cells[at + 1], count) for at in range(0, 6 if with_headers else 4, 2)
+        ]
+        listed = tuple(cells[2 * len(parts) :])
+        if contents is None or None in listed:
+            return False
+        return Packed(
+            start,
+            count,
+            contents,
+            parts[0],
+            parts[1],
+            parts[2] if headers else (),
+            listed,
+        )
+    except (sqlite3.Error, struct.error):
+        # Too large for one value, no text, sizes that do not fit: row by row it shows what it is.
+        return False
+
+
+def _split(data: bytes | None, sizes: str, count: int) -> Sequence[bytes | None]:
+    """Raises struct.error."""
+    nulls = sizes.count(_NONE)
+    if nulls == count and not data:
+        return [None] * count
+    # The sizes, with an s between them, are a format of `struct`.
+    parts = struct.Struct(f"={sizes.replace(_NONE, '0')}s").unpack(data or b"")
+    if nulls:
+        return [
+            None if size == _NONE else part
+            for size, part in zip(sizes.split("s"), parts, strict=True)
+        ]
+    return parts
