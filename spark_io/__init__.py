@@ -9,19 +9,39 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .api import foreach_batch, read, read_stream, register, skipped_files, snapshot, write
+    from .behind import OffsetsBehindLatest, offsets_behind_latest
     from .errors import SparkOptionError
     from .jar import spark_conf
     from .jdbc import JdbcOptions, jdbc_options, read_jdbc
 
+_OLDEST = (4, 2)
+"""Streams that are told how much to read are new in it."""
+
+
+def _check_spark() -> None:
+    """Raises ImportError for a Spark that is too old; one that is missing is noticed on use."""
+    try:
+        from pyspark.version import __version__ as found
+    except ModuleNotFoundError:
+        return
+    if tuple(int(part) for part in found.split(".")[:2]) < _OLDEST:
+        raise ImportError(
+            f"eosdb.spark_io needs PySpark 4.2 or newer, found {found}: pip install 'pyspark>=4.2'"
+        )
+
+
+_check_spark()
 _HOMES = {
     "foreach_batch": "api", "read": "api", "read_stream": "api", "register": "api", "snapshot": "api",
     "skipped_files": "api", "write": "api", "SparkOptionError": "errors", "spark_conf": "jar",
-    "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc",
+    "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc", "OffsetsBehindLatest": "behind",
+    "offsets_behind_latest": "behind",
 }  # fmt: skip
 
 __all__ = [
-    "JdbcOptions", "SparkOptionError", "foreach_batch", "jdbc_options", "read", "read_jdbc", "read_stream",
-    "register", "skipped_files", "snapshot", "spark_conf", "write",
+    "JdbcOptions", "OffsetsBehindLatest", "SparkOptionError", "foreach_batch", "jdbc_options",
+    "offsets_behind_latest", "read", "read_jdbc", "read_stream", "register", "skipped_files", "snapshot",
+    "spark_conf", "write",
 ]  # fmt: skip
 
 

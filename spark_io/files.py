@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from . import kafka_options
 from .errors import SparkOptionError
 from .options import boolean
 
@@ -38,7 +39,9 @@ def given(options: Mapping[str, str]) -> Given:
     if many is not None:
         return [str(path) for path in json.loads(many)]
     if one is None:
-        raise SparkOptionError("no file is named; give load(path), or option path")
+        raise SparkOptionError(
+            f"no file is named; give load(path), or option path. In a table: {kafka_options.CATALOG}"
+        )
     return one
 
 

@@ -1,7 +1,6 @@
 """The options of Spark's Kafka connector, checked: what to read, from where to where, and how.
 
-Names and meanings are those of the connector's guide; `kafka.*` options and the connector's network
-settings are accepted and ignored.
+Names and meanings are those of the connector's guide; `kafka_options` has those that do nothing here.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.errors import InvalidGroupIdError
 from eosdb.validation import check_group_id
 
+from . import kafka_options
 from .errors import SparkOptionError
 from .offsets import parse_offset
 from .skipped import Ignoring
@@ -23,14 +23,21 @@ _READING = {
     "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
     "startingtimestamp", "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp",
     "startingoffsetsbytimestampstrategy", "isolationlevel", "includeheaders", "minpartitions",
-    "maxrecordsperpartition", "maxoffsetspertrigger", "failondataloss", "groupid", "columns",
-    "includesourcefile", "ignorecorruptfiles", "ignoremissingfiles",
-}  # fmt: skip
-_MEANINGLESS = {
-    "groupidprefix", "polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
-    "checkpointlocation", "queryname", "minoffsetspertrigger", "maxtriggerdelay",
+    "maxrecordsperpartition", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
+    "failondataloss", "groupid", "columns", "includesourcefile", "ignorecorruptfiles",
+    "ignoremissingfiles",
 }  # fmt: skip
 _ROWS_PER_TASK = 200_000
+_TRIGGER_DELAY = "15m"
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
 
 Offsets = Mapping[str, Mapping[int, int]]
 """By topic and partition; EARLIEST and LATEST stand for themselves."""
@@ -61,6 +68,8 @@ class ReadOptions:
     min_partitions: int | None
     rows_per_task: int
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
     fail_on_data_loss: bool
     group_id: str | None
     ignoring: Ignoring
@@ -81,9 +90,7 @@ class ReadOptions:
 def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Raises SparkOptionError."""
     options = {name.lower(): value for name, value in given.items()}
-    for name in options:
-        if name not in _READING | _MEANINGLESS and not name.startswith("kafka."):
-            raise SparkOptionError(f"option {name} is not known; see the page about Spark")
+    kafka_options.check(options, _READING)
     topics, pattern, assigned = _subscription(options)
     ends = [
         n for n in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp") if n in options
@@ -99,6 +106,11 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         )
     if streaming and isolation == "read_uncommitted":
         raise SparkOptionError("option isolationLevel: a stream reads read_committed only")
+    least, most = (_positive(options, f"{side}offsetspertrigger") for side in ("min", "max"))
+    if least is not None and most is not None and least > most:
+        raise SparkOptionError(
+            f"options minOffsetsPerTrigger and maxOffsetsPerTrigger: {least} is more than {most}"
+        )
     return ReadOptions(
         topics=topics,
         pattern=pattern,
@@ -109,7 +121,9 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         read_committed=isolation == "read_committed",
         min_partitions=_positive(options, "minpartitions"),
         rows_per_task=_positive(options, "maxrecordsperpartition") or _ROWS_PER_TASK,
-        max_offsets_per_trigger=_positive(options, "maxoffsetspertrigger"),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=_milliseconds("maxTriggerDelay", options, _TRIGGER_DELAY),
         fail_on_data_loss=boolean(options, "failondataloss", default=True),
         group_id=_group_id(options),
         ignoring=Ignoring(
@@ -237,6 +251,15 @@ def _whole(name: str, text: str) -> int:
             f"option {name}: got {text!r}, expected milliseconds since the epoch"
         )
     return int(text)
+
+
+def _milliseconds(name: str, options: Mapping[str, str], default: str) -> int:
+    """A time as Spark writes them: a number and its unit, milliseconds without one."""
+    text = options.get(name.lower(), default)
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise SparkOptionError(f"option {name}: got {text!r}, expected a time such as 15m or 30s")
+    return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:

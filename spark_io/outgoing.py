@@ -17,6 +17,7 @@ from eosdb.model.partitioner import Partitioner, partitioner_of, partitions_of
 from eosdb.model.record_columns import RecordColumns
 from eosdb.model.values import Header
 
+from . import kafka_options
 from .errors import SparkOptionError
 from .files import local
 
@@ -30,8 +31,8 @@ COLUMNS: Final = {
 }
 """The columns that a written DataFrame may have, with their Spark types."""
 _OPTIONS: Final = {
-    "path", "topic", "txnappid", "txnversion", "checkpointlocation", "queryname", "partitioner",
-    "stagingdir", "includeheaders", "outputmode", "sinkid", "writename",
+    "path", "topic", "txnappid", "txnversion", "checkpointlocation", "partitioner", "stagingdir",
+    "includeheaders", "sinkid", "writename",
 }  # fmt: skip
 
 _TABLE_ROWS: Final = 50_000
@@ -66,12 +67,13 @@ class WriteOptions:
 def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
     """Raises SparkOptionError."""
     options = {name.lower(): value for name, value in given.items()}
-    for name in options:
-        if name not in _OPTIONS and not name.startswith("kafka."):
-            raise SparkOptionError(f"option {name} is not known; see the page about Spark")
+    kafka_options.check(options, _OPTIONS)
     path = options.get("path")
     if not path:
-        raise SparkOptionError("no file is named; give save(path), start(path) or option path")
+        raise SparkOptionError(
+            "no file is named; give save(path), start(path) or option path. In INSERT and saveAsTable: "
+            f"{kafka_options.CATALOG}"
+        )
     path = local(path)
     topic = options.get("topic")
     check_columns(types, topic)
@@ -97,19 +99,22 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Raises SparkOptionError for a DataFrame that cannot be converted to records."""
+    """Other columns are left out, as Kafka's sink does. Raises SparkOptionError for a DataFrame that cannot
+    be converted to records."""
     for name, found in types.items():
         if name not in COLUMNS:
-            raise SparkOptionError(
-                f"column {name}: expected some of {', '.join(COLUMNS)}; select and rename what is to be "
-                "written, such as to_json(struct(*)) AS value"
-            )
+            if name.lower() in COLUMNS:
+                raise SparkOptionError(f"column {name}: rename it to {name.lower()}")
+            continue
         if found not in COLUMNS[name]:
             raise SparkOptionError(
                 f"column {name}: got {found}, expected {' or '.join(COLUMNS[name])}; cast it"
             )
     if "value" not in types:
-        raise SparkOptionError("there is no column value, which is what records hold")
+        raise SparkOptionError(
+            "there is no column value, which is what records hold; make one, such as to_json(struct(*)) "
+            "AS value"
+        )
     if "topic" not in types and topic is None:
         raise SparkOptionError("name the topic by option topic, or by a column topic")
 
@@ -215,14 +220,15 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Keys and values of type string as binary, with the same bytes."""
-    arrays = [
-        column.cast(pa.binary())
+    """The columns that are written, keys and values of type string as binary, with the same bytes."""
+    arrays = {
+        name: column.cast(pa.binary())
         if name in ("key", "value") and not pa.types.is_binary(column.type)
         else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+        if name in COLUMNS
+    }
+    return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
 
 
 def _headers(given: Sequence[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:

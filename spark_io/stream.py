@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
@@ -25,6 +26,7 @@ from .histories import Histories
 from .manifest import in_parallel
 from .offsets import Place, Positions
 from .skipped import SkippedFile
+from .trigger import Trigger
 
 _MOST_OFFSETS: Final = 5_000_000
 """Of a micro-batch, unless maxOffsetsPerTrigger says otherwise: a backfill comes in pieces, each of which
@@ -53,6 +55,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lens = Lens(asked, self._options)
         self._histories = Histories(self._options)
         self._last: Cut | None = None
+        self._trigger = Trigger(
+            self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
+        )
         self._frozen: dict[Place, int] | None = None
         group_id = self._options.group_id
         self._group = None if group_id is None else GroupProgress(group_id)
@@ -93,12 +98,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 }
             )
         newest = self._frozen if self._frozen is not None else _ends(cut)
+        first = {
+            (key, tp): state.offsets.log_start_offset
+            for key, file in cut.files.items()
+            for tp, state in file.states.items()
+        }
+        # Whoever asks for all there is, or for what there was at a time, waits for nothing.
+        if self._frozen is None and not isinstance(limit, ReadAllAvailable):
+            waiting = sum(
+                max(end - before.get(place, first.get(place, 0)), 0)
+                for place, end in newest.items()
+            )
+            if not self._trigger.is_due(waiting):
+                return self._to_json(known)
         if isinstance(limit, ReadMaxRows):
-            first = {
-                (key, tp): state.offsets.log_start_offset
-                for key, file in cut.files.items()
-                for tp, state in file.states.items()
-            }
             reached = _limited(before, first, newest, limit.max_rows)
         else:
             reached = {**before, **_not_back(before, newest)}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+
+import pyarrow as pa
 import pytest
 
-from eosdb import EARLIEST, LATEST, TopicPartition
-from eosdb.spark_io import outgoing
+from eosdb import EARLIEST, LATEST, ManualClock, TopicPartition
+from eosdb.spark_io import kafka_options, offsets_behind_latest, outgoing
 from eosdb.spark_io.errors import SparkOptionError
 from eosdb.spark_io.options import Limit, parse
+from eosdb.spark_io.trigger import Trigger
+from tests.tidy.tree import ROOT
 
 
 def test_a_subscription_is_topics_a_pattern_or_partitions() -> None:
@@ -32,7 +38,8 @@ def test_batches_begin_at_the_beginning_and_streams_at_the_end(streaming: bool, 
 
 def test_names_of_options_have_no_case_and_kafkas_own_mean_nothing() -> None:
     given = {
-        "STARTINGOFFSETS": "earliest", "kafka.bootstrap.servers": "x:9092", "pollTimeoutMs": "1",
+        "STARTINGOFFSETS": "earliest", "kafka.bootstrap.servers": "x:9092",
+        "kafkaConsumer.pollTimeoutMs": "1", "kafka.security.protocol": "SSL",
         "MaxOffsetsPerTrigger": "10", "isolationLEVEL": "read_committed",
     }  # fmt: skip
     parsed = parse(given, streaming=True)
@@ -70,6 +77,9 @@ def test_times_win_over_offsets() -> None:
         ({"minPartitions": "0"}, False, "1 or more"),
         ({"startingOffsetsByTimestampStrategy": "best"}, False, "error or latest"),
         ({"subcribe": "a"}, False, "not known"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, True, "9 is more than 8"),
+        ({"maxTriggerDelay": "soon"}, True, "expected a time such as 15m"),
+        ({"groupId": "\ud800"}, True, "option groupId"),
     ],
 )
 def test_options_that_do_not_fit_say_so(
@@ -89,7 +99,14 @@ GOOD = {"key": "string", "value": "binary"}
         ({"path": "x"}, GOOD, "name the topic"),
         ({"path": "x", "topic": "t"}, {"key": "string"}, "no column value"),
         ({"path": "x", "topic": "t"}, {"value": "int"}, "got int"),
-        ({"path": "x", "topic": "t"}, {"value": "string", "price": "int"}, "column price"),
+        ({"path": "x", "topic": "t"}, {"value": "string", "Key": "string"}, "rename it to key"),
+        ({"path": "x", "topic": "t", "kafka.partitioner.class": "C"}, GOOD, "option partitioner"),
+        (
+            {"path": "x", "topic": "t", "kafka.transactional.id": "C"},
+            GOOD,
+            "exactly once by itself",
+        ),
+        ({"topic": "t"}, GOOD, "CREATE TEMPORARY VIEW"),
         ({"path": "x", "topic": "t", "txnAppId": "a"}, GOOD, "both or neither"),
         ({"path": "x", "topic": "t", "txnAppId": "a", "txnVersion": "b"}, GOOD, "0 or more"),
         ({"path": "x", "topic": "t", "colour": "red"}, GOOD, "not known"),
@@ -100,3 +117,87 @@ def test_what_cannot_be_written_says_so(
 ) -> None:
     with pytest.raises(SparkOptionError, match=message):
         outgoing.parse(given, types)
+
+
+DOCUMENTED = re.compile(r"^\| `([\w.]+)` \| (honoured|accepted|refused)", re.MULTILINE)
+
+
+def test_every_option_of_kafkas_connector_is_in_the_docs_as_the_code_has_it() -> None:
+    documented = dict(DOCUMENTED.findall((ROOT / "docs/spark.md").read_text(encoding="utf-8")))
+    decided = dict.fromkeys(kafka_options.HONOURED, "honoured")
+    decided |= dict.fromkeys(kafka_options.ACCEPTED, "accepted")
+    decided |= dict.fromkeys(kafka_options.REFUSED, "refused")
+    assert documented == decided
+
+
+@pytest.mark.parametrize("name", [*kafka_options.ACCEPTED, *kafka_options.REFUSED])
+def test_what_is_accepted_changes_nothing_and_what_is_refused_is_refused(name: str) -> None:
+    written = {"path": "x", "topic": "t"}
+    if name in kafka_options.REFUSED:
+        for parsed in (
+            lambda: parse({name: "1"}, streaming=True),
+            lambda: outgoing.parse({**written, name: "1"}, GOOD),
+        ):
+            with pytest.raises(SparkOptionError, match=f"option {name} does nothing here"):
+                parsed()
+    else:
+        assert parse({name: "1"}, streaming=False) == parse({}, streaming=False)
+        assert outgoing.parse({**written, name: "1"}, GOOD) == outgoing.parse(written, GOOD)
+
+
+WORTH_SETTING = {
+    "assign": '{"a":[0]}', "subscribe": "a", "subscribePattern": "a.*", "startingTimestamp": "1",
+    "startingOffsetsByTimestamp": '{"a":{"0":1}}', "startingOffsets": '{"a":{"0":1}}',
+    "endingTimestamp": "1", "endingOffsetsByTimestamp": '{"a":{"0":1}}',
+    "endingOffsets": '{"a":{"0":1}}', "startingOffsetsByTimestampStrategy": "latest",
+    "failOnDataLoss": "false", "maxOffsetsPerTrigger": "7", "minOffsetsPerTrigger": "7",
+    "maxTriggerDelay": "3 s", "minPartitions": "7", "maxRecordsPerPartition": "7",
+    "kafka.isolation.level": "read_uncommitted",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted({*kafka_options.HONOURED} - {"topic", "includeHeaders"}))
+def test_what_is_honoured_changes_what_is_read(name: str) -> None:
+    given = {name: WORTH_SETTING[name]}
+    assert parse(given, streaming=False) != parse({}, streaming=False)
+
+
+def test_extra_columns_are_left_out_as_kafkas_sink_does() -> None:
+    outgoing.parse({"path": "x", "topic": "t"}, {"value": "string", "price": "int"})
+    batch = pa.RecordBatch.from_pydict({"value": ["a"], "price": [1], "key": ["k"]})
+    assert outgoing.as_bytes(batch).to_pydict() == {"value": [b"a"], "key": [b"k"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("15m", 900_000), ("30 s", 30_000), ("250", 250), ("1h", 3_600_000)]
+)
+def test_the_longest_delay_is_a_time_as_spark_writes_them(text: str, ms: int) -> None:
+    assert parse({"maxTriggerDelay": text}, streaming=True).max_trigger_delay_ms == ms
+
+
+def test_a_micro_batch_waits_for_enough_offsets_or_for_long_enough() -> None:
+    clock = ManualClock()
+    trigger = Trigger(10, 60_000, clock)
+    assert trigger.is_due(1), "the first one does not wait"
+    assert not trigger.is_due(9)
+    assert trigger.is_due(10)
+    clock.advance(59_999)
+    assert not trigger.is_due(9)
+    clock.advance(1)
+    assert trigger.is_due(9)
+    assert not trigger.is_due(9), "the delay begins anew"
+    assert Trigger(None, 60_000, clock).is_due(0)
+
+
+def test_how_far_a_query_is_behind_is_counted_over_its_partitions() -> None:
+    end = {"a": {"0": "4@mark", "1": 5}}
+    latest = {"a": {"0": "10@other", "1": 5}, "b": {"0": "3@other"}}
+    for as_reported in (json.dumps(latest), latest):
+        found = offsets_behind_latest({"endOffset": end, "latestOffset": as_reported})
+        assert found == (0, 6, 3.0)
+    fleet = {
+        "endOffset": {"f": {"@": "/f.db", **end}, "g": latest},
+        "latestOffset": {"f": latest, "@skipped": {"/h.db": "gone"}},
+    }
+    assert offsets_behind_latest(fleet) == (0, 6, 3.0)
+    assert offsets_behind_latest({"endOffset": "null", "latestOffset": None}) == (0, 0, 0.0)

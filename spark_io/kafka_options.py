@@ -1,0 +1,59 @@
+"""Every option of Spark's Kafka connector, and what becomes of it here: honoured, accepted although there
+is nothing for it to do, or refused with what to do instead. The page about Spark has the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from .errors import SparkOptionError
+
+HONOURED: Final = (
+    "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp",
+    "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
+    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafka.isolation.level",
+    "topic",
+)  # fmt: skip
+ACCEPTED: Final = (
+    "kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "groupIdPrefix",
+)  # fmt: skip
+"""A file has no servers, no requests that time out, and no consumers of its own to name."""
+REFUSED: Final = {
+    "kafka.group.id": "no group reads here; groupId commits the progress for one",
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.key.deserializer": "keys are binary; convert them in the query",
+    "kafka.value.deserializer": "values are binary; convert them in the query",
+    "kafka.key.serializer": "convert keys to string or binary in the query",
+    "kafka.value.serializer": "convert values to string or binary in the query",
+    "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; groupId commits them for a group",
+    "kafka.interceptor.classes": "there is no consumer or producer to intercept",
+    "kafka.partitioner.class": "use option partitioner",
+    "kafka.transactional.id": "the sink is exactly once by itself",
+}
+"""And what to do instead. The connector, too, refuses most of these."""
+_KAFKAS_OWN: Final = "kafka."
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
+_ACCEPTED: Final = frozenset(name.lower() for name in ACCEPTED)
+
+
+def check(options: Mapping[str, str], own: Collection[str]) -> None:
+    """All names of options, in lower case; `own` are those that are honoured.
+
+    Raises SparkOptionError for the first that is refused or not known.
+    """
+    for name in options:
+        if name in REFUSED:
+            raise SparkOptionError(f"option {name} does nothing here: {REFUSED[name]}")
+        # The other settings of Kafka's clients are about connections and speed.
+        if not (name in own or name in _ACCEPTED | _SPARKS_OWN or name.startswith(_KAFKAS_OWN)):
+            raise SparkOptionError(f"option {name} is not known; see the page about Spark")
+
+
+CATALOG: Final = (
+    "a table of Spark's catalog cannot be one of eosdb's, because Spark gives the source none of the "
+    "table's options when it reads or writes it; use CREATE TEMPORARY VIEW name USING eosdb OPTIONS (path "
+    "'...'), or read() and createOrReplaceTempView()"
+)
