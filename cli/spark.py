@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -92,9 +93,9 @@ def read(
       eosdb spark read --subscribe orders --where "offset >= 100"
       eosdb spark read --sql "SELECT topic, count(*) AS n FROM records GROUP BY topic"
     """
-    from eosdb.spark_io import api
-
     with _spark(master, confs) as spark_session:
+        from eosdb.spark_io import api
+
         given = _given(options, subscribe)
         frame = _as_text(api.read(spark_session, _path(session, files), **given))
         if where is not None:
@@ -149,9 +150,9 @@ def stream(
     """
     if (to_topic is None) == (to_parquet is None):
         raise click.UsageError("give --to-topic or --to-parquet")
-    from eosdb.spark_io import api
-
     with _spark(master, confs) as spark_session:
+        from eosdb.spark_io import api
+
         given = {"startingOffsets": "earliest", **_given(options, subscribe)}
         if group is not None:
             given["groupId"] = group
@@ -187,8 +188,12 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
+
+        import_module("eosdb.spark_io")  # Says so if Spark is too old.
     except ModuleNotFoundError as error:
         raise ConfigError(f"Spark is not installed ({error}); pip install 'eosdb[spark]'") from None
+    except ImportError as error:
+        raise ConfigError(str(error)) from None
     running = SparkSession.getActiveSession()
     session = None
     try:

@@ -15,22 +15,26 @@ from . import options as reading_options
 from .cut import Lens
 from .errors import SparkOptionError
 from .outgoing import Outgoing, as_bytes, parse
+from .python import explained, use_this_python
 from .running import query_of
 from .skipped import SkippedFile
-from .source import FilteringDataSource
+from .source import EosdbDataSource
 from .writes import Calls, Content, bring_in, plan_of, rows_of, sink_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
 _CALLS: Final = Calls()
 _SESSION: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("eosdb")` in the session, and enable filter pushdown."""
-    spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(FilteringDataSource)
+    """Register `format("eosdb")` in the session.
+
+    Where the Python of Spark's workers has eosdb, Spark finds the format by itself, through the module
+    `pyspark_eosdb`.
+    """
+    use_this_python(spark)
+    spark.dataSource.register(EosdbDataSource)
 
 
 def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
@@ -42,7 +46,8 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
     register(spark)
     given = {**_of_session(spark), **_option_texts(options)}
     reader: DataFrameReader = spark.read.format("eosdb").options(**given)
-    return reader.load(_paths(path))
+    with explained(spark):
+        return reader.load(_paths(path))
 
 
 def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
@@ -56,7 +61,8 @@ def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFram
     reader: DataStreamReader = spark.readStream.format("eosdb").options(**given)
     found = _paths(path)
     if isinstance(found, str):
-        return reader.load(found)
+        with explained(spark):
+            return reader.load(found)
     raise SparkOptionError("a stream takes one path; name several files by a folder or a glob")
 
 
@@ -81,7 +87,8 @@ def write(
     given = _option_texts(
         {**options, **{name: value for name, value in named.items() if value is not None}}
     )
-    frame.write.format("eosdb").options(**given).mode("append").save(os.fspath(path))
+    with explained(frame.sparkSession):
+        frame.write.format("eosdb").options(**given).mode("append").save(os.fspath(path))
 
 
 def foreach_batch(

@@ -1,4 +1,5 @@
-"""Where to find the SQLite JDBC driver: an argument, the environment, Debian's package, or Maven."""
+"""What a session needs, and where to find the SQLite JDBC driver: an argument, the environment, Debian's
+package, or Maven."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import glob
 import os
 
 from .errors import SparkOptionError
+from .python import name_this_python
 
 ENVIRONMENT = "EOSDB_SQLITE_JDBC_JAR"
 DRIVER = "org.sqlite.JDBC"
@@ -32,11 +34,14 @@ def find(jar: str | None = None) -> str | None:
 
 
 def spark_conf(jar: str | None = None) -> dict[str, str]:
-    """The settings with which JDBC works in a Spark session, for `SparkSession.builder.config(map=…)`: the
-    jar that `find` finds, with Debian's native library; otherwise Maven coordinates, which Spark downloads.
+    """What a Spark session needs, for `SparkSession.builder.config(map=…)`: for JDBC the jar that `find`
+    finds, with Debian's native library; otherwise Maven coordinates, which Spark downloads.
 
-    Set them before the session's JVM starts. Raises SparkOptionError for a jar that does not exist.
+    Also sets the environment variable PYSPARK_PYTHON to this Python, unless it is set: Spark's workers run
+    it, and no setting of a session names it. Call it before the session's JVM starts. Raises
+    SparkOptionError for a jar that does not exist.
     """
+    name_this_python()
     found = find(jar)
     if found is None:
         return {"spark.jars.packages": _MAVEN}

@@ -99,19 +99,22 @@ def read_jdbc(
     properties: Mapping[str, str] = options.options
     try:
         if options.predicates:
-            return spark.read.jdbc(
+            frame = spark.read.jdbc(
                 options.url,
                 options.table,
                 predicates=list(options.predicates),
                 properties=dict(properties),
             )
-        return spark.read.jdbc(options.url, options.table, properties=dict(properties))
+        else:
+            frame = spark.read.jdbc(options.url, options.table, properties=dict(properties))
+        frame.schema  # noqa: B018  # Spark Connect asks for the driver only now.
+        return frame
     except Exception as error:
         if "ClassNotFoundException" in str(error) and DRIVER in str(error):
             raise SparkOptionError(
-                "this Spark session has no SQLite JDBC driver; make it with "
-                "SparkSession.builder.config(map=eosdb.spark_io.spark_conf()), and before that install "
-                f"one, such as Debian's: {INSTALL}"
+                "this Spark session has no SQLite JDBC driver; make it (over Spark Connect: the server) "
+                "with SparkSession.builder.config(map=eosdb.spark_io.spark_conf()), and before that "
+                f"install one, such as Debian's: {INSTALL}"
             ) from error
         if isinstance(error, PySparkException):
             raise SparkOptionError(f"{path}: Spark cannot read {view}: {error}") from error

@@ -5,7 +5,8 @@ Needs no jar. Planning runs in the driver's Python, reading and staging in the e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+import contextlib
+from collections.abc import Iterator, Mapping, MutableMapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -13,12 +14,15 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
-from . import columns, files, filters, options, plan, tasks
+import eosdb
+from eosdb.errors import EosdbError
+
+from . import columns, files, kafka_options, options, plan, tasks
+from .errors import SparkOptionError
 from .sink import BatchWriter, StreamWriter
 from .stream import StreamReader
 
@@ -34,6 +38,8 @@ class EosdbDataSource(DataSource):
         return "eosdb"
 
     def schema(self) -> str:
+        if "provider" in self.options:  # Said only when a table is created.
+            raise SparkOptionError(kafka_options.CATALOG)
         names = columns.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return columns.sql_schema(names)
 
@@ -44,17 +50,27 @@ class EosdbDataSource(DataSource):
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return BatchWriter(self.options, schema, overwrite)
+        made = BatchWriter(self.options, schema, overwrite)
+        _check_target(self.options)
+        return made
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return StreamWriter(self.options, schema)
+        # Complete mode appends the whole result each time, as Kafka's sink does.
+        made = StreamWriter(self.options, schema)
+        _check_target(self.options)
+        return made
 
 
-class FilteringDataSource(EosdbDataSource):
-    """The same for a session with filter pushdown; in others Spark rejects a reader that supports it."""
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return FilteringReader(self.options, schema)
+def _check_target(given: Mapping[str, str]) -> None:
+    """Before the job has run, not when it commits. Raises SparkOptionError."""
+    path = files.local(given["path"])
+    is_published = False
+    with contextlib.suppress(EosdbError), eosdb.connect(path, read_only=True) as db:
+        is_published = db.is_published
+    if is_published:
+        raise SparkOptionError(
+            f"{path} is a published copy, which never changes; write to the file that it was made from"
+        )
 
 
 class Task(InputPartition):
@@ -66,7 +82,11 @@ class Task(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Pins its ranges when it is created, so that everything it returns later is one consistent set."""
+    """Pins its ranges when it is created, so that everything it returns later is one consistent set.
+
+    No filter is taken from Spark: it keeps what a reader answers to the first one, and gives that to every
+    other query of the same DataFrame (decisions/0039).
+    """
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
         self._names = tuple(schema.fieldNames())
@@ -86,9 +106,3 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         return tasks.batches(partition.ranges, self._names, self._options)
-
-
-class FilteringReader(BatchReader):
-    def pushFilters(self, filters_: list[Filter]) -> list[Filter]:
-        self._ranges, left = filters.narrow(self._ranges, filters_)
-        return left

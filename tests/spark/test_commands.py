@@ -36,11 +36,16 @@ def run(spark: Any) -> Run:
     return call
 
 
-def test_a_job_starts_spark_by_itself(shop: Path) -> None:
+def test_a_job_starts_spark_by_itself_and_its_workers_run_the_same_python(shop: Path) -> None:
     conf = ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
     done = subprocess.run(
         [sys.executable, "-m", "eosdb.cli", "--db", str(shop), "spark", "read", *conf],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        # The Python that is first in this path has no eosdb.
+        env={
+            **{name: text for name, text in os.environ.items() if name != "PYSPARK_PYTHON"},
+            "PYTHONPATH": str(ROOT),
+            "PATH": "/usr/bin:/bin",
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -45,9 +45,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_the_wheel_adds_one_name_and_brings_its_data(wheel: Path) -> None:
+def test_the_wheel_adds_one_name_and_what_spark_looks_for_and_brings_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"eosdb"}
+    top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert top == {"eosdb", "pyspark_eosdb.py"}  # decisions/0039
     views = {path.name for path in (ROOT / "eosdb/store/views").glob("*.sql")}
     scripts = {Path(name).name for name in names if name.endswith(".sql")}
     assert scripts == {*views, "newest.sql"}
