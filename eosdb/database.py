@@ -284,8 +284,8 @@ class Database(WholeFile):
         `batches` may also be pairs, and are read lazily. With `held`, texts that each identify the content
         of the batch, a repeat is only a batch that gave one of them before (the last 100 are known), or the
         newest if it gave none; else BatchDiffersError. After any error nothing is readable. More than fits
-        into one unit goes into a transaction with the id `__eosdb.sink:` + `sink_id`, which may take any time
-        as long as `batches` does not pause for `transaction_max_timeout_ms`, and is aborted as soon as
+        into one unit goes into a transaction with the id `__eosdb.sink:` + `sink_id`, which may take any
+        time as long as `batches` does not pause for `transaction_max_timeout_ms`, and is aborted as soon as
         anybody opens or writes the file after this process has died.
         """
         return self._once.append(sink_id, batch_id, batches, held)
