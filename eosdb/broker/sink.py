@@ -59,7 +59,7 @@ _UNIT_BYTES: Final = 16 * 1024 * 1024
 _UNIT_RECORDS: Final = 50_000
 _STEP_BYTES: Final = 4 * 1024 * 1024
 """What is appended in one of the units of a transaction: others who write get their turn between."""
-_STEP_RECORDS: Final = 20_000
+_STEP_RECORDS: Final = 10_000
 _HELD_CHARS: Final = 1_000
 """What a sink may say about a batch; it is stored."""
 _TRIES: Final = 20
