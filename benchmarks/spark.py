@@ -1,5 +1,6 @@
 """What Spark costs: one large file and a fleet of small ones, read through the data source, through JDBC,
-and without Spark (sqlite3 to Arrow, DuckDB's scanner if it is installed); and what is written. Every way
+as Parquet, and without Spark (a loop of sqlite3, sqlite3 to Arrow, DuckDB's scanner if it is installed);
+and what is written. Every way
 must find as many records. Prints a table and writes `SPARK.md` beside it.
 
     python benchmarks/spark.py [--files 500] [--records 10000000]
@@ -53,6 +54,20 @@ def make(path: Path, count: int, partitions: int) -> None:
                 producer.send("t", b"aborted", partition=0)
                 producer.flush()
                 producer.abort_transaction()
+
+
+def by_loop(paths: list[Path]) -> tuple[int, int]:
+    """The view, row by row, one process: what is read by whoever writes no more than a query."""
+    count = total = 0
+    for path in paths:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            for *_, offset, _, _ in connection.execute(
+                'SELECT key, value, topic, partition, "offset", timestamp, timestamp_type '
+                "FROM committed_records"
+            ):
+                count += 1
+                total += offset
+    return count, total
 
 
 def by_sqlite(paths: list[Path]) -> tuple[int, int]:
@@ -153,6 +168,7 @@ def measure(folder: Path, files: int, records: int) -> list[str]:
     summed(read(spark, large))
     print("one file", flush=True)
     one = [
+        timed("sqlite3, a loop over the view", LARGE, lambda: by_loop([large])),
         timed("sqlite3, view to Arrow", LARGE, lambda: by_sqlite([large])),
         timed("data source", LARGE, lambda: summed(read(spark, large))),
         timed(
@@ -163,6 +179,9 @@ def measure(folder: Path, files: int, records: int) -> list[str]:
     ]
     if with_jdbc:
         one.append(timed("JDBC", LARGE, lambda: summed(read_jdbc(spark, large))))
+    parquet = str(folder / "parquet")
+    read(spark, large).write.parquet(parquet)
+    one.append(timed("Parquet, the same rows", LARGE, lambda: summed(spark.read.parquet(parquet))))
     with contextlib.suppress(ImportError, Exception):
         one.append(timed("DuckDB sqlite_scan, view", LARGE, lambda: by_duckdb([large])))
     print("fleet", flush=True)
