@@ -28,6 +28,7 @@ from . import (
     log,
     maintenance,
     perf,
+    publish,
     records,
     serve,
     simulate,
@@ -117,6 +118,7 @@ def main(context: click.Context, path: str | None, read_only: bool, principal: s
 for command in (
     *database.COMMANDS,
     *maintenance.COMMANDS,
+    *publish.COMMANDS,
     topics.topics,
     *records.COMMANDS,
     ingest.ingest,

@@ -42,6 +42,7 @@ from eosdb.model.values import (
     AppendOnceResult,
     TransactionToken,
 )
+from eosdb.publishing.publisher import Publishing
 from eosdb.store import queries
 from eosdb.store.file import forking
 from eosdb.store.file.memory import folder_in_memory
@@ -97,7 +98,7 @@ def connect(
     )
 
 
-class Database(WholeFile):
+class Database(WholeFile, Publishing):
     """An open eosdb file, shared by any number of threads. A context manager that closes it."""
 
     def __init__(

@@ -61,6 +61,14 @@ class Failpoint(Enum):
     """An export to Parquet is committed, its files are not yet where readers look."""
     EXPORT_COMMITTED = "export.committed"
     """The commit of an export to a lakehouse is durable, its caller has no answer yet."""
+    CHUNK_SENT = "chunk.sent"
+    """One chunk of a published snapshot is in object storage, others are not."""
+    CHUNKS_SENT = "chunks.sent"
+    """All of them are, nothing names them."""
+    SNAPSHOT_SENT = "snapshot.sent"
+    """The snapshot is there, and is not the latest."""
+    SNAPSHOTS_REMOVED = "snapshots.removed"
+    """Old snapshots are removed, the chunks that only they named are not."""
 
 
 _BETWEEN = (Failpoint.END_TXN_DECIDED.value, Failpoint.MARKER_WRITTEN.value)

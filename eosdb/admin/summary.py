@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -58,18 +59,27 @@ def look(
         assert connection is not None
         with translated(file), contextlib.closing(connection):
             connection.execute("BEGIN")
-            mark = history.mark(connection)
-            return FileSummary(
-                mark.file_id,
-                mark.position,
-                str(mark),
-                consistent_cut.read(connection, authorizer),
-                {
-                    known: why
-                    for known in marks_of(mark.file_id)
-                    if (why := history.departure(connection, known)) is not None
-                },
-            )
+            return of(connection, authorizer, marks_of)
+
+
+def of(
+    connection: sqlite3.Connection,
+    authorizer: Authorizer,
+    marks_of: Callable[[str], Iterable[str]] = lambda file_id: (),
+) -> FileSummary:
+    """The same, inside the caller's transaction."""
+    mark = history.mark(connection)
+    return FileSummary(
+        mark.file_id,
+        mark.position,
+        str(mark),
+        consistent_cut.read(connection, authorizer),
+        {
+            known: why
+            for known in marks_of(mark.file_id)
+            if (why := history.departure(connection, known)) is not None
+        },
+    )
 
 
 def id_in(mark: str) -> str:

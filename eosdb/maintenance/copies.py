@@ -77,6 +77,17 @@ def _is_written(path: str, busy_timeout_ms: int) -> bool:
     return found is not None and not found.is_published
 
 
+def copy_pages(
+    source: sqlite3.Connection, target: sqlite3.Connection, on_progress: Progress = silent
+) -> None:
+    """Every page that `source` sees, in its place."""
+    source.backup(
+        target,
+        pages=_PAGES_A_STEP,
+        progress=lambda _, left, total: on_progress(total - left, total),
+    )
+
+
 def _sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
@@ -113,11 +124,7 @@ def copy(
         with translated(target):
             connection = sqlite3.connect(unfinished, isolation_level=None)
             try:
-                source.backup(
-                    connection,
-                    pages=_PAGES_A_STEP,
-                    progress=lambda _, left, total: on_progress(total - left, total),
-                )
+                copy_pages(source, connection, on_progress)
                 if change is not None:
                     change(connection)
                 # A published copy has no WAL; a copy of it is an ordinary file again.

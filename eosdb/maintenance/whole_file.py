@@ -75,18 +75,6 @@ class WholeFile:
         with self._store.read() as connection:
             return in_rollback_mode(connection)
 
-    def publish(self, target: str | os.PathLike[str]) -> None:
-        """Publish a copy for readers on other hosts at `target`, replacing the previous one (see the page
-        about Spark).
-
-        It needs no shared memory and never changes once published, so it is safe to read over a network;
-        the live file must only be opened on its own host. Nobody can write to a copy; `backup` and
-        `restore_to` make an ordinary file of it. Raises StorageError, and IllegalStateError if `target` is
-        an ordinary eosdb file, which is not replaced.
-        """
-        self._store.check_open()
-        copies.publish(self._store, check_path("target", target))
-
     def restore_to(
         self,
         target: str | os.PathLike[str],

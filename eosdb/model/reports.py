@@ -61,6 +61,24 @@ class CompactReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishReport:
+    """What was published, and what it took.
+
+    `url` is the file's own folder, `snapshot` the name of the snapshot, `position` its last event, `size`
+    the file's size in bytes; `sent_objects` and `sent_bytes` count the chunks that were not there yet, and
+    `removed_objects` old snapshots and chunks.
+    """
+
+    url: str
+    snapshot: str
+    position: int
+    size: int
+    sent_objects: int
+    sent_bytes: int
+    removed_objects: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoragePart:
     """A table, an index, or what is free. `kind`: records, journal, state (folded from the events; leases,
     and the file's own notes), baseline (where the history begins), own table, each of these also as an

@@ -46,6 +46,7 @@ COMMANDS = {
     "dlq replay": ["orders", "--offset", "0", "--to", "other"],
     "dlq show": ["orders", "0"],
     "export": ["TARGET"],
+    "fetch": ["PUBLISHED", "TARGET"],
     "groups delete": ["billing", "--yes"],
     "groups delete-offsets": ["billing", "--topic", "orders"],
     "groups describe": ["--all-groups"],
@@ -61,6 +62,7 @@ COMMANDS = {
     "perf consume": ["orders", "--num-records", "5"],
     "perf produce": ["orders", "--num-records", "5", "--record-size", "10"],
     "produce": ["orders"],
+    "publish": ["URL"],
     "rebuild": [],
     "restore": ["TARGET", "--position", "1"],
     "serve": ["--port", "0"],
@@ -163,6 +165,8 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     sizes = {"empty": 0, "small": 20, "million": MILLION}
     for name, records in sizes.items():
         make(folder / f"{name}.db", records)
+        with eosdb.connect(folder / f"{name}.db", read_only=True) as db:
+            db.publish(f"file://{folder}/{name}-published")
     (folder / "input.ndjson").write_text('{"a": 1}\n{"a": 2}\n')
     return {name: folder / f"{name}.db" for name in sizes}
 
@@ -173,7 +177,8 @@ def arguments(name: str, path: Path, original: Path) -> list[str]:
     target.unlink(missing_ok=True)
     words = {
         "INPUT": str(original.parent / "input.ndjson"), "OPEN": opened, "TARGET": str(target),
-        "PICTURE": str(target.with_suffix(".svg")),
+        "PICTURE": str(target.with_suffix(".svg")), "URL": f"file://{target}-published",
+        "PUBLISHED": f"file://{original.parent}/{original.stem}-published",
     }  # fmt: skip
     return ["--db", str(path), *name.split(), *(words.get(w, w) for w in COMMANDS[name])]
 
@@ -214,9 +219,9 @@ def test_what_it_prints_can_be_read(
 
 
 READING = {
-    "acls list", "backup", "consume", "dlq list", "dlq show", "export", "groups describe", "groups list",
-    "groups reset-offsets", "info", "journal", "log dump", "perf consume", "restore",
-    "simulate", "snapshots list",
+    "acls list", "backup", "consume", "dlq list", "dlq show", "export", "fetch", "groups describe",
+    "groups list", "groups reset-offsets", "info", "journal", "log dump", "perf consume", "publish",
+    "restore", "simulate", "snapshots list",
     "snapshots show", "sql", "timeline", "topics describe", "topics list", "transactions describe",
     "transactions describe-producers", "transactions find-hanging", "transactions history",
     "stats", "transactions list", "users list", "verify", "views list", "why",

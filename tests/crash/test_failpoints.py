@@ -41,6 +41,11 @@ VISITS = {
     Failpoint.EXPORT_WRITTEN: (),
     Failpoint.EXPORT_HALF_VISIBLE: (),
     Failpoint.EXPORT_COMMITTED: (),
+    # tests/publishing/test_kills
+    Failpoint.CHUNK_SENT: (),
+    Failpoint.CHUNKS_SENT: (),
+    Failpoint.SNAPSHOT_SENT: (),
+    Failpoint.SNAPSHOTS_REMOVED: (),
 }
 """Which visits of a point are its last; four of the others."""
 KILLS = [(point, visit) for point in Failpoint for visit in VISITS.get(point, (0, 1, 4, 9))]

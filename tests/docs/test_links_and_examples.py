@@ -68,6 +68,14 @@ def test_the_commands_of_the_page_about_sql_run(tmp_path: Path) -> None:
     commands_of("docs/sql.md", tmp_path)
 
 
+def test_the_page_about_publishing_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "cache"))
+    python_of("docs/publish.md", tmp_path)
+    commands_of("docs/publish.md", tmp_path)
+
+
 def test_the_page_about_the_outbox_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/outbox.md", tmp_path)
 

@@ -37,6 +37,7 @@ ROOMS = [
     "eosdb.admin",
     "eosdb.wire",
     "eosdb.maintenance",
+    "eosdb.publishing",
     "eosdb.database",
     "eosdb",
     "eosdb.testing",
@@ -64,7 +65,10 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
     # The sceptic looks at the file with its own eyes.
     ({"eosdb.testing.simulation.checker"}, {"eosdb.client", "eosdb.database"}),
     # Optional packages stay out of the core.
-    ({"eosdb"}, {"click", "rich", "pyspark", "pyarrow", "deltalake", "pyiceberg", "matplotlib"}),
+    (
+        {"eosdb"},
+        {"click", "rich", "pyspark", "pyarrow", "deltalake", "pyiceberg", "matplotlib", "fsspec"},
+    ),
     # Kafka's protocol, and what it is made of, are met in one room.
     (
         CORE | {"eosdb.client", "eosdb.database", "eosdb.cli", "eosdb.spark_io"},
@@ -76,7 +80,13 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
 ]
 """What stands below and is out of reach all the same."""
 EXCEPT = {
-    "eosdb": {"eosdb.cli", "eosdb.spark_io", "eosdb.arrow", "eosdb.lakehouse"},
+    "eosdb": {
+        "eosdb.cli",
+        "eosdb.spark_io",
+        "eosdb.arrow",
+        "eosdb.lakehouse",
+        "eosdb.publishing.storage",
+    },
     "eosdb.migrations": {"eosdb.migrations"},
 }
 

@@ -16,7 +16,7 @@ from typing import Final
 from eosdb.errors import CorruptDatabaseError
 from eosdb.store.schema.row_checksum import row_checksum
 
-_FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
+FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
 """128 bits in 22 characters: the last one holds two of them."""
 
 
@@ -46,7 +46,7 @@ def read(connection: sqlite3.Connection) -> str:
 def problems(connection: sqlite3.Connection) -> list[str]:
     """What is wrong with it, for `verify`."""
     rows = connection.execute("SELECT file_id, checksum FROM eosdb_file").fetchall()
-    if len(rows) == 1 and _FORM.fullmatch(rows[0][0]):
+    if len(rows) == 1 and FORM.fullmatch(rows[0][0]):
         if rows[0][1] == row_checksum(rows[0][0]):
             return []
         return [f"eosdb_file: the id {rows[0][0]} does not fit its checksum"]

@@ -17,9 +17,11 @@ from eosdb.failpoints import Failpoint, reach
 from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
 
-_FORMAT_AT: Final = slice(18, 20)
+FORMAT_AT: Final = slice(18, 20)
 _WAL_FORMAT: Final = b"\x02\x02"
 """SQLite's file format: the versions for writing and reading; 2 is a file in WAL mode."""
+ROLLBACK_FORMAT: Final = b"\x01\x01"
+"""A file that needs neither WAL nor shared memory."""
 _LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")
 
 
@@ -102,7 +104,7 @@ def _with_own_id(image: bytes) -> bytes:
         data = bytearray(scratch.serialize())
     finally:
         scratch.close()
-    data[_FORMAT_AT] = _WAL_FORMAT
+    data[FORMAT_AT] = _WAL_FORMAT
     return bytes(data)
 
 

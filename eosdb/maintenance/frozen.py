@@ -1,0 +1,70 @@
+"""A frozen copy of the file for whoever takes long to read it, and what the file says of itself then."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from typing import Final
+
+from eosdb.admin import summary
+from eosdb.admin.summary import FileSummary
+from eosdb.coordinator.authorizer import Authorizer
+from eosdb.errors import StorageError
+from eosdb.maintenance.copies import copy_pages
+from eosdb.store.file.failures import translated
+from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT
+from eosdb.store.store import Store
+
+_EVERYTHING: Final = Authorizer("User:publisher", "User:publisher")
+"""A copy has every topic, whoever makes it."""
+
+
+def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
+    """The descriptor of a copy with every page in its place, a file without a name that goes with it, and
+    the facts of the same instant. It needs neither WAL nor shared memory.
+
+    It is made in `folder`, or beside the file; what a killed process left of it is taken over by the next.
+    Raises StorageError and DatabaseFullError.
+    """
+    name = f"{os.path.basename(store.path)}.publishing"
+    path = os.path.join(folder or os.path.dirname(store.path), name)
+    try:
+        descriptor = claim(path)
+        os.ftruncate(descriptor, 0)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        try:
+            with store.read() as source:
+                found = summary.of(source, _EVERYTHING)
+                with translated(path), contextlib.closing(sqlite3.connect(path)) as target:
+                    # It is read by this process only: nothing need be durable, or undone.
+                    target.execute("PRAGMA journal_mode=OFF")
+                    target.execute("PRAGMA synchronous=OFF")
+                    copy_pages(source, target)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        os.pwrite(descriptor, ROLLBACK_FORMAT, FORMAT_AT.start)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return descriptor, found
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def claim(path: str) -> int:
+    """The descriptor of the file at `path`, an empty one if there was none. No other program claims it
+    before this one has closed it or died. Raises OSError."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

@@ -1,0 +1,172 @@
+"""What a published snapshot consists of: one small JSON object that says which chunks hold its blocks, and
+what readers must know to plan without a download.
+
+The file is divided into blocks; a chunk is an object with some blocks of one region, in order. Chunks of
+earlier snapshots are used again, and where two hold the same block, the later one counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from eosdb.errors import CorruptDatabaseError, UnsupportedVersionError
+from eosdb.model.values import PartitionOffsets, TopicPartition
+from eosdb.store.schema import file_id
+
+FORMAT: Final = 1
+BLOCK: Final = 32 * 1024
+"""Bytes of a block: what is sent again when one page in it has changed."""
+REGION: Final = 128
+"""Blocks of a region, 4 MiB: the most that one object holds."""
+_HASH: Final = 16
+"""Bytes that are stored of a block's SHA-256."""
+_CHUNK_NAME: Final = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{1,16})?")
+_MARK: Final = re.compile(r"[\w-]{22}\.\d{1,20}\.([0-9a-f]{16}|None)", re.ASCII)
+_SNAPSHOT_NAME: Final = re.compile(r"\d{20}-\d{13,20}")
+
+
+class Chunk(NamedTuple):
+    """An object, its size in bytes, and the numbers of the blocks in it. The first 64 characters of the
+    name are the SHA-256 of its content."""
+
+    name: str
+    size: int
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A snapshot.
+
+    `position` is the last event's, `mark` that of its history (`history_mark`), `marks` those of earlier
+    snapshots that belong to it; `hashes` is the chunk with the blocks' hashes, and `partitions` what
+    `admin.consistent_cut` returns.
+    """
+
+    file_id: str
+    name: str
+    position: int
+    mark: str
+    marks: tuple[str, ...]
+    time_ms: int
+    size: int
+    hashes: str
+    chunks: tuple[Chunk, ...]
+    partitions: dict[TopicPartition, tuple[PartitionOffsets, int]]
+
+    @property
+    def objects(self) -> frozenset[str]:
+        """The names of every chunk that it needs."""
+        return frozenset((self.hashes, *(chunk.name for chunk in self.chunks)))
+
+
+def snapshot_name(position: int, time_ms: int) -> str:
+    return f"{position:020}-{time_ms:013}"
+
+
+def is_snapshot_name(text: str) -> bool:
+    return _SNAPSHOT_NAME.fullmatch(text) is not None
+
+
+def is_chunk_name(text: str) -> bool:
+    return _CHUNK_NAME.fullmatch(text) is not None
+
+
+def is_file_id(text: str) -> bool:
+    return file_id.FORM.fullmatch(text) is not None
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def block_hash(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:_HASH]
+
+
+def split_hashes(data: bytes) -> list[bytes]:
+    return [data[at : at + _HASH] for at in range(0, len(data), _HASH)]
+
+
+def to_bytes(manifest: Manifest) -> bytes:
+    body: dict[str, Any] = {
+        field.name: getattr(manifest, field.name) for field in dataclasses.fields(manifest)
+    }
+    body["format"] = FORMAT
+    body["chunks"] = [[c.name, c.size, _to_runs(c.blocks)] for c in manifest.chunks]
+    body["partitions"] = [
+        [*tp, *dataclasses.astuple(offsets), end]
+        for tp, (offsets, end) in sorted(manifest.partitions.items())
+    ]
+    text = _canonical(body)
+    return f'{{"sha256":"{digest(text.encode())}","snapshot":{text}}}'.encode()
+
+
+def parse(data: bytes, where: str) -> Manifest:
+    """Raises CorruptDatabaseError, naming the object `where`, unless it is what `to_bytes` made, and
+    UnsupportedVersionError for one of a newer eosdb."""
+    try:
+        given = json.loads(data)
+        body = given["snapshot"]
+        if digest(_canonical(body).encode()) != given["sha256"]:
+            raise ValueError("its checksum does not fit")
+        if body.pop("format") != FORMAT:
+            raise UnsupportedVersionError(
+                f"{where} was published by a newer eosdb, in another format; read it with that version"
+            )
+        return _checked(body)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptDatabaseError(
+            f"{where} is damaged, or is no snapshot of eosdb ({error}); publish the file again"
+        ) from None
+
+
+def _checked(body: dict[str, Any]) -> Manifest:
+    chunks = tuple(Chunk(name, size, tuple(_of_runs(runs))) for name, size, runs in body["chunks"])
+    partitions = {
+        TopicPartition(topic, partition): (PartitionOffsets(*offsets), end)
+        for topic, partition, *offsets, end in body["partitions"]
+    }
+    marks = tuple(body["marks"])
+    found = Manifest(**{**body, "marks": marks, "chunks": chunks, "partitions": partitions})
+    numbers = [found.position, found.time_ms, found.size]
+    numbers += [number for chunk in chunks for number in (chunk.size, *chunk.blocks)]
+    # Names become paths: nobody is led out of the folder.
+    if not (
+        all(type(number) is int and number >= 0 for number in numbers)
+        and all(chunk.blocks for chunk in chunks)
+        and all(_MARK.fullmatch(mark) for mark in (found.mark, *marks))
+        and is_file_id(found.file_id)
+        and is_snapshot_name(found.name)
+        and all(map(is_chunk_name, found.objects))
+    ):
+        raise ValueError("it has names or numbers that eosdb does not give")
+    return found
+
+
+def _canonical(body: object) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+
+def _to_runs(blocks: tuple[int, ...]) -> list[list[int]]:
+    """As [first, count] for each run of numbers."""
+    runs: list[list[int]] = []
+    for block in blocks:
+        if runs and block == sum(runs[-1]):
+            runs[-1][1] += 1
+        else:
+            runs.append([block, 1])
+    return runs
+
+
+def _of_runs(runs: list[list[int]]) -> Iterator[int]:
+    for first, count in runs:
+        if not 0 < count <= REGION:
+            raise ValueError("a chunk of no blocks, or of too many")
+        yield from range(first, first + count)
