@@ -14,6 +14,7 @@ import eosdb
 from . import options as reading_options
 from .cut import Lens
 from .errors import SparkOptionError
+from .files import absolute
 from .outgoing import Outgoing, as_bytes, parse
 from .python import explained, use_this_python
 from .running import query_of
@@ -172,5 +173,5 @@ def _option_texts(options: dict[str, object]) -> dict[str, str]:
 
 def _paths(path: Paths) -> str | list[str]:
     if isinstance(path, str | os.PathLike):
-        return os.path.abspath(os.fspath(path))
-    return [os.path.abspath(os.fspath(one)) for one in path]
+        return absolute(path)
+    return [absolute(one) for one in path]

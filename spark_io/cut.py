@@ -14,7 +14,7 @@ from eosdb import PartitionOffsets, TopicPartition
 from eosdb.admin import summary
 from eosdb.errors import EosdbError
 
-from . import files
+from . import files, remote
 from .errors import SparkOptionError
 from .manifest import Manifest, MarksOf
 from .offsets import ONLY
@@ -104,7 +104,7 @@ class Lens:
                 LOG.warning("%s is left out: %s", *one)
 
     def _look(self, path: str, marks_of: MarksOf) -> FileState:
-        found = summary.look(path, marks_of)
+        found = (remote.look if remote.is_remote(path) else summary.look)(path, marks_of)
         states = {
             tp: State(offsets, end if self._options.read_committed else offsets.log_end_offset)
             for tp, (offsets, end) in found.cut.items()

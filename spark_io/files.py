@@ -11,7 +11,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from . import kafka_options
+from eosdb import publishing
+
+from . import kafka_options, remote
 from .errors import SparkOptionError
 from .options import boolean
 
@@ -62,7 +64,14 @@ def is_fleet(asked: Given) -> bool:
     if not isinstance(asked, str | os.PathLike):
         return True
     path = local(os.fspath(asked))
+    if remote.is_remote(path):
+        return not publishing.is_file(path)
     return os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path))
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """From wherever the driver runs; a URL is so by itself."""
+    return os.fspath(path) if remote.is_remote(path) else os.path.abspath(path)
 
 
 def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
@@ -76,18 +85,21 @@ def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
         matches = named(path)
         if not matches and not (may_be_missing and are_many):
             raise SparkOptionError(
-                f"{path}: there is no such file, no file {SUFFIX} in such a folder, and nothing that such "
-                "a pattern fits"
+                f"{path}: there is no such file, no file {SUFFIX} in such a folder, nothing that such a "
+                "pattern fits, and nothing that is published there"
             )
         if not matches and not os.path.isdir(path) and not glob.has_magic(path):
-            missing.append(os.path.abspath(path))
+            missing.append(absolute(path))
         found.update(dict.fromkeys(matches))
     return Files(tuple(found), are_many, tuple(missing))
 
 
 def named(path: str) -> list[str]:
-    """The files that one path names, absolute and in order: a folder's, a pattern's, or the file itself.
-    A folder is listed once; nothing in it is opened or asked for by name."""
+    """The files that one path names, absolute and in order: a folder's, a pattern's, or the file itself;
+    those that are published below a URL. A folder is listed once; nothing in it is opened or asked for by
+    name."""
+    if remote.is_remote(path):
+        return publishing.files(path)
     if os.path.isdir(path):
         # As a pattern does, without the hidden ones.
         names = (n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith("."))

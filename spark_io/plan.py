@@ -14,7 +14,7 @@ from typing import NamedTuple
 import eosdb
 from eosdb import EARLIEST, LATEST, TopicPartition
 
-from . import files
+from . import files, remote
 from .cut import FileState, Lens, State
 from .errors import SparkOptionError
 from .manifest import in_parallel
@@ -74,7 +74,7 @@ def positions(
         if tp not in timed
     }
     if timed:
-        with eosdb.connect(file.path, read_only=True) as db:
+        with remote.connect(file.path) as db:
             for tp, time_ms in timed.items():
                 found[tp] = _at_time(db, tp, time_ms, file.states[tp], options, at_end=at_end)
     return found

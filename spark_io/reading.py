@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-import eosdb
 from eosdb.arrow import records
 from eosdb.errors import OffsetOutOfRangeError
 
+from . import remote
 from .plan import Range
 
 
@@ -38,7 +38,7 @@ def batches(
             if db is None or source.path != path:
                 opened.close()
                 path = source.path
-                db = opened.enter_context(eosdb.connect(path, read_only=True))
+                db = opened.enter_context(remote.connect(path))
             try:
                 yield from records.batches(
                     db,

@@ -53,7 +53,9 @@ def builder(cores: str = "local[2,3]") -> Any:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    # Spark's workers have the environment in which the session began.
+    os.environ["EOSDB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = builder().getOrCreate()

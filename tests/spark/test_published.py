@@ -1,0 +1,140 @@
+"""Files in object storage: planned without a download, read from a local cache, as a batch and a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eosdb
+from eosdb import Record, RecordBatch, TopicPartition, publishing
+from eosdb.spark_io import (
+    SparkOptionError,
+    files,
+    options,
+    plan,
+    read,
+    read_stream,
+    remote,
+    snapshot,
+)
+
+TP = TopicPartition("t", 0)
+
+
+class Device:
+    """A file that publishes."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self.path, self.url = path, url
+        with eosdb.connect(path) as db:
+            db.admin.create_topic("t", partitions=2)
+
+    def append(self, *values: bytes, timestamp: int | None = None) -> None:
+        with eosdb.connect(self.path) as db:
+            batch = RecordBatch([Record(value=value, timestamp=timestamp) for value in values])
+            db.broker.append(TP, batch)
+
+    def publish(self) -> str:
+        """The URL of the file."""
+        with eosdb.connect(self.path, read_only=True) as db:
+            done = db.publish(self.url)
+        assert done is not None
+        return done.url
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Device]:
+    """Two devices that publish to one folder; with `local:` it is a URL as others are."""
+    monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "cache"))
+    found = [Device(tmp_path / f"{n}.db", f"local://{tmp_path}/fleet") for n in range(2)]
+    for number, device in enumerate(found):
+        device.append(b"%d-a" % number, b"%d-b" % number, timestamp=1_000)
+        device.append(b"%d-c" % number, timestamp=2_000)
+        device.publish()
+    return found
+
+
+def test_a_published_fleet_is_read_like_local_files(
+    spark: Any, fleet: list[Device], tmp_path: Path
+) -> None:
+    rows = read(spark, fleet[0].url).select("value", "source_file").collect()
+    assert sorted(bytes(row.value) for row in rows) == [
+        b"0-a",
+        b"0-b",
+        b"0-c",
+        b"1-a",
+        b"1-b",
+        b"1-c",
+    ]
+    assert sorted({row.source_file for row in rows}) == publishing.files(fleet[0].url)
+    fleet[0].append(b"0-d")
+    one = fleet[0].publish()
+    fleet[0].append(b"0-e")
+    rows = read(spark, [one, tmp_path / "1.db"]).select("value").collect()
+    assert len(rows) == 4 + 3, "beside local files; the last record is not published yet"
+    snapshot(fleet[0].path, fleet[0].url)
+    since = {"startingTimestamp": 2_000, "startingOffsetsByTimestampStrategy": "latest"}
+    rows = read(spark, one, **since).select("value").collect()
+    assert sorted(bytes(row.value) for row in rows) == [b"0-c", b"0-d", b"0-e"]
+    with pytest.raises(SparkOptionError, match="nothing that is published there"):
+        files.resolve(f"local://{tmp_path}/nothing")
+
+
+def test_planning_downloads_nothing(
+    fleet: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(url: str) -> str:
+        raise AssertionError(url)
+
+    monkeypatch.setattr("eosdb.publishing.fetch", fetch)
+    url, _ = files.resolve(fleet[0].url).paths
+    ranges = plan.batch(fleet[0].url, options.parse({}, streaming=False))
+    assert [range_.size for range_ in ranges] == [3, 0, 3, 0]
+    assert not (tmp_path / "cache").exists()
+    # What a checkpoint remembers of earlier snapshots is known without the file, too.
+    marks = []
+    for value in (b"d", b"e", b"f"):
+        marks.append(remote.look(url, lambda _: []).mark)
+        for device in fleet:
+            device.append(value)
+            device.publish()
+    assert remote.look(url, lambda _: marks).departures == {}
+
+
+def test_an_older_copy_that_was_put_back_is_noticed(fleet: list[Device], tmp_path: Path) -> None:
+    with eosdb.connect(fleet[0].path) as db:
+        db.backup(tmp_path / "older.db")
+    fleet[0].append(b"0-d")
+    url = fleet[0].publish()
+    known = remote.look(url, lambda _: []).mark
+    older = fleet[0]
+    older.path = tmp_path / "older.db"
+    older.append(b"0-x")
+    older.append(b"0-y")
+    older.publish()
+    assert "another event" in remote.look(url, lambda _: [known]).departures[known]
+
+
+def test_a_stream_follows_what_is_published(
+    spark: Any, fleet: list[Device], tmp_path: Path
+) -> None:
+    def run() -> list[str]:
+        stream = read_stream(spark, fleet[0].url, startingOffsets="earliest")
+        query = (
+            stream.selectExpr("CAST(value AS STRING) AS value")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return sorted(row.value for row in spark.read.parquet(str(tmp_path / "out")).collect())
+
+    assert run() == ["0-a", "0-b", "0-c", "1-a", "1-b", "1-c"]
+    fleet[1].append(b"1-d")
+    assert run() == ["0-a", "0-b", "0-c", "1-a", "1-b", "1-c"]
+    fleet[1].publish()
+    assert run() == ["0-a", "0-b", "0-c", "1-a", "1-b", "1-c", "1-d"]
