@@ -77,7 +77,7 @@ def test_columns_are_chosen_by_option_or_schema(spark: Any, shop: Path) -> None:
         "offset >= 1000", "partition + 1 = 2",
     ],
 )  # fmt: skip
-def test_filters_that_are_handed_down_change_nothing_but_the_work(
+def test_filters_find_what_they_find_among_plain_rows(
     spark: Any, shop: Path, condition: str
 ) -> None:
     everything = read(spark, shop).collect()

@@ -143,7 +143,7 @@ def test_what_is_wrong_is_said(spark: Any, target: Path) -> None:
     register(spark)
     for frame, options, text in (
         (numbers(spark, 1), {}, "name the topic"),
-        (spark.range(1), {"topic": "out"}, "column id"),
+        (spark.range(1), {"topic": "out"}, "no column value"),
         (numbers(spark, 1), {"topic": "out", "txnAppId": "a"}, "both or neither"),
         (numbers(spark, 1), {"topic": "nowhere"}, "nowhere"),
     ):
