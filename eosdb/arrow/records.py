@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from eosdb.arrow.packed import Parts
 from eosdb.database import Database
+from eosdb.errors import InvalidTimestampError
 from eosdb.model.values import TopicPartition
 
 TYPES: Final[dict[str, pa.DataType]] = {
@@ -95,7 +96,12 @@ def batches(
 def _stored(name: str, values: pa.Array) -> pa.Array:
     match name:
         case "timestamp":
-            return pc.multiply(values, 1_000).view(TYPES[name])
+            try:
+                return pc.multiply_checked(values, 1_000).view(TYPES[name])
+            except pa.ArrowInvalid:
+                raise InvalidTimestampError(
+                    f"a timestamp of {pc.max(values)} ms has no form in microseconds"
+                ) from None
         case "headers":
             return pa.array(map(_headers, values.to_pylist()), TYPES[name])
         case _:

@@ -158,7 +158,7 @@ def _write(
             ):
                 files.add(tp.topic, rows)
         return files.finish()
-    except OverflowError:
+    except (OverflowError, InvalidTimestampError):
         files.give_up()
         raise InvalidTimestampError(
             f"{tp}: a record from offset {range_.start} on has a timestamp beyond the year 9999, which is "
