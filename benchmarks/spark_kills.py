@@ -4,9 +4,9 @@ large batches copy records from one file into another, and counts what arrived.
     python benchmarks/spark_kills.py [--kills 30] [--records 200000] [--seed 1]
 
 Each round starts the job anew: the stream goes on from its checkpoint, and the batch is tried again under
-its `txn_version`. Once both are through, records are added, and the next batch has the next version. Then
-a process is killed by SIGKILL: the whole job (driver, JVM and workers), the JVM alone, or one Python
-worker. After the kill of a whole job the target is opened, which must end what was left open at once.
+its `txn_version`. Once both are through, records are added, and the next batch has the next version.
+Meanwhile SIGKILL hits Python workers, whose tasks Spark tries again, and at last the JVM alone or the whole
+job (driver, JVM and workers). After that the target is opened, which must end what was left open at once.
 """
 
 from __future__ import annotations
@@ -128,22 +128,29 @@ class Hunt:
         return is_done
 
     def _kill(self, child: subprocess.Popen[str]) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(self.rng.uniform(0.3, self.seconds))
-            return
-        running = processes(child.pid)
-        workers = [pid for pid, command in running.items() if b"pyspark" in command]
-        machine = [pid for pid, command in running.items() if b"java" in command.split(b"\0")[0]]
-        what = self.rng.choice(["job", "job", "JVM", "worker"])
-        if what == "worker" and workers:
-            os.kill(self.rng.choice(workers), signal.SIGKILL)
-        elif what == "JVM" and machine:
-            os.kill(machine[0], signal.SIGKILL)
-        else:
-            what = "job"
-            kill_all(child.pid)
-            self._open_again()
-        self.kills[what] += 1
+        """Some workers, whose tasks Spark tries again, and at last what ends the job."""
+        for last in (False, False, True):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(self.rng.uniform(0.3, self.seconds / 3))
+                return
+            running = processes(child.pid)
+            workers = [pid for pid, command in running.items() if b"pyspark" in command]
+            machine = [
+                pid for pid, command in running.items() if b"java" in command.split(b"\0")[0]
+            ]
+            what = self.rng.choice(["job", "job", "JVM"]) if last else "worker"
+            if what == "worker" and not workers:
+                continue
+            if what == "worker":
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.rng.choice(workers), signal.SIGKILL)
+            elif what == "JVM" and machine:
+                os.kill(machine[0], signal.SIGKILL)
+            else:
+                what = "job"
+                kill_all(child.pid)
+                self._open_again()
+            self.kills[what] += 1
 
     def _open_again(self) -> None:
         places = [TopicPartition(t, p) for t in ("stream", "batch") for p in range(PARTITIONS)]
