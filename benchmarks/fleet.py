@@ -97,10 +97,8 @@ def cold(folder: Path, timed: Timed, expected: int) -> None:
         )
         records, tasks, seconds, cpu = done.stdout.split()
         assert int(records) == expected, (records, expected)
-        timed.note(
-            f"batch planned in a fresh process, {tasks} tasks ({float(cpu):.1f} s CPU)",
-            float(seconds),
-        )
+        name = f"batch planned in a fresh process ({tasks} tasks)"
+        timed.note(name, float(seconds), float(cpu))
 
 
 def triggers(folder: Path, timed: Timed, expected: int) -> None:

@@ -4,7 +4,7 @@ A file and its write-ahead log are compared by inode, size and times. That is no
 again within the same tick of the clock of its times, and a commit is readable an instant after its write to
 the log. So an entry is trusted only when the file had been left alone for a while before it was looked at;
 and in each pass a few entries are looked at again whatever they say, the oldest first, so that no file
-stays overlooked for ever.
+stays overlooked for ever (decisions/0036).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import shutil
@@ -331,7 +332,7 @@ def test_tasks_get_neither_the_plan_of_others_nor_what_is_known_of_files(fleet: 
 
 def test_a_task_opens_a_file_once() -> None:
     ranges = [Range(f"{i % 7}.db", "t", i, 0, 100) for i in range(70)]
-    options = parse({"maxRecordsPerPartition": "700"}, streaming=False)
+    options = parse({"maxRecordsPerPartition": "1400"}, streaming=False)
     for pack in plan.split(ranges, options):
-        paths = [range_.path for range_ in pack]
-        assert paths == sorted(paths)
+        opened = [path for path, _ in itertools.groupby(range_.path for range_ in pack)]
+        assert len(opened) == len(set(opened))
