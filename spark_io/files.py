@@ -71,7 +71,7 @@ def is_fleet(asked: Given) -> bool:
 
 def absolute(path: str | os.PathLike[str]) -> str:
     """From wherever the driver runs; a URL is so by itself."""
-    return os.fspath(path) if remote.is_remote(path) else os.path.abspath(path)
+    return os.fspath(path) if remote.is_remote(path) else os.path.abspath(local(os.fspath(path)))
 
 
 def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
@@ -96,20 +96,28 @@ def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
 
 def named(path: str) -> list[str]:
     """The files that one path names, absolute and in order: a folder's, a pattern's, or the file itself;
-    those that are published below a URL. A folder is listed once; nothing in it is opened or asked for by
-    name."""
+    those that are published below a URL or in a folder. A folder is listed once; nothing in it is opened
+    or asked for by name."""
     if remote.is_remote(path):
         return publishing.files(path)
     if os.path.isdir(path):
         # As a pattern does, without the hidden ones.
-        names = (n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith("."))
-        return _under(os.path.abspath(path), names)
+        names = [n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith(".")]
+        folder = os.path.abspath(path)
+        return _under(folder, names) or _published_in(folder)
     if os.path.exists(path):
         return [os.path.abspath(path)]
     folder, pattern = os.path.split(path)
     if folder and not glob.has_magic(folder) and pattern != "**":
         return _under(os.path.abspath(folder), glob.glob(pattern, root_dir=folder))
     return sorted(os.path.abspath(match) for match in glob.glob(path, recursive=True))
+
+
+def _published_in(folder: str) -> list[str]:
+    """In a mounted bucket, say."""
+    if not glob.glob("*/latest.json", root_dir=folder):
+        return []
+    return publishing.files(f"local://{folder}")
 
 
 def _under(folder: str, names: Iterable[str]) -> list[str]:

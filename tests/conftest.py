@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
@@ -13,6 +14,10 @@ from tests.requests import TP, Send
 from tests.rooms import marker_of
 
 START_MS = 1_700_000_000_000
+
+# Machines are slow and crowded at times: how long an example takes says nothing.
+settings.register_profile("eosdb", deadline=None)
+settings.load_profile("eosdb")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -113,7 +113,9 @@ class TransactionCoordinator:
 
     def run_due(self) -> Expired:
         """Complete what dead processes decided, abort what timed out, remove what expired."""
-        done = Expired(recovered=self.leadership.recover(), aborted=self._abort_lost())
+        done = Expired(
+            recovered=self.leadership.recover(), aborted=self._abort_while(self._first_lost)
+        )
         now = self._clock.time_ms()
         config = self._config
 
@@ -147,7 +149,7 @@ class TransactionCoordinator:
     def recover(self) -> None:
         """At the opening of the file: complete and abort what dead processes left."""
         self.leadership.recover()
-        self._abort_lost()
+        self._abort_while(self.owners.first_orphan)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -366,11 +368,11 @@ class TransactionCoordinator:
         if decision.end is End.DECIDED:
             self.leadership.complete(decision)
 
-    def _abort_lost(self) -> int:
-        """Fence and abort every open transaction that has timed out, or whose owner is dead. Returns how
-        many."""
+    def _abort_while(self, first: Callable[[Unit], str | None]) -> int:
+        """Fence and abort the transactions that `first` names one after the other, because they have timed
+        out or their owners are dead. Returns how many."""
         aborted = 0
-        while due := self._store.write(self._first_lost, sync=False):
+        while due := self._store.write(first, sync=False):
             self.leadership.ensure_elected()
 
             def decide(unit: Unit, transactional_id: str = due) -> Decision | None:

@@ -174,6 +174,8 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def arguments(name: str, path: Path, original: Path) -> list[str]:
     opened = {"small": "20", "million": str(MILLION)}.get(original.stem, "0")
     target = path.parent / f"{path.stem}-copy.db"
+    if target.is_dir():
+        shutil.rmtree(target)
     target.unlink(missing_ok=True)
     words = {
         "INPUT": str(original.parent / "input.ndjson"), "OPEN": opened, "TARGET": str(target),

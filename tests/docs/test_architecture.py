@@ -52,7 +52,8 @@ def test_the_rooms_are_those_of_the_layer_test_in_its_order() -> None:
 
 def test_every_file_that_is_named_is_there() -> None:
     named = {name.partition(":")[0] for name in in_backticks(PAGE) if ".py" in name}
-    files = {path.as_posix() for path in ROOT.glob("[!.]*/**/*.py")}
+    paths = (*ROOT.glob("*.py"), *ROOT.glob("[!.]*/**/*.py"))
+    files = {path.as_posix() for path in paths}
     assert named
     assert not {name for name in named if not any(f.endswith(f"/{name}") for f in files)}
 

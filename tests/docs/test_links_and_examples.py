@@ -96,6 +96,17 @@ def test_the_page_about_spark_does_what_it_says(
     python_of("docs/spark.md", tmp_path)
 
 
+def test_the_page_about_growing_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("NO JAVA: the page about growing is not run")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("EOSDB_CACHE", str(tmp_path / "cache"))
+    commands_of("docs/growing.md", tmp_path)
+    python_of("docs/growing.md", tmp_path)
+
+
 def test_every_command_has_help_with_an_example() -> None:
     for name, command in commands(main, "eosdb"):
         assert command.help, name

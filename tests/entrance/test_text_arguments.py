@@ -154,7 +154,7 @@ GOOD: dict[str, Any] = {
     "protocols": [("range", b"")], "to_earliest": True,
 }  # fmt: skip
 """By name: what is right for a parameter that must be given."""
-NOT_FOR_USERS = {"Admin.ensure_topic", "Admin.read_parts"}
+NOT_FOR_USERS = {"Broker.append_within", "Admin.ensure_topic", "Admin.read_parts"}
 
 
 def owners(db: eosdb.Database) -> dict[str, Callable[[], Any]]:

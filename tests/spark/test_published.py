@@ -78,6 +78,8 @@ def test_a_published_fleet_is_read_like_local_files(
     since = {"startingTimestamp": 2_000, "startingOffsetsByTimestampStrategy": "latest"}
     rows = read(spark, one, **since).select("value").collect()
     assert sorted(bytes(row.value) for row in rows) == [b"0-c", b"0-d", b"0-e"]
+    for folder in (tmp_path / "fleet", f"file://{tmp_path}/fleet"):
+        assert read(spark, folder).count() == 8, "a mounted folder is read as its URL is"
     with pytest.raises(SparkOptionError, match="nothing that is published there"):
         files.resolve(f"local://{tmp_path}/nothing")
 
