@@ -1,7 +1,7 @@
 """Views through JDBC: pinned, typed, and split into tasks whose ranges use SQLite's index.
 
 For programs that must use JDBC, and for views other than records. The data source needs no jar, has the
-connector's columns, and reads records faster.
+connector's columns, and checks what it reads.
 """
 
 from __future__ import annotations

@@ -10,14 +10,18 @@ stays overlooked for ever (decisions/0036).
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import EosdbError
+
+from . import remote
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,9 +35,10 @@ _A_WHILE_MS: Final = 3_000
 _AGAIN: Final = 50
 """How many files each pass looks at again: some 40 ms."""
 _AT_ONCE: Final = min(max(os.cpu_count() or 1, 2), 8)
-"""Threads: reading a file's schema takes longest, and needs no lock of Python's; handing that lock over
-does."""
+"""Threads."""
 _CHUNK: Final = 32
+_MANY: Final = 500
+"""Fewer files are looked at sooner than children are made."""
 
 
 class Stamp(NamedTuple):
@@ -102,7 +107,13 @@ class Manifest(Generic[F]):
                 or not _covers(entry, marks_of)
             ):
                 due.append((path, stamp))
-        made = in_parallel(lambda one: self._entry(*one, marks_of, now, old_ns), due)
+
+        def entry_of(one: tuple[str, Stamp | None]) -> _Entry[F]:
+            return self._entry(*one, marks_of, now, old_ns)
+
+        here = [one for one in due if not remote.is_remote(one[0])]
+        due = here + [one for one in due if remote.is_remote(one[0])]
+        made = [*in_processes(entry_of, here), *in_parallel(entry_of, due[len(here) :])]
         for (path, stamp), entry in zip(due, made, strict=True):
             entries.pop(path, None)
             if stamp is not None:
@@ -155,8 +166,40 @@ def stamp_of(path: str) -> Stamp | None:
     return Stamp(_times(database), _times(wal) if wal.st_size else None)
 
 
+def in_processes(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The results in order, which must be picklable. Threads that read schemas wait for each other inside
+    SQLite; so many files are looked at by children of this process."""
+    # decisions/0019: nothing of SQLite's is inherited, and a child opens its own.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if len(items) < _MANY or cores < 2:
+        return [function(item) for item in items]
+    pool = ProcessPoolExecutor(
+        min(cores, 8), multiprocessing.get_context("fork"), _work_at, (function, items)
+    )
+    try:
+        with pool:
+            chunks = pool.map(_done, range(0, len(items), _CHUNK))
+            return [one for chunk in chunks for one in chunk]
+    except BrokenProcessPool:
+        return [function(item) for item in items]
+
+
+_work: tuple[Callable[[Any], Any], Sequence[Any]]
+"""In a child: what it inherited to do."""
+
+
+def _work_at(function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+    global _work
+    _work = function, items
+
+
+def _done(begin: int) -> list[Any]:
+    function, items = _work
+    return [function(item) for item in items[begin : begin + _CHUNK]]
+
+
 def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """The results in order. SQLite and the file system work beside Python."""
+    """The results in order, by threads: for what waits for a network or for files."""
     if len(items) <= _CHUNK:
         return [function(item) for item in items]
     chunks = [items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK)]

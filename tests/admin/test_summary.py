@@ -134,3 +134,52 @@ def test_what_is_no_eosdb_file_is_an_error_and_left_alone(path: Path, tmp_path: 
         with pytest.raises(error, match=file.name):
             summary.look(file)
     assert {p.name for p in tmp_path.glob("[fe].db*")} == {"f.db", "e.db"}
+
+
+@pytest.fixture
+def an_hour_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than the file's times."""
+    later = eosdb.ManualClock(start_ms=path.stat().st_ctime_ns // 1_000_000 + 3_600_000)
+    monkeypatch.setattr(summary, "_CLOCK", later)
+
+
+@pytest.mark.usefixtures("an_hour_later")
+def test_a_look_at_a_file_at_rest_puts_nothing_beside_it(path: Path) -> None:
+    before = sorted(path.parent.iterdir())
+    found = summary.look(path)
+    assert sorted(path.parent.iterdir()) == before
+    with eosdb.connect(path, read_only=True) as db:
+        assert found.cut == db.admin.consistent_cut()
+        assert found.mark == db.admin.history_mark()
+
+
+@pytest.mark.usefixtures("an_hour_later")
+@pytest.mark.parametrize("is_closed", [True, False], ids=["into the file", "into the log"])
+def test_a_file_that_is_written_during_the_look_is_looked_at_again(
+    path: Path, is_closed: bool
+) -> None:
+    writers: list[eosdb.Database] = []
+
+    def written(file_id: str) -> list[str]:
+        if not writers:
+            writers.append(eosdb.connect(path, durability="off"))
+            append(writers[0], 5)
+            if is_closed:
+                writers[0].close()
+        return []
+
+    found = summary.look(path, written)
+    with writers[0], eosdb.connect(path, read_only=True) as db:
+        assert found.cut == db.admin.consistent_cut()
+        assert found.position == summary.look(path).position
+
+
+@pytest.mark.usefixtures("an_hour_later")
+def test_a_log_that_a_killed_writer_left_is_read(path: Path) -> None:
+    with eosdb.connect(path, durability="off") as db:
+        append(db, 5)
+        killed = path.with_name("killed.db")
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{killed}{suffix}")
+        expected = db.admin.consistent_cut()
+    assert summary.look(killed).cut == expected

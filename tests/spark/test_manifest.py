@@ -15,7 +15,7 @@ from eosdb import ManualClock
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
 from eosdb.spark_io import manifest
 from eosdb.spark_io.cut import Lens
-from eosdb.spark_io.manifest import Manifest, MarksOf, in_parallel, stamp_of
+from eosdb.spark_io.manifest import Manifest, MarksOf, in_parallel, in_processes, stamp_of
 from eosdb.spark_io.options import parse
 from tests.spark.test_another_file import make
 from tests.spark.test_repeats import append
@@ -208,6 +208,46 @@ def test_work_is_shared_by_threads_and_comes_back_in_order() -> None:
     # Two chunks, of which neither ends unless the other one runs.
     assert in_parallel(work, range(64)) == [i * 2 for i in range(64)]
     assert len(threads) == 2
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file is as good as hundreds, and one core as two."""
+    monkeypatch.setattr(manifest, "_MANY", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+
+
+@pytest.mark.usefixtures("many")
+def test_many_files_are_looked_at_by_children_in_order() -> None:
+    found = in_processes(lambda number: (number * 2, os.getpid()), range(100))
+    assert [twice for twice, _ in found] == [number * 2 for number in range(100)]
+    assert os.getpid() not in {process for _, process in found}
+
+
+@pytest.mark.usefixtures("many")
+def test_what_children_of_this_process_find_is_what_it_finds_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        make(tmp_path / f"{name}.db", range(10))
+    (tmp_path / "b.db").write_bytes(b"SQLite format 3\0" + b"x" * 5_000)
+    options = parse({"ignoreCorruptFiles": "true"}, streaming=True)
+    by_children = Lens(str(tmp_path), options).cut()
+    monkeypatch.setattr(manifest, "_MANY", 1_000)
+    assert by_children == Lens(str(tmp_path), options).cut()
+    assert [one.path for one in by_children.skipped] == [str(tmp_path / "b.db")]
+
+
+@pytest.mark.usefixtures("many")
+def test_a_child_that_dies_is_done_without() -> None:
+    parent = os.getpid()
+
+    def work(number: int) -> int:
+        if number == 40 and os.getpid() != parent:
+            os._exit(1)
+        return number * 2
+
+    assert in_processes(work, range(64)) == [number * 2 for number in range(64)]
 
 
 def test_commits_are_seen_whether_in_the_log_or_in_the_file(

@@ -12,16 +12,24 @@ WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 
 def connect(
-    path: str, busy_timeout_ms: int, *, read_only: bool = False, create: bool = False
+    path: str,
+    busy_timeout_ms: int,
+    *,
+    read_only: bool = False,
+    create: bool = False,
+    at_rest: bool = False,
 ) -> sqlite3.Connection:
-    """A driver connection with eosdb's settings.
+    """A driver connection with eosdb's settings. With `at_rest` SQLite is told that nobody writes: nothing
+    is locked, and nothing put beside the file; the caller sees to it that it was so.
 
     Raises sqlite3.Error, and IllegalStateError where a forked process cannot lock the file.
     """
     check_not_inherited(path)
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     mode = "ro" if read_only else "rwc" if create else "rw"
-    if read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
+    if at_rest:
+        mode += "&immutable=1"
+    elif read_only and not os.access(os.path.dirname(path) or ".", os.W_OK):
         # No -shm can be made in a read-only folder. Without a -wal nobody is writing the file.
         mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
     connection = sqlite3.connect(

@@ -64,32 +64,40 @@ def open_file(
     read_only: bool,
     lock_timeout_ms: int,
     sync: bool = True,
+    at_rest: bool = False,
 ) -> Opened:
     """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
-    A file that is made is durable when this returns, unless `sync` is False. Raises
-    DatabaseNotFoundError, NotAnEosdbFileError, CorruptDatabaseError, SchemaOutOfDateError,
-    SchemaTooNewError, ReadOnlyDatabaseError or StorageError, each saying which file and what to do.
+    `at_rest` is for a file that is read only (see `connection.connect`). A file that is made is durable
+    when this returns, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
+    each saying which file and what to do.
     """
     with forking.at_work():
-        return _open_file(path, create, migrate, read_only, lock_timeout_ms, sync)
+        if read_only:
+            return _open_to_read(path, lock_timeout_ms, at_rest)
+        return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
 
 
-def _open_file(
-    path: str, create: bool, migrate: bool, read_only: bool, lock_timeout_ms: int, sync: bool
+def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
+    forking.check_not_inherited(path)
+    check_only_name(path)
+    _check_exists(path)
+    found, reader = _looked_at(path, lock_timeout_ms, at_rest=at_rest)
+    try:
+        _check_version(path, found, "read_only=True")
+    except BaseException:
+        if reader is not None:
+            reader.close()
+        raise
+    return Opened(None, reader)
+
+
+def _open_to_write(
+    path: str, create: bool, migrate: bool, lock_timeout_ms: int, sync: bool
 ) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
-    if read_only:
-        _check_exists(path)
-        found, reader = _looked_at(path, lock_timeout_ms)
-        try:
-            _check_version(path, found, "read_only=True")
-        except BaseException:
-            if reader is not None:
-                reader.close()
-            raise
-        return Opened(None, reader)
     if not create:
         _check_exists(path)
     if os.path.exists(path) and not os.path.exists(path + _LOCK):
@@ -134,7 +142,9 @@ def identify(path: str, busy_timeout_ms: int) -> Found | None:
     return found
 
 
-def _looked_at(path: str, busy_timeout_ms: int) -> tuple[Found | None, sqlite3.Connection | None]:
+def _looked_at(
+    path: str, busy_timeout_ms: int, *, at_rest: bool = False
+) -> tuple[Found | None, sqlite3.Connection | None]:
     """The same, and the connection, which the caller closes; it only reads."""
     # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of
     # every other connection of this process.
@@ -153,7 +163,7 @@ def _looked_at(path: str, busy_timeout_ms: int) -> tuple[Found | None, sqlite3.C
     application_id = 0
     try:
         with translated(path):
-            connection = connect(path, busy_timeout_ms, read_only=True)
+            connection = connect(path, busy_timeout_ms, read_only=True, at_rest=at_rest)
             is_kept = False
             try:
                 (application_id,) = connection.execute("PRAGMA application_id").fetchone()
