@@ -16,8 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from eosdb.admin.summary import LONG_AGO_NS, Stamp, stamp_of
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import EosdbError
 
@@ -26,9 +27,6 @@ from . import remote
 T = TypeVar("T")
 R = TypeVar("R")
 
-_LONG_AGO_NS: Final = 60_000_000_000
-"""A file whose times are older by this machine's clock has been left alone, even if the clock of a share
-that it lies on goes wrong by most of this."""
 _A_WHILE_MS: Final = 3_000
 """A file with younger times has been left alone if it is seen unchanged for so long: the coarsest times
 (FAT) have ticks of two seconds."""
@@ -39,17 +37,6 @@ _AT_ONCE: Final = min(max(os.cpu_count() or 1, 2), 8)
 _CHUNK: Final = 32
 _MANY: Final = 500
 """Fewer files are looked at sooner than children are made."""
-
-
-class Stamp(NamedTuple):
-    """What the file system says of a file and its write-ahead log; an empty log is as none."""
-
-    database: tuple[int, ...]
-    wal: tuple[int, ...] | None
-
-    @property
-    def newest_ns(self) -> int:
-        return max(*self.database[-2:], *(self.wal or ())[-2:])
 
 
 class Found(Protocol):
@@ -94,7 +81,7 @@ class Manifest(Generic[F]):
     ) -> dict[str, F | EosdbError]:
         """What is in each file, or why it cannot be read. Files that are not named are left alone."""
         entries, now = self._entries, self._clock.monotonic_ms()
-        old_ns = self._clock.time_ms() * 1_000_000 - _LONG_AGO_NS
+        old_ns = self._clock.time_ms() * 1_000_000 - LONG_AGO_NS
         again = frozenset(itertools.islice(entries, _AGAIN))
         due: list[tuple[str, Stamp | None]] = []
         for path in paths:
@@ -153,19 +140,6 @@ class Manifest(Generic[F]):
         return _Entry(stamp, since, is_trusted, found, checked)
 
 
-def stamp_of(path: str) -> Stamp | None:
-    """None if there is no such file."""
-    try:
-        database = os.stat(path)
-    except OSError:
-        return None
-    try:
-        wal = os.stat(f"{path}-wal")
-    except OSError:
-        return Stamp(_times(database), None)
-    return Stamp(_times(database), _times(wal) if wal.st_size else None)
-
-
 def in_processes(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """The results in order, which must be picklable. Threads that read schemas wait for each other inside
     SQLite; so many files are looked at by children of this process."""
@@ -206,12 +180,6 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     with ThreadPoolExecutor(_AT_ONCE, "eosdb-look") as pool:
         found = pool.map(lambda chunk: [function(item) for item in chunk], chunks)
         return [one for chunk in found for one in chunk]
-
-
-def _times(status: os.stat_result) -> tuple[int, ...]:
-    return (
-        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-    )  # fmt: skip
 
 
 def _covers(entry: _Entry[F], marks_of: MarksOf) -> bool:

@@ -1,4 +1,4 @@
-"""What a task does: open the files of its ranges, scan them, and yield Arrow batches."""
+"""What a task does with a file: open it, scan its ranges, and yield Arrow batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def batches(
     *,
     fail_on_data_loss: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, in order.
+    """The records of the ranges of one file, in order; there is at least one.
 
     Raises OffsetOutOfRangeError if retention has removed some of them since they were planned, unless
     `fail_on_data_loss` is False: then the rest is read. Raises CorruptRecordError for a damaged record.
@@ -32,13 +32,9 @@ def batches(
         if gc.isenabled():
             gc.disable()
             cleanup.callback(gc.enable)
-        opened = cleanup.enter_context(contextlib.ExitStack())
-        path, db = "", None
+        path = ranges[0].path
+        db = cleanup.enter_context(remote.connect(path))
         for source in ranges:
-            if db is None or source.path != path:
-                opened.close()
-                path = source.path
-                db = opened.enter_context(remote.connect(path))
             try:
                 yield from records.batches(
                     db,
@@ -48,7 +44,7 @@ def batches(
                     names,
                     isolation_level=isolation_level,
                     skip_lost=not fail_on_data_loss,
-                    source_file=source.path,
+                    source_file=path,
                 )
             except OffsetOutOfRangeError as error:
                 raise OffsetOutOfRangeError(

@@ -24,8 +24,39 @@ from eosdb.store.schema.migrate import open_file
 
 _CONFIG: Final = BrokerConfig()
 _CLOCK: Final = SystemClock()
-_A_WHILE_MS: Final = 60_000
-"""Times that are so much older than this machine's clock are old, even if a share's clock goes wrong."""
+LONG_AGO_NS: Final = 60_000_000_000
+"""A file whose times are older by this machine's clock has been left alone, even if the clock of a share
+that it lies on goes wrong by most of this."""
+
+
+class Stamp(NamedTuple):
+    """What the file system says of a file and its write-ahead log; an empty log is as none."""
+
+    database: tuple[int, ...]
+    wal: tuple[int, ...] | None
+
+    @property
+    def newest_ns(self) -> int:
+        return max(*self.database[-2:], *(self.wal or ())[-2:])
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """None if there is no such file, or the file system does not say."""
+    try:
+        database = _times(os.stat(path))
+        try:
+            wal = os.stat(f"{path}-wal")
+        except FileNotFoundError:
+            return Stamp(database, None)
+    except OSError:
+        return None
+    return Stamp(database, _times(wal) if wal.st_size else None)
+
+
+def _times(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
+    )  # fmt: skip
 
 
 class FileSummary(NamedTuple):
@@ -62,23 +93,17 @@ def look(
     return _look(file, authorizer, marks_of, at_rest=False)
 
 
-def _at_rest(file: str) -> tuple[int, ...] | None:
-    """What the file system says of a file that has had no log for a while; None of any other.
+def _at_rest(file: str) -> Stamp | None:
+    """The stamp of a file that has had no log for a while; None of any other.
 
     Whoever writes makes a log first. Whoever brings it into the file changes the file's times, if they are
     older than their ticks are long.
     """
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(f"{file}-wal").st_size:
-                return None
-        status = os.stat(file)
-    except OSError:
+    stamp = stamp_of(file)
+    if stamp is None or stamp.wal is not None:
         return None
-    newest_ms = max(status.st_mtime_ns, status.st_ctime_ns) // 1_000_000
-    if newest_ms > _CLOCK.time_ms() - _A_WHILE_MS:
-        return None
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    is_old = stamp.newest_ns < _CLOCK.time_ms() * 1_000_000 - LONG_AGO_NS
+    return stamp if is_old else None
 
 
 def _look(

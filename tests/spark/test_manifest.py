@@ -12,10 +12,12 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock
+from eosdb.admin import summary
+from eosdb.admin.summary import stamp_of
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
 from eosdb.spark_io import manifest
 from eosdb.spark_io.cut import Lens
-from eosdb.spark_io.manifest import Manifest, MarksOf, in_parallel, in_processes, stamp_of
+from eosdb.spark_io.manifest import Manifest, MarksOf, in_parallel, in_processes
 from eosdb.spark_io.options import parse
 from tests.spark.test_another_file import make
 from tests.spark.test_repeats import append
@@ -140,7 +142,7 @@ def test_a_change_within_one_tick_of_the_files_times_is_seen(
     looks: Looks, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest, "_AGAIN", 0)
-    monkeypatch.setattr(manifest, "_times", lambda status: (status.st_size, 10**18, 10**18))
+    monkeypatch.setattr(summary, "_times", lambda status: (status.st_size, 10**18, 10**18))
     clock = ManualClock(start_ms=10**12 + 1)
     known = Manifest(looks, clock)
     known.looks(paths)
@@ -254,7 +256,7 @@ def test_commits_are_seen_whether_in_the_log_or_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest, "_AGAIN", 0)
-    monkeypatch.setattr(manifest, "_LONG_AGO_NS", 0)  # Trusted as soon as it was looked at.
+    monkeypatch.setattr(manifest, "LONG_AGO_NS", 0)  # Trusted as soon as it was looked at.
     make(tmp_path / "a.db", range(10))
     lens = Lens(str(tmp_path / "*.db"), parse({}, streaming=True))
 
