@@ -15,7 +15,7 @@ from eosdb.admin.transactions import TransactionAdmin
 from eosdb.admin.users import UserAdmin
 from eosdb.coordinator import authorizer
 from eosdb.coordinator.authorizer import CLUSTER, Source, check_acl
-from eosdb.errors import UnknownTopicOrPartitionError
+from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from eosdb.events.kinds import (
     Acl,
     AclAdded,
@@ -45,13 +45,15 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         partitions: int | None = None,
         config: Mapping[str, object] | None = None,
         *,
+        exist_ok: bool = False,
         validate_only: bool = False,
     ) -> TopicMetadata:
         """Create a topic with `partitions` (None: num_partitions) and its own settings.
 
-        With `validate_only` it is only checked whether that is possible. Raises TopicAlreadyExistsError,
-        InvalidTopicExceptionError, InvalidPartitionsError, InvalidConfigError, InvalidRequestError and
-        TopicAuthorizationFailedError.
+        With `exist_ok` a topic of this name that exists already stays as it is, with its own partitions
+        and settings, and is what is returned. With `validate_only` it is only checked whether creating it
+        is possible. Raises TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError,
+        InvalidRequestError and TopicAuthorizationFailedError.
         """
 
         def creation(source: Source) -> TopicCreated:
@@ -59,7 +61,14 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             now = self._clock.time_ms()
             return topics.checked_creation(source, name, partitions, config, self._config, now)
 
-        created = self._change(creation, validate_only)
+        try:
+            created = self._change(creation, validate_only)
+        except TopicAlreadyExistsError:
+            with self._store.read() as connection:
+                found = topics.metadata(connection, name) if exist_ok else []
+            if not found:
+                raise
+            return found[0]
         with self._store.read() as connection:
             return topics.metadata_of(connection, created)
 

@@ -95,3 +95,18 @@ def test_auto_creation_when_it_is_wanted(db_path: Path) -> None:
         assert db.admin.list_topics() == ["fresh", "raw"]
         with pytest.raises(eosdb.InvalidTopicExceptionError):
             db.producer().send("a b", b"v")
+
+
+def test_a_topic_that_may_exist_already_stays_as_it_is(db_path: Path) -> None:
+    with eosdb.connect(db_path) as db:
+        made = db.admin.create_topic("sales", 3, {"retention.ms": "-1"}, exist_ok=True)
+        assert made.partitions == 3
+        before = db.info()["journal_position"]
+        assert db.admin.create_topic("sales", 5, {"retention.ms": "7"}, exist_ok=True) == made
+        assert db.admin.create_topic("sales", exist_ok=True, validate_only=True) == made
+        assert db.admin.describe_topic("sales").config == {"retention.ms": "-1"}
+        assert db.info()["journal_position"] == before
+        with pytest.raises(eosdb.TopicAlreadyExistsError):
+            db.admin.create_topic("sales", 3)
+        with pytest.raises(eosdb.InvalidTopicExceptionError):
+            db.admin.create_topic("sal es", exist_ok=True)
