@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from eosdb.errors import ApiError
@@ -315,15 +315,16 @@ class AppendOnceResult:
 
 
 class ConsumerRecord(NamedTuple):
-    """A record that a consumer returns."""
+    """A record that a consumer returns. `key` and `value` are bytes or None, or what the deserializers make
+    of them, which only their owner can type."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
     timestamp_type: int
-    key: object
-    value: object
+    key: Any
+    value: Any
     headers: tuple[Header, ...]
 
 

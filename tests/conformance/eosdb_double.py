@@ -153,5 +153,5 @@ class _EosdbRequests:
 def _values(consumer: eosdb.Consumer) -> list[str]:
     values: list[str] = []
     while records := consumer.poll():
-        values += [bytes(record.value).decode() for record in records]  # type: ignore[call-overload]
+        values += [bytes(record.value).decode() for record in records]
     return values

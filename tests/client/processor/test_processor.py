@@ -61,7 +61,7 @@ def read(db: eosdb.Database, topic: str = "out") -> list[ConsumerRecord]:
 
 
 def values(db: eosdb.Database, topic: str = "out") -> list[object]:
-    return sorted(record.value for record in read(db, topic))  # type: ignore[type-var]
+    return sorted(record.value for record in read(db, topic))
 
 
 def upper(record: ConsumerRecord) -> bytes:
