@@ -27,6 +27,7 @@ MARKED: Final = {
         "conformance",
         "demo",
         "docs",
+        "examples",
         "tidy",
         "cli/test_bad_command_lines.py",
         "cli/test_every_command.py",
