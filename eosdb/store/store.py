@@ -159,6 +159,9 @@ class Store:
         """
         with self._turn() as writer:
             with translated(self.path):
+                if self._held is not None and self._held.is_spoilt:
+                    self._held.close()
+                    self._held = None
                 if self._held is None:
                     connection = connect(self.path, self.lock_timeout_ms)
                     # decisions/0012: it holds the lead, the mutex and a connection of its own.

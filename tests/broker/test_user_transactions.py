@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, String, Table, select, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import eosdb
@@ -187,6 +188,64 @@ def test_the_block_alone_ends_its_transaction(shop: eosdb.Database, end: str) ->
         tx.publish("orders", "a")
     assert rows(shop) == [(1, "a")]
     assert committed_values(shop, TP) == [b"a"]
+
+
+def test_the_block_ends_itself_also_after_others_have(shop: eosdb.Database) -> None:
+    """The driver keeps eosdb's own statements, which nothing refuses, by their text."""
+    for _ in range(2):
+        with shop.begin() as tx:
+            tx.connection.execute(text("SELECT 1"))
+            tx.publish("orders", "a")
+            for statement in ("COMMIT", "ROLLBACK TO part", "ROLLBACK TO eosdb_part"):
+                with pytest.raises((InvalidRequestError, OperationalError)):
+                    tx.connection.execute(text(statement))
+    assert committed_values(shop, TP) == [b"a", b"a"]
+
+
+@pytest.mark.parametrize("how", ["begin_nested", "ROLLBACK TO", "session"])
+def test_a_savepoint_of_the_user_undoes_records_too(shop: eosdb.Database, how: str) -> None:
+    def undone(tx: eosdb.UserTransaction, value: str) -> None:
+        if how == "begin_nested":
+            savepoint = tx.connection.begin_nested()
+            tx.publish("orders", value, idempotency_key="k")
+            savepoint.rollback()
+        elif how == "session":
+            with Session(tx.connection, join_transaction_mode="create_savepoint") as session:
+                session.connection()
+                tx.publish("orders", value, idempotency_key="k")
+        else:
+            tx.connection.execute(text("SAVEPOINT mine"))
+            tx.publish("orders", value, idempotency_key="k")
+            tx.connection.execute(text("ROLLBACK TO mine"))
+
+    for number in range(2):
+        with shop.begin() as tx:
+            undone(tx, "never")
+            first = tx.publish("orders", f"first {number}")
+            undone(tx, "never")
+            undone(tx, "never")
+            second = tx.publish("orders", f"second {number}")
+            tx.commit_offsets("billing", {TP: OffsetAndMetadata(number)})
+            undone(tx, "never")
+        assert (first.offset, second.offset) == (2 * number, 2 * number + 1)
+    assert committed_values(shop, TP) == [b"first 0", b"second 0", b"first 1", b"second 1"]
+    assert shop.verify().ok
+
+
+def test_rows_that_a_statement_returns_are_read_before_anything_is_published(
+    shop: eosdb.Database,
+) -> None:
+    statement = text("INSERT INTO orders VALUES (1, 'a'), (2, 'b') RETURNING id")
+    with shop.begin() as tx:
+        result = tx.connection.execute(statement)
+        with pytest.raises(IllegalStateError, match="RETURNING"):
+            tx.publish("orders", "too early")
+        assert result.fetchall() == [(1,), (2,)]
+        tx.publish("orders", "now")
+    with shop.begin() as tx:
+        left = tx.connection.execute(text("DELETE FROM orders RETURNING id"))
+    del left
+    assert (rows(shop), committed_values(shop, TP)) == ([], [b"now"])
 
 
 def test_a_transaction_is_over_with_its_block(shop: eosdb.Database) -> None:

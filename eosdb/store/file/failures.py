@@ -46,6 +46,20 @@ _FULL_EXTENDED: Final = {
 }
 
 
+_OF_THE_FILE: Final = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+}
+
+
+def is_of_the_file(error: sqlite3.Error) -> bool:
+    """Whether the file or the disk is to blame, and no statement would have fared better."""
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _OF_THE_FILE
+
+
 def is_failed_sync(error: BaseException | None) -> bool:
     """Whether the disk failed to make a write durable."""
     return getattr(error, "sqlite_errorcode", None) in _SYNC

@@ -11,15 +11,28 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
-from eosdb.errors import IllegalStateError, StorageError
+from eosdb.errors import EosdbError, IllegalStateError
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store.file.failures import translated
+from eosdb.store.file.failures import is_of_the_file, translate, translated
 from eosdb.store.schema import guard
-from eosdb.store.writing.unit import Apply, Unit
+from eosdb.store.writing.unit import LAST_POSITION, Apply, Unit
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine import ExceptionContext
+
+# The driver keeps statements by their text, and SQLite asks the authorizer only when it prepares one: so
+# ours are worded as no user's is.
+_COMMIT: Final = "COMMIT /* eosdb */"
+_SET: Final = "SAVEPOINT eosdb_part /* eosdb */"
+_UNDO: Final = "ROLLBACK TO eosdb_part /* eosdb */"
+_KEEP: Final = "RELEASE eosdb_part /* eosdb */"
+_UNREAD: Final = (
+    "a statement of this transaction that writes and returns rows (RETURNING) has not been read to its "
+    "end; fetch all of its rows, or close its result, before you publish or end the block"
+)
 
 _ENDS_ITSELF: Final = (
     "the block of db.begin() ends its transaction itself: leave it to commit, leave it with an "
@@ -46,8 +59,20 @@ class HeldUnit:
         self.undo: Final = connection.rollback
         """Undo what is not committed, by one call into C; while `is_ours`."""
         self._ending = False
+        self._engine: Engine | None = None
         self._wrapped: Connection | None = None
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+        """What SQLAlchemy has run statements on."""
+        self.failure: EosdbError | None = None
+        """What the file, or the disk below it, has refused in this unit."""
+        self.is_spoilt = False
+        """A statement is in progress that nobody but the user can end; use another connection."""
         connection.set_authorizer(self._authorize)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything done so far still is in the unit: SQLite has undone nothing by itself."""
+        return self._raw.in_transaction
 
     def begin(self, synchronous: str) -> None:
         """Take SQLite's write lock."""
@@ -55,6 +80,7 @@ class HeldUnit:
         self._raw.execute(f"PRAGMA synchronous={synchronous}")
         self._unit.forget()
         self._unit.written_bytes = 0
+        self.failure = None
         self._raw.execute("BEGIN IMMEDIATE")
         self.is_ours = False
 
@@ -64,9 +90,9 @@ class HeldUnit:
         self._end()
         reach(Failpoint.USER_UNIT_UNCOMMITTED)
         before = self._unit.written_bytes
-        with translated(self._path):
+        with self._translated():
             try:
-                self._raw.execute("COMMIT")
+                self._raw.execute(_COMMIT)
             except sqlite3.Error as error:
                 self._note(error)
                 raise
@@ -88,16 +114,80 @@ class HeldUnit:
         self._check_begun()
         self.is_ours = True
         try:
-            with translated(self._path), self._unit.savepoint():
-                yield self._unit
-        except StorageError as error:
-            if _is_refusal(error.__cause__):
-                # Nothing of ours is refused: a signal has raised in `_authorize`, and the driver took that
-                # for a no.
-                raise KeyboardInterrupt from error
+            with self._translated():
+                self._forget_what_was_undone()
+                with self._unit.savepoint():
+                    yield self._unit
+        finally:
+            self.is_ours = False
+
+    @contextlib.contextmanager
+    def part(self) -> Iterator[None]:
+        """What is done in the block is undone by itself when the block raises. Nothing is left behind of
+        savepoints, sessions and unread results.
+
+        After an error of SQLite, look whether the unit `is_whole`.
+        """
+        self._check_begun()
+        self._run(_SET)
+        self.is_ours = False
+        try:
+            yield
+            self._end()
+            self._check_begun()
+            self._run(_KEEP)
+        except BaseException:
+            self._end()
+            if self._raw.in_transaction:
+                self._take_back()
             raise
         finally:
             self.is_ours = False
+
+    def _take_back(self) -> None:
+        """Undo the part; the whole unit where a statement in progress keeps SQLite from it."""
+        self._unit.forget()
+        try:
+            self._run(_UNDO)
+            self._run(_KEEP)
+        except EosdbError:
+            self._raw.rollback()
+
+    def _run(self, statement: str) -> None:
+        self.is_ours = True
+        with self._translated():
+            self._raw.execute(statement)
+
+    def _forget_what_was_undone(self) -> None:
+        """The user's own savepoints undo our rows, too. Whatever we write comes with an event, so the
+        newest event tells."""
+        (position,) = self._raw.execute(LAST_POSITION).fetchone()
+        if position != self._unit.last_position():
+            self._unit.forget()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """As `translated`; remembers whether the file was to blame."""
+        try:
+            with translated(self._path):
+                yield
+        except EosdbError as error:
+            cause = error.__cause__
+            if not isinstance(cause, sqlite3.Error):
+                raise
+            if _is_refusal(cause):
+                # Nothing of ours is refused: a signal has raised in `_authorize`, and the driver took that
+                # for a no.
+                raise KeyboardInterrupt from error
+            if cause.sqlite_errorcode == sqlite3.SQLITE_BUSY and self._raw.in_transaction:
+                self.is_spoilt = True
+                raise IllegalStateError(_UNREAD) from error
+            self._remember(cause)
+            raise
+
+    def _remember(self, error: BaseException | None) -> None:
+        if isinstance(error, sqlite3.Error) and is_of_the_file(error):
+            self.failure = translate(error, self._path)
 
     @property
     def connection(self) -> Connection:
@@ -107,25 +197,36 @@ class HeldUnit:
         return self._wrapped
 
     def _wrap(self) -> Connection:
+        if self._engine is None:
+            self._engine = self._make_engine()
+        # SQLAlchemy inspects an engine's first connection, and rolls it back afterwards.
+        with self._let_end():
+            wrapped = self._engine.connect()
+        wrapped.begin()
+        return wrapped
+
+    def _make_engine(self) -> Engine:
         from sqlalchemy import create_engine, event
         from sqlalchemy.pool import StaticPool
 
         from eosdb.store.schema.engine import raise_refusals
 
         engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
+
+        @event.listens_for(engine, "handle_error")
+        def remember(context: ExceptionContext) -> None:
+            self._remember(context.original_exception)
+
         raise_refusals(engine)
         for method in ("do_commit", "do_rollback"):
             setattr(engine.dialect, method, self._refuse_to_end)
 
         @event.listens_for(engine, "before_cursor_execute")
-        def check(*_: object) -> None:
+        def check(_: object, cursor: sqlite3.Cursor, *__: object) -> None:
             self._check_begun()
+            self._cursors.add(cursor)
 
-        # SQLAlchemy inspects an engine's first connection, and rolls it back afterwards.
-        with self._let_end():
-            wrapped = engine.connect()
-        wrapped.begin()
-        return wrapped
+        return engine
 
     @contextlib.contextmanager
     def _let_end(self) -> Iterator[None]:
@@ -142,6 +243,9 @@ class HeldUnit:
             wrapped, self._wrapped = self._wrapped, None
             with self._let_end():
                 wrapped.close()
+            for cursor in list(self._cursors):
+                cursor.close()
+            self._cursors.clear()
 
     def _refuse_to_end(self, _: object) -> None:
         if not self._ending:
@@ -158,6 +262,8 @@ class HeldUnit:
         if self.is_ours:
             return sqlite3.SQLITE_OK
         if action in (sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_SAVEPOINT and (second or "").lower().startswith(guard.PREFIX):
             return sqlite3.SQLITE_DENY
         return guard.authorize(action, first, second)
 
