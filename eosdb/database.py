@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
@@ -22,8 +22,8 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.config import ProcessorConfig
 from eosdb.client.processor.dead_letters import DeadLetters
+from eosdb.client.processor.handlers import Handler, Results, check_may_begin
 from eosdb.client.processor.processor import Processor
-from eosdb.client.processor.record_handler import Handler
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig
 from eosdb.client.requests import BrokerRequests
@@ -40,6 +40,7 @@ from eosdb.metrics import Metrics
 from eosdb.model.reports import QueryResult, ViewDescription
 from eosdb.model.values import (
     AppendOnceResult,
+    ConsumerRecord,
     TransactionToken,
 )
 from eosdb.publishing.publisher import Publishing
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from eosdb.wire.limits import Limits
     from eosdb.wire.server import Server
 
+TransactionHandler = Callable[[ConsumerRecord, UserTransaction], Results]
+"""A handler that writes tables of its own, in the transaction of its record."""
 MEMORY: Final = ":memory:"
 _ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
 """Dead letters carry headers with the reason, so they are larger than the original records."""
@@ -197,25 +200,39 @@ class Database(WholeFile, Publishing):
     def processor(
         self,
         topics: str | Iterable[str] | re.Pattern[str],
-        handler: Handler,
+        handler: Handler | TransactionHandler,
         sink: str | None = None,
         *,
         group_id: str,
-        transactional_id: str,
+        transactional_id: str | None = None,
         transport: Transport | BrokerRequests | None = None,
         **config: Unpack[ProcessorConfig],
     ) -> Processor:
-        """A consume–process–produce loop: `handler` turns each record into records for `sink`.
+        """A consume–process–produce loop: `handler(record)` turns each record into records for `sink`.
+
+        `handler(record, tx)` also writes tables of your own in this file: `tx` is what `begin` gives, and
+        rows, records and the offset are stored in one commit, which the loop makes. A handler has two
+        parameters if it requires two.
 
         `run` it in as many threads and processes as you like: the copies share the partitions of the group,
-        and each takes a transactional id of its own that begins with `transactional_id`. The dead letter
-        topic and retry topics are created if they do not exist. Raises ConfigError, and
-        UnknownTopicOrPartitionError if the topic `sink` does not exist.
+        and with handlers of one parameter each takes a transactional id of its own that begins with
+        `transactional_id` (default: the group id). The dead letter topic and retry topics are created if
+        they do not exist. Raises ConfigError, and UnknownTopicOrPartitionError if the topic `sink` does
+        not exist.
         """
         self._store.check_open()
         requests = self._transport(transport)
         made = Processor(
-            requests, self.clock, topics, handler, sink, group_id, transactional_id, **config
+            requests,
+            self.clock,
+            topics,
+            handler,
+            sink,
+            group_id,
+            transactional_id,
+            self._store.path,
+            self._publisher.begin_parts,
+            **config,
         )
         if sink is not None:
             self.broker.partitions_for(sink)
@@ -272,8 +289,10 @@ class Database(WholeFile, Publishing):
 
         The block holds the file's only write lock, so keep it short: others wait, for lock_timeout_ms at
         most. Inside it, write to the log through the `UserTransaction` only; other writes of this thread
-        raise IllegalStateError. Raises DatabaseLockedError when another writer holds the lock for too long.
+        raise IllegalStateError. So does this inside a handler of `process`, which takes `tx` as its second
+        parameter instead. Raises DatabaseLockedError when another writer holds the lock for too long.
         """
+        check_may_begin(self._store.path)
         return self._publisher.begin()
 
     def append_once(
@@ -384,11 +403,11 @@ class Database(WholeFile, Publishing):
 def process(
     db: Database | str | os.PathLike[str],
     topics: str | Iterable[str] | re.Pattern[str],
-    handler: Handler,
+    handler: Handler | TransactionHandler,
     sink: str | None = None,
     *,
     group_id: str,
-    transactional_id: str,
+    transactional_id: str | None = None,
     until_idle_ms: int | None = None,
     **config: Unpack[ProcessorConfig],
 ) -> dict[str, float]:

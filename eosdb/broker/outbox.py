@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eosdb.broker.group_offsets import Committer, commit_offsets
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.errors import InvalidRequestError
+from eosdb.errors import EosdbError, InvalidRequestError
 from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, topics
@@ -41,12 +42,22 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class UserTransaction:
-    """What can be done inside a block of `db.begin()`; unusable once the block has ended."""
+_BLOCK: Final = "the block of db.begin() is over, and its transaction with it; begin a new one"
+_HANDLER: Final = (
+    "the handler has returned, and its transaction is over; use `tx` only while the handler runs, and in "
+    "its own thread"
+)
 
-    def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
+
+class UserTransaction:
+    """What can be done inside a block of `db.begin()`, or while a handler of two parameters runs; unusable
+    once that has ended."""
+
+    def __init__(self, held: HeldUnit, publisher: Publisher, over: str = _BLOCK) -> None:
         self._held: HeldUnit | None = held
         self._publisher = publisher
+        self._over = over
+        self._lock = threading.RLock()
 
     @property
     def connection(self) -> Connection:
@@ -83,7 +94,7 @@ class UserTransaction:
             tuple(headers) if isinstance(headers, Iterable) else headers,
             timestamp,
         )
-        with self._open().ours() as unit:
+        with self._lock, self._open().ours() as unit:
             return self._publisher.publish(unit, topic, record, partition, idempotency_key)
 
     def commit_offsets(
@@ -96,19 +107,53 @@ class UserTransaction:
         Give `consumer.group_metadata()` instead of the group's name for a member of a group, so that one
         that has lost its partitions is refused (KIP-447). Raises what `Broker.offset_commit` raises.
         """
-        with self._open().ours() as unit:
+        with self._lock, self._open().ours() as unit:
             self._publisher.commit_offsets(unit, group, offsets)
 
     def end(self) -> None:
         """The block is over."""
-        self._held = None
+        with self._lock:
+            self._held = None
 
     def _open(self) -> HeldUnit:
         if self._held is None:
-            raise InvalidRequestError(
-                "the block of db.begin() is over, and its transaction with it; begin a new one"
-            )
+            raise InvalidRequestError(self._over)
         return self._held
+
+
+class UnitOfParts:
+    """A unit for several records of a processor: each attempt is a part that can be undone by itself."""
+
+    def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
+        self._held = held
+        self._publisher = publisher
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether SQLite has not undone the unit by itself."""
+        return self._held.is_whole
+
+    @property
+    def failure(self) -> EosdbError | None:
+        """What the file or its disk has refused."""
+        return self._held.failure
+
+    @contextlib.contextmanager
+    def part(self) -> Iterator[UserTransaction]:
+        """What is done with the transaction is undone when the block raises."""
+        transaction = UserTransaction(self._held, self._publisher, _HANDLER)
+        with self._held.part():
+            try:
+                yield transaction
+            finally:
+                transaction.end()
+
+    def commit_offsets(
+        self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """As `UserTransaction.commit_offsets`."""
+        with self._held.ours() as unit:
+            self._publisher.commit_offsets(unit, group, offsets)
 
 
 class Publisher(RequestHandler):
@@ -116,14 +161,26 @@ class Publisher(RequestHandler):
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[UserTransaction]:
-        """Do what is due first; the block is one unit."""
-        self._coordinator.write(lambda _: None, sync=False)
-        with self._store.begin() as held:
+        """The block is one unit."""
+        with self._unit() as held:
             transaction = UserTransaction(held, self)
             try:
                 yield transaction
             finally:
                 transaction.end()
+
+    @contextlib.contextmanager
+    def begin_parts(self) -> Iterator[UnitOfParts]:
+        """The block is one unit, in parts."""
+        with self._unit() as held:
+            yield UnitOfParts(held, self)
+
+    @contextlib.contextmanager
+    def _unit(self) -> Iterator[HeldUnit]:
+        """Do what is due first."""
+        self._coordinator.write(lambda _: None, sync=False)
+        with self._store.begin() as held:
+            yield held
         self._coordinator.after_write()
 
     def publish(

@@ -19,8 +19,11 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS
 from eosdb.client.processor.config import ProcessorConfig, ProcessorSettings
 from eosdb.client.processor.failure import read_failure
-from eosdb.client.processor.record_handler import FAULTS_OF_RESULTS, Attempt, Handler, RecordHandler
-from eosdb.client.processor.transaction import ProcessingTransaction
+from eosdb.client.processor.handlers import AnyHandler, takes_transaction
+from eosdb.client.processor.own_tables import BeginUnit, UnitTransaction
+from eosdb.client.processor.producing import ProducerTransaction
+from eosdb.client.processor.record_handler import Attempt, RecordHandler
+from eosdb.client.processor.transaction import FAULTS_OF_RESULTS, ProcessingTransaction
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Transport
 from eosdb.clock import Clock
@@ -63,10 +66,12 @@ class Processor:
         transport: Transport,
         clock: Clock,
         topics: str | Iterable[str] | re.Pattern[str],
-        handler: Handler,
+        handler: AnyHandler,
         sink: str | None,
         group_id: str,
-        transactional_id: str,
+        transactional_id: str | None,
+        file: str,
+        begin: BeginUnit,
         /,
         **config: Unpack[ProcessorConfig],
     ) -> None:
@@ -74,7 +79,9 @@ class Processor:
             self._settings = ProcessorSettings(**config)
         except TypeError as error:
             raise ConfigError(f"a processor has no such setting: {error}") from None
-        if not isinstance(transactional_id, str) or not transactional_id:
+        if transactional_id is None:
+            transactional_id = group_id
+        elif not isinstance(transactional_id, str) or not transactional_id:
             raise ConfigError(
                 f"transactional_id: got {transactional_id!r}, expected text that is not empty"
             )
@@ -84,13 +91,17 @@ class Processor:
         self._transactional_id = transactional_id
         self._metrics = Metrics(clock, _RATES)
         self._consumer = Consumer(transport, clock, group_id, **self._settings.for_consumer())
-        self._transaction = ProcessingTransaction(
-            self._consumer, self._make_producer, clock, self._metrics
-        )
+        self._transaction: ProcessingTransaction
+        if takes_transaction(handler):
+            self._transaction = UnitTransaction(self._consumer, begin, clock, self._metrics)
+        else:
+            self._transaction = ProducerTransaction(
+                self._consumer, self._make_producer, clock, self._metrics
+            )
         self._topics = self._settings.subscription(topics)
         self._retry_topics = frozenset(self._settings.retry_topics)
         self._records = RecordHandler(
-            handler, sink, group_id, self._settings, self._transaction, clock, self._metrics
+            handler, file, sink, group_id, self._settings, self._transaction, clock, self._metrics
         )
         self._resting: dict[TopicPartition, int] = {}
         """Partitions of retry topics that are paused, and until when (ms)."""
@@ -190,16 +201,18 @@ class Processor:
             return True
         done = 0
         try:
-            for record in records:
-                if self._stopping.is_set() or not self._process(record):
-                    break
-                done += 1
-                if transaction.age_ms() > settings.transaction_interval_ms:
-                    self._commit()
+            with transaction.batch():
+                for record in records:
+                    if self._stopping.is_set() or not self._process(record):
+                        break
+                    done += 1
+                    if transaction.age_ms() > settings.transaction_interval_ms:
+                        self._commit()
         finally:
             self._put_back(records[done:])
         is_old = transaction.age_ms() >= settings.transaction_interval_ms
-        is_due = transaction.records >= size or (is_old and transaction.records > 0)
+        must_end = is_old or not transaction.outlives_poll
+        is_due = transaction.records >= size or (must_end and transaction.records > 0)
         if is_due and not transaction.is_broken:
             self._commit()
             self._alone = max(self._alone - 1, 0)

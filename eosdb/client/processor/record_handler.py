@@ -1,45 +1,25 @@
 """What becomes of one record: results, another attempt, a retry later, or a dead letter.
 
-A transaction holds all results of a record or none: they are sent after the handler has returned. So a
-failing record does not affect those before it, and is simply tried again.
+A transaction holds all results of a record or none. So a failing record does not affect those before it,
+and is simply tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, NamedTuple
 
+from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import Failure
+from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.clock import Clock
-from eosdb.errors import (
-    EosdbError,
-    HandlerFailedError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    InvalidTopicExceptionError,
-    MessageTooLargeError,
-    UnknownTopicOrPartitionError,
-)
+from eosdb.errors import EosdbError, HandlerFailedError
 from eosdb.metrics import Metrics
 from eosdb.model.serializing import serialized
 from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, ProducerRecord, TopicPartition
-
-Result = ProducerRecord | bytes | str
-Handler = Callable[[ConsumerRecord], Result | Iterable[Result] | None]
-"""Turns a record into what is to be sent: a value for the sink under the record's key, a ProducerRecord,
-several of those, or nothing."""
-
-FAULTS_OF_RESULTS: Final = (
-    InvalidRecordError,
-    InvalidTimestampError,
-    InvalidTopicExceptionError,
-    MessageTooLargeError,
-    UnknownTopicOrPartitionError,
-)
-"""A result cannot be stored as it is, so its record has failed."""
 
 
 class Attempt(NamedTuple):
@@ -61,7 +41,8 @@ class RecordHandler:
 
     def __init__(
         self,
-        handler: Handler,
+        handler: AnyHandler,
+        file: str,
         sink: str | None,
         group_id: str,
         settings: ProcessorSettings,
@@ -70,6 +51,7 @@ class RecordHandler:
         metrics: Metrics,
     ) -> None:
         self._handler = handler
+        self._file = file
         self._sink = sink
         self._group_id = group_id
         self._settings = settings
@@ -92,13 +74,15 @@ class RecordHandler:
         """Whether the record is done, possibly as a retry or dead letter; if not, the transaction is
         broken."""
         while self._has_attempts(attempt):
-            # decisions/0010: results are sent when the handler has returned, so there is nothing to undo.
             error = self._try(attempt.origin)
             if error is None:
                 return True
             self._note_failure(attempt, error)
             if self._has_attempts(attempt):
+                self.committed(self._transaction.let_go())
                 self._clock.sleep_ms(self._settings.retry_backoff_ms)
+            else:
+                self._check_may_give_up(attempt, error)
             if self._transaction.is_broken:
                 return False
         self._give_up(attempt, self._failures[attempt.key])
@@ -110,6 +94,8 @@ class RecordHandler:
         if not self._has_attempts(attempt):
             raise error
         self._note_failure(attempt, error)
+        if not self._has_attempts(attempt):
+            self._check_may_give_up(attempt, error)
 
     def _has_attempts(self, attempt: Attempt) -> bool:
         """Whether it may be tried again in this topic."""
@@ -118,51 +104,39 @@ class RecordHandler:
         return here < self._settings.max_attempts
 
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:
-        """Raises HandlerFailedError if the record has failed for good and there is no dead letter topic."""
         known = self._failures.get(attempt.key)
         count = (attempt.before if known is None else known.attempts) + 1
         now = self._clock.time_ms()
         failure = Failure.of(attempt.origin, error, self._group_id, count, now)
         self._failures[attempt.key] = failure
         self._metrics.count("failed")
-        if self._settings.dead_letter_topic is None and not self._has_attempts(attempt):
-            raise HandlerFailedError(
-                f"{attempt.tp} offset {attempt.record.offset}: failed {count} times, last with "
-                f"{failure.error}: {failure.message}. Nothing of the record is committed; fix the "
-                "handler, or set a dead_letter_topic"
-            ) from error
+
+    def _check_may_give_up(self, attempt: Attempt, error: Exception) -> None:
+        """Raises HandlerFailedError if there is no dead letter topic."""
+        if self._settings.dead_letter_topic is not None:
+            return
+        self.committed(self._transaction.let_go())
+        failure = self._failures[attempt.key]
+        raise HandlerFailedError(
+            f"{attempt.tp} offset {attempt.record.offset}: failed {failure.attempts} times, last with "
+            f"{failure.error}: {failure.message}. Nothing of the record is committed; fix the "
+            "handler, or set a dead_letter_topic"
+        ) from error
 
     def _try(self, origin: ConsumerRecord) -> Exception | None:
-        """Run the handler, then send its results. Returns why that failed."""
-        transaction, start = self._transaction, self._metrics.now_ns()
-        try:
-            results = self._results(origin)
-        except Exception as error:
-            return error
-        assert not transaction.is_broken
-        # Interrupted between two results, the transaction must not be committed.
-        transaction.is_broken = bool(results)
-        for result in results:
-            was_refused = transaction.is_refused
-            try:
-                transaction.send(result)
-            except FAULTS_OF_RESULTS as error:
-                if was_refused:
-                    raise  # An earlier send was refused, and which record's it was is not known.
-                return error
-        transaction.is_broken = False
-        latency_ms = (self._metrics.now_ns() - start) / 1_000_000
-        self._metrics.record({"process": 1}, {"process-latency": latency_ms})
-        return None
+        """Run the handler, and send its results. Returns why that failed."""
+        start = self._metrics.now_ns()
+        error = self._transaction.deliver(lambda tx: self._results(origin, tx))
+        if error is None:
+            latency_ms = (self._metrics.now_ns() - start) / 1_000_000
+            self._metrics.record({"process": 1}, {"process-latency": latency_ms})
+        return error
 
-    def _results(self, origin: ConsumerRecord) -> list[ProducerRecord]:
+    def _results(self, origin: ConsumerRecord, tx: Any) -> list[ProducerRecord]:
         """What the handler returns for the record, ready to be sent."""
         given = self._settings.deserialized(origin)
-        returned = self._handler(given)
-        if returned is None:
-            return []
-        one = isinstance(returned, (ProducerRecord, bytes, str))
-        results = [returned] if one else list(returned)  # type: ignore[arg-type]
+        with handlers.running(self._file, has_transaction=tx is not None):
+            results = handlers.call(self._handler, given, tx)
         return [self._ready(given, result) for result in results]
 
     def _ready(self, given: ConsumerRecord, result: object) -> ProducerRecord:

@@ -1,0 +1,200 @@
+"""A unit of the file instead of Kafka's transaction: for handlers of two parameters, which write tables of
+their own.
+
+The unit holds the file's only write lock. So it begins when the first record is handed to the handler, and
+ends with the records of one poll, or earlier; it is held over no poll and no pause. Each attempt is a part
+of it that is undone by itself when it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.processor.transaction import (
+    FAULTS_OF_RESULTS,
+    Make,
+    Offsets,
+    ProcessingTransaction,
+)
+from eosdb.clock import Clock
+from eosdb.errors import (
+    EosdbError,
+    GroupIdNotFoundError,
+    IllegalStateError,
+    UnknownMemberIdError,
+)
+from eosdb.metrics import Metrics
+from eosdb.model.values import ConsumerGroupMetadata, Header, ProducerRecord, TopicPartition
+
+
+class Part(Protocol):
+    """What a handler gets as its transaction."""
+
+    def publish(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[Header] = (),
+        timestamp: int | None = None,
+    ) -> object: ...
+
+
+class OpenUnit(Protocol):
+    """A unit that stays open from one record to the next."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of it has been undone as a whole."""
+
+    @property
+    def failure(self) -> EosdbError | None:
+        """What the file or its disk has refused, for which no record is to blame."""
+
+    def part(self) -> AbstractContextManager[Part]:
+        """A block that is undone by itself when it raises; its Part is of no use after it."""
+
+    def commit_offsets(self, group: ConsumerGroupMetadata, offsets: Offsets) -> None:
+        """Commit offsets of the group with everything else; a member that has lost them is refused."""
+
+
+BeginUnit = Callable[[], AbstractContextManager[OpenUnit]]
+
+
+class _Undone(Exception):
+    """Ends a unit that is not to be committed."""
+
+
+# decisions/0040: a record's rows, results and offset are in one unit, and an attempt is a savepoint in it.
+class UnitTransaction(ProcessingTransaction):
+    """One unit at a time."""
+
+    outlives_poll = False
+
+    def __init__(
+        self, consumer: Consumer, begin: BeginUnit, clock: Clock, metrics: Metrics
+    ) -> None:
+        super().__init__(consumer, clock, metrics)
+        self._begin = begin
+        self._block: AbstractContextManager[OpenUnit] | None = None
+        self._unit: OpenUnit | None = None
+        self._in_hand: tuple[TopicPartition, int] | None = None
+        """The record that was taken in last, unless it is complete."""
+
+    def prepare(self) -> None:
+        """A unit needs no name, and nobody leaves one open: it dies with its process."""
+
+    def take_in(self, tp: TopicPartition, offset: int) -> None:
+        super().take_in(tp, offset)
+        self._in_hand = tp, offset
+
+    def complete(self, tp: TopicPartition, offset: int) -> None:
+        super().complete(tp, offset)
+        self._in_hand = None
+
+    def deliver(self, make: Make) -> Exception | None:
+        unit, is_sending = self._open(), False
+        try:
+            with unit.part() as tx:
+                results = make(tx)
+                is_sending = True
+                for result in results:
+                    _publish(tx, result)
+                is_sending = False
+        except Exception as error:
+            if unit.failure is not None:
+                raise unit.failure from error
+            # IllegalStateError: the handler has left the unit so that nothing more can be written.
+            if is_sending and not isinstance(error, (*FAULTS_OF_RESULTS, IllegalStateError)):
+                raise
+            if not unit.is_whole:
+                # The records before this one are undone with it, and processed again.
+                self._break_off()
+            return error
+        return None
+
+    def send(self, record: ProducerRecord) -> None:
+        with self._open().part() as tx:
+            _publish(tx, record)
+
+    def let_go(self) -> Offsets:
+        return {} if self.is_broken else self.commit()
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._break_off()
+            raise
+
+    def commit(self) -> Offsets:
+        unit, block, offsets = self._unit, self._block, dict(self._offsets)
+        try:
+            if unit is not None and block is not None and offsets:
+                self._commit_offsets(unit, offsets)
+                block.__exit__(None, None, None)
+                self._metrics.count("commit")
+        except BaseException:
+            self.is_broken = True
+            raise
+        finally:
+            self._undo()
+        in_hand = self._in_hand
+        self._forget()
+        if in_hand is not None:
+            super().take_in(*in_hand)
+        return offsets
+
+    def close(self) -> None:
+        self._undo()
+
+    def _commit_offsets(self, unit: OpenUnit, offsets: Offsets) -> None:
+        try:
+            unit.commit_offsets(self._consumer.group_metadata(), offsets)
+        except GroupIdNotFoundError as error:
+            # Its last member's session has ended, and it had no offsets.
+            raise UnknownMemberIdError(str(error)) from error
+
+    def _open(self) -> OpenUnit:
+        """The unit; it begins here if there is none."""
+        if self._unit is None:
+            # Known before it begins, so that whatever raises in between leaves nothing held.
+            self._block = self._begin()
+            self._unit = self._block.__enter__()
+            self._began_ms = self._clock.monotonic_ms()
+        return self._unit
+
+    def _break_off(self) -> None:
+        self.is_broken = True
+        self._undo()
+
+    def _undo(self) -> None:
+        """End the unit without a commit; harmless when it has ended or never begun."""
+        block, self._block, self._unit = self._block, None, None
+        if block is not None:
+            undone = _Undone()
+            with contextlib.suppress(_Undone):
+                block.__exit__(_Undone, undone, None)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._in_hand = None
+
+
+def _publish(tx: Part, record: ProducerRecord) -> None:
+    assert record.topic is not None
+    tx.publish(
+        record.topic,
+        record.value,
+        record.key,
+        partition=record.partition,
+        headers=record.headers,
+        timestamp=record.timestamp,
+    )

@@ -1,0 +1,118 @@
+"""Kafka's transaction, with a producer of its own: for handlers of one parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.processor.transaction import (
+    FAULTS_OF_RESULTS,
+    Make,
+    Offsets,
+    ProcessingTransaction,
+)
+from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.state import ClientState
+from eosdb.clock import Clock
+from eosdb.metrics import Metrics
+from eosdb.model.values import ProducerRecord, TopicPartition
+
+_MAY_BE_ABORTED: Final = {
+    ClientState.IN_TRANSACTION.name,
+    ClientState.ABORTABLE_ERROR.name,
+    ClientState.ABORTING_TRANSACTION.name,
+}
+_REFUSED: Final = {ClientState.ABORTABLE_ERROR.name, ClientState.FATAL_ERROR.name}
+
+
+class ProducerTransaction(ProcessingTransaction):
+    """One transaction at a time, with its producer."""
+
+    outlives_poll = True
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        make_producer: Callable[[], Producer],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        super().__init__(consumer, clock, metrics)
+        self._make_producer = make_producer
+
+    def prepare(self) -> None:
+        if self.producer is None:
+            producer = self._make_producer()
+            producer.init_transactions()
+            self.producer = producer
+
+    def take_in(self, tp: TopicPartition, offset: int) -> None:
+        if self._began_ms is None:
+            self.prepare()
+            assert self.producer is not None
+            self.producer.begin_transaction()
+            self._began_ms = self._clock.monotonic_ms()
+        super().take_in(tp, offset)
+
+    def deliver(self, make: Make) -> Exception | None:
+        # decisions/0010: results are sent when the handler has returned, so there is nothing to undo.
+        try:
+            results = make(None)
+        except Exception as error:
+            return error
+        assert not self.is_broken
+        # Interrupted between two results, the transaction must not be committed.
+        self.is_broken = bool(results)
+        for result in results:
+            was_refused = self.producer is not None and self.producer.state in _REFUSED
+            try:
+                self.send(result)
+            except FAULTS_OF_RESULTS as error:
+                if was_refused:
+                    raise  # An earlier send was refused, and which record's it was is not known.
+                return error
+        self.is_broken = False
+        return None
+
+    def send(self, record: ProducerRecord) -> None:
+        assert self.producer is not None
+        assert record.topic is not None
+        self.producer.send(
+            record.topic,
+            record.value,
+            record.key,
+            partition=record.partition,
+            headers=record.headers,
+            timestamp=record.timestamp,
+        )
+
+    def commit(self) -> Offsets:
+        if self._began_ms is None:
+            return {}
+        assert self.producer is not None
+        if self._offsets:
+            self.producer.send_offsets_to_transaction(
+                self._offsets, self._consumer.group_metadata()
+            )
+        self.producer.commit_transaction()
+        self._metrics.count("commit")
+        offsets = dict(self._offsets)
+        self._forget()
+        return offsets
+
+    def _undo(self) -> None:
+        producer = self.producer
+        if producer is None:
+            return
+        if producer.state in _MAY_BE_ABORTED:
+            producer.abort_transaction()
+        if producer.state != ClientState.READY.name:
+            # Fenced, or in the middle of a commit: taking the id again ends what is open.
+            producer.close()
+            self.producer = None
+            self.prepare()
+
+    def close(self) -> None:
+        if self.producer is not None:
+            self.producer.close()
