@@ -132,7 +132,8 @@ BAD: dict[str, list[Any]] = {
 """By annotation: what is no good there."""
 TAKES_NO_TEXT = {
     "int", "int | None", "bool", "Callable[[], bool]", "Callable[[Acl], bool]", "Progress | None",
-    "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None", "Handler", "Handler | TransactionHandler",
+    "OnDelivery | None", "OnChange | None", "Collection[tuple[int, int]] | None",
+    "Handler | TransactionHandler",
     "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
     "Unpack[ProcessorConfig]", "SentRecords | None", "Refused | None", "Limits | None",
     "Interfere | None",

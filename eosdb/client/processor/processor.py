@@ -12,6 +12,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final, Unpack
 
 from eosdb.client.answers import is_lost, may_be_repeated
@@ -20,6 +21,7 @@ from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS
 from eosdb.client.processor.config import ProcessorConfig, ProcessorSettings
 from eosdb.client.processor.failure import read_failure
 from eosdb.client.processor.handlers import AnyHandler, takes_transaction
+from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
 from eosdb.client.processor.own_tables import BeginUnit, UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
@@ -99,6 +101,9 @@ class Processor:
                 self._consumer, self._make_producer, clock, self._metrics
             )
         self._topics = self._settings.subscription(topics)
+        self._idleness = GroupIdleness(
+            transport, clock, group_id, self._topics, self._settings.for_consumer()
+        )
         self._retry_topics = frozenset(self._settings.retry_topics)
         self._records = RecordHandler(
             handler, file, sink, group_id, self._settings, self._transaction, clock, self._metrics
@@ -118,7 +123,9 @@ class Processor:
     # -- the user's calls -----------------------------------------------------------------------
 
     def run(self, until_idle_ms: int | None = None) -> dict[str, float]:
-        """Process until `stop`, SIGTERM or SIGINT, or until no record has arrived for `until_idle_ms`.
+        """Process until `stop`, SIGTERM or SIGINT, or until no record has arrived for `until_idle_ms` and
+        the whole group has read everything: while other members have unread records, this one waits, to
+        take them over if need be, and the logger `eosdb.client` warns of those who get no further.
 
         The current record is finished and committed, then the group is left. Signals are handled in the
         main thread only. Returns the metrics. Raises HandlerFailedError when a record has failed for good
@@ -157,14 +164,19 @@ class Processor:
 
     def _go_on(self, until_idle_ms: int | None) -> None:
         busy_ms = self._clock.monotonic_ms()
-        wait_ms = _POLL_MS if until_idle_ms is None else min(_POLL_MS, until_idle_ms)
+        wait_ms = patience_ms = _POLL_MS if until_idle_ms is None else min(_POLL_MS, until_idle_ms)
         while not self._stopping.is_set():
-            worked = self._attempt(lambda: self._read_and_process(wait_ms))
+            worked = self._attempt(partial(self._read_and_process, wait_ms))
             now = self._clock.monotonic_ms()
             if worked or self._resting or self._transaction.records:
-                busy_ms = now
+                busy_ms, wait_ms = now, patience_ms
             elif until_idle_ms is not None and now - busy_ms >= until_idle_ms:
-                return
+                if not self._attempt(self._must_wait_for_others):
+                    return
+                wait_ms = LOOK_EVERY_MS
+
+    def _must_wait_for_others(self) -> bool:
+        return not self._idleness.is_idle(self._consumer.assignment())
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Run `action`, after undoing an earlier failure; errors that a retry cannot fix are raised."""

@@ -1,0 +1,155 @@
+"""When a processor has nothing left to do: when its group has not, other members' partitions included.
+
+A member that dies keeps its unread records to itself until its session ends; those who returned before that
+would leave them unread.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from eosdb.client.consumer.requests import ConsumerRequests
+from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
+from eosdb.client.transport import Transport
+from eosdb.clock import Clock
+from eosdb.errors import (
+    GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.metrics import Metrics
+from eosdb.model.consumer_protocol import decode_assignment
+from eosdb.model.values import EARLIEST, OffsetAndMetadata, TopicPartition
+
+LOOK_EVERY_MS: Final = 200
+_TELL_AFTER_MS: Final = 1_000
+"""How long nobody else may have got any further before that is worth a warning."""
+_NOBODY: Final = ""
+_log: Final = logging.getLogger("eosdb.client")
+
+Unread = dict[TopicPartition, int]
+
+
+# decisions/0040: idle is the group's lag being 0, in the partitions of the others, too.
+class GroupIdleness:
+    """Looks at what the other members have not read yet, for one processor that has nothing to do."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        group_id: str,
+        topics: tuple[str, ...] | re.Pattern[str],
+        config: ConsumerConfig,
+    ) -> None:
+        self._settings = ConsumerSettings(**config)
+        self._requests = ConsumerRequests(transport, clock, self._settings, Metrics(clock, ()))
+        self._clock = clock
+        self._group_id = group_id
+        self._topics = topics
+        self._version: int | None = None
+        self._looked_ms = self._since_ms = 0
+        self._unread: Unread = {}
+        self._told: set[object] = set()
+
+    def is_idle(self, own: Collection[TopicPartition]) -> bool:
+        """Whether the group's lag is 0, except in the caller's own partitions. Looks again only some time
+        after the last look, and when the file has changed."""
+        now = self._clock.monotonic_ms()
+        if self._version is not None and now - self._looked_ms < LOOK_EVERY_MS:
+            return False
+        version = self._requests.data_version()
+        if version != self._version:
+            try:
+                unread = self._others_unread(own)
+            except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
+                self._tell(
+                    ("denied",), f"what others have not read yet may not be looked at: {error}"
+                )
+                unread = {}
+            has_advanced = any(unread.get(tp, 0) < count for tp, count in self._unread.items())
+            if has_advanced or not self._unread:
+                self._since_ms = now
+            self._version, self._looked_ms, self._unread = version, now, unread
+        if not self._unread:
+            self._version = None
+            return True
+        if now - self._since_ms >= _TELL_AFTER_MS:
+            self._tell_who_holds()
+        return False
+
+    def _others_unread(self, own: Collection[TopicPartition]) -> Unread:
+        counts = self._requests.topic_partitions()
+        others = [
+            tp
+            for topic in self._subscribed(counts)
+            for tp in (TopicPartition(topic, number) for number in range(counts[topic]))
+            if tp not in own
+        ]
+        if not others:
+            return {}
+        committed = self._requests.offset_fetch(self._group_id, others, require_stable=False)
+        lags = {tp: self._lag(tp, committed.get(tp)) for tp in others}
+        return {tp: lag for tp, lag in lags.items() if lag}
+
+    def _subscribed(self, counts: Mapping[str, int]) -> Iterable[str]:
+        if isinstance(self._topics, re.Pattern):
+            return filter(self._topics.fullmatch, counts)
+        return (topic for topic in self._topics if topic in counts)
+
+    def _lag(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> int:
+        """How many records the group has yet to read. Where it has no offset, or one that retention has
+        passed, only "earliest" reads what is there."""
+        reads_all = self._settings.auto_offset_reset == "earliest"
+        if committed is None and not reads_all:
+            return 0
+        offset = 0 if committed is None else committed.offset
+        try:
+            lag = self._requests.lag(tp, offset, self._settings.isolation_level)
+            if lag and not reads_all and offset < self._requests.list_offsets(tp, EARLIEST).offset:
+                return 0
+        except UnknownTopicOrPartitionError:
+            return 0  # It has been deleted meanwhile.
+        return lag
+
+    # -- saying so ------------------------------------------------------------------------------
+
+    def _tell_who_holds(self) -> None:
+        holders = self._holders()
+        held: dict[str, list[TopicPartition]] = {}
+        for tp in sorted(self._unread):
+            held.setdefault(holders.get(tp, _NOBODY), []).append(tp)
+        parts = [
+            f"{f'member {member!r}' if member else 'nobody yet'} holds "
+            f"{sum(self._unread[tp] for tp in tps)} unread records in {', '.join(map(str, tps))}"
+            for member, tps in held.items()
+        ]
+        self._tell(
+            tuple((member, tuple(tps)) for member, tps in held.items()),
+            f"this member has nothing left to do and waits for others, which get no further: "
+            f"{'; '.join(parts)}. What a dead or hanging member holds moves to others when its session "
+            "ends",
+        )
+
+    def _holders(self) -> dict[TopicPartition, str]:
+        try:
+            members = self._requests.describe_group(self._group_id).members
+        except (GroupIdNotFoundError, GroupAuthorizationFailedError):
+            return {}
+        holders = {}
+        for member in members:
+            try:
+                assigned = decode_assignment(member.assignment)
+            except ValueError:
+                continue  # Another program's; or not assigned yet.
+            holders.update(dict.fromkeys(assigned, member.member_id))
+        return holders
+
+    def _tell(self, situation: object, message: str) -> None:
+        if situation not in self._told:
+            self._told.add(situation)
+            _log.warning("group %s: %s", self._group_id, message)
