@@ -14,13 +14,17 @@ from eosdb.coordinator.groups import decisions
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import Group, Member
+from eosdb.coordinator.presence import Presence
 from eosdb.errors import (
     ApiError,
+    DatabaseLockedError,
     GroupIdNotFoundError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
     RebalanceInProgressError,
+    StorageError,
+    UnknownMemberIdError,
 )
 from eosdb.model.values import (
     GroupDescription,
@@ -37,6 +41,14 @@ from eosdb.validation import check_bytes, check_group_id, check_int, check_text
 class MembershipRequests(RequestHandler):
     """The part of `Broker` that members of groups talk to (Kafka's classic protocol)."""
 
+    def presence(self) -> Presence | None:
+        """For a consumer in this process that is about to join: others notice when it is gone without
+        having left. None where no lock can be had, as its session will tell, too."""
+        try:
+            return self._coordinator.presences.begin(self._coordinator.look_for_the_dead)
+        except (DatabaseLockedError, StorageError):
+            return None
+
     def join_group(
         self,
         group_id: str,
@@ -49,6 +61,7 @@ class MembershipRequests(RequestHandler):
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
         client_host: str = "",
+        owner_lock: int = 0,
         must_know_id: bool = False,
         waits: bool = False,
     ) -> JoinGroupResult:
@@ -77,6 +90,7 @@ class MembershipRequests(RequestHandler):
                 "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
             )
         check_int("rebalance_timeout_ms", rebalance_timeout_ms, 1)
+        check_int("owner_lock", owner_lock, 0)
 
         gives_id_only = must_know_id and not member_id and group_instance_id is None
         if gives_id_only:
@@ -86,15 +100,22 @@ class MembershipRequests(RequestHandler):
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
             before = group_rows.load(unit, group_id)
+            if owner_lock and not self._coordinator.presences.is_there(owner_lock):
+                raise UnknownMemberIdError(
+                    f"group {group_id!r}: the process that asked to join has left or died since"
+                )
+            repeated = None if before is None else before.owner_of(owner_lock)
+            known_id = member_id or (repeated.member_id if repeated is not None else "")
             joining = Member(
                 # Journal positions are never reused, so neither are these ids.
-                member_id or f"{client_id or 'member'}-{unit.last_position() + 1}",
+                known_id or f"{client_id or 'member'}-{unit.last_position() + 1}",
                 group_instance_id,
                 client_id,
                 session_timeout_ms,
                 rebalance_timeout_ms,
                 checked,
                 client_host=client_host,
+                owner_lock=owner_lock,
             )
             if gives_id_only:
                 group_rows.renew_session(unit, group_id, joining, now)

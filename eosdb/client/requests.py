@@ -5,7 +5,7 @@ delivers it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from eosdb.model.fetched import FetchedData
 from eosdb.model.reports import Lag
@@ -21,6 +21,28 @@ from eosdb.model.values import (
     SyncGroupResult,
     TopicPartition,
 )
+
+
+class Presence(Protocol):
+    """That a member of a group is there: its end is noticed at once, and that of others by it."""
+
+    @property
+    def number(self) -> int:
+        """To join with."""
+
+    def look(self) -> None:
+        """Remove members whose processes have died. Cheap, and may be called often."""
+
+    def end(self) -> None:
+        """The member has left."""
+
+
+@runtime_checkable
+class IsPresent(Protocol):
+    """A broker, or the way to one, in a process that has the file open."""
+
+    def presence(self) -> Presence | None:
+        """A new one, for a member that is about to join; None where there is none to be had."""
 
 
 class BrokerRequests(Protocol):
@@ -141,6 +163,7 @@ class BrokerRequests(Protocol):
         protocols: Sequence[tuple[str, bytes]] = (),
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
+        owner_lock: int = 0,
     ) -> JoinGroupResult: ...
 
     def sync_group(

@@ -13,6 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from eosdb.client.answers import is_lost
 from eosdb.client.requests import BrokerRequests as BrokerRequests  # Programs import it from here.
+from eosdb.client.requests import IsPresent, Presence
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, RequestTimedOutError
 
@@ -110,6 +111,10 @@ class DirectTransport:
         exchange.carry_out(request, self._broker)
         return exchange
 
+    def presence(self) -> Presence | None:
+        """For a member of a group: see `IsPresent`."""
+        return presence(self._broker)
+
     def submit_all(
         self, name: str, requests: Sequence[Request[T]], *, sync: bool
     ) -> list[Exchange[T]]:
@@ -165,6 +170,12 @@ class DirectTransport:
 
     def poll(self) -> int | None:
         return None
+
+
+def presence(way: object) -> Presence | None:
+    """That of a member which reaches the broker by this transport, or of this broker itself; None if it
+    need not be in a process that has the file open."""
+    return way.presence() if isinstance(way, IsPresent) else None
 
 
 def as_transport(given: Transport | BrokerRequests) -> Transport:

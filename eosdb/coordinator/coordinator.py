@@ -8,18 +8,18 @@ kept even when the request that found it is refused.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
+from eosdb.coordinator import expiry
 from eosdb.coordinator.due import Due
+from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.owners import Owners
+from eosdb.coordinator.presence import Presences
 from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing
@@ -37,23 +37,10 @@ from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
-MINUTE_MS: Final = 60_000
 
 
 class _SomethingIsDueError(Exception):
     """Raised inside a unit to undo it; never leaves `write`."""
-
-
-@dataclass(slots=True)
-class Expired:
-    """What one round of due work did."""
-
-    recovered: int = 0
-    aborted: int = 0
-    transactional_ids: int = 0
-    producers: int = 0
-    offsets: int = 0
-    groups: int = 0
 
 
 class TransactionCoordinator:
@@ -65,6 +52,7 @@ class TransactionCoordinator:
         self._config = config
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
         self.owners: Final = Owners(store)
+        self.presences: Final = Presences(store, clock)
         self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
         self.after_write: Callable[[], None] = lambda: None
         """Called after every write; housekeeping checks here whether it is due."""
@@ -109,6 +97,7 @@ class TransactionCoordinator:
             self.leadership.foreign_decided(unit)
             or self._due_time(unit) <= self._clock.time_ms()
             or self.owners.first_orphan(unit)
+            or (self.presences.is_look_due() and self.presences.has_dead(unit))
         )
 
     def run_due(self) -> Expired:
@@ -117,39 +106,40 @@ class TransactionCoordinator:
             recovered=self.leadership.recover(), aborted=self._abort_while(self._first_lost)
         )
         now = self._clock.time_ms()
-        config = self._config
 
-        def round_of_expiry(unit: Unit) -> tuple[int, int, int, int]:
-            unit.memos[Due].time_ms = None
-            return (
-                transaction_rows.expire(unit, now, config.transactional_id_expiration_ms),
-                producer_rows.expire(unit, now, config.producer_id_expiration_ms),
-                group_offsets.expire(unit, now, config.offsets_retention_minutes * MINUTE_MS),
-                group_rows.expire_members(unit, now),
-            )
+        def remove(unit: Unit) -> tuple[int, int, int, int]:
+            return expiry.remove(unit, self._config, now, self.presences.dead(unit))
 
-        while any(counts := self._store.write(round_of_expiry, sync=False)):
-            done.transactional_ids += counts[0]
-            done.producers += counts[1]
-            done.offsets += counts[2]
-            done.groups += counts[3]
+        while any(removed := self._store.write(remove, sync=False)):
+            done.add(removed)
         return done
 
     def next_due(self) -> int:
         """The time (ms) before which nothing is due, as the file is now."""
         with self._store.read() as connection:
-            if self.owners.has_orphan(connection):
+            if self.owners.has_orphan(connection) or self.presences.has_dead(connection):
                 return 0
-            return next_due(connection, self._config, self._clock.time_ms())
+            return expiry.next_due(connection, self._config, self._clock.time_ms())
 
     def do_what_is_due(self) -> None:
         """What every write does first, for who does not write."""
         self.write(lambda _: None, sync=False)
 
+    def look_for_the_dead(self) -> None:
+        """Remove members whose processes have died: for who waits and does not write. Looks only when the
+        last look, also that of a write, was some time ago."""
+        if self.presences.is_look_due():
+            with self._store.read() as connection:
+                has_dead = self.presences.has_dead(connection)
+            if has_dead:
+                self.run_due()
+
     def recover(self) -> None:
-        """At the opening of the file: complete and abort what dead processes left."""
+        """At the opening of the file: complete and abort what dead processes left, and remove members
+        that died."""
         self.leadership.recover()
         self._abort_while(self.owners.first_orphan)
+        self.look_for_the_dead()
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -407,24 +397,5 @@ class TransactionCoordinator:
         """Before this time (ms) nothing is due: a bound, recomputed once it is reached."""
         due = unit.memos[Due]
         if due.time_ms is None or due.time_ms <= self._clock.time_ms():
-            due.time_ms = next_due(unit, self._config, self._clock.time_ms())
+            due.time_ms = expiry.next_due(unit, self._config, self._clock.time_ms())
         return due.time_ms
-
-
-def next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
-    """The time (ms) before which nothing is due."""
-    limits = (
-        (transaction_rows.NEXT_TIMEOUT, 1),
-        (group_rows.NEXT_SESSION_END, 1),
-        (group_rows.NEXT_DEADLINE, 1),
-        (transaction_rows.OLDEST_IDLE, config.transactional_id_expiration_ms),
-        (producer_rows.OLDEST_IDLE, config.producer_id_expiration_ms),
-        (group_offsets.OLDEST, config.offsets_retention_minutes * MINUTE_MS),
-    )
-    # Anything that begins later is due no sooner than the shortest limit from now.
-    due = now_ms + min(limit for _, limit in limits if limit > 1)
-    for query, limit in limits:
-        row = source.execute(query).fetchone()
-        if row is not None:
-            due = min(due, row[0] + limit)
-    return due

@@ -212,6 +212,8 @@ class GroupMember(NamedTuple):
     has_joined: bool
     client_host: str = ""
     """Of members that came over the wire."""
+    owner_lock: int = 0
+    """Of members whose process holds a lock while it lives: its number (decisions/0041)."""
 
 
 class GroupChanged(NamedTuple):

@@ -29,6 +29,7 @@ from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import is_failed_sync, translate, translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import OpenFiles
+from eosdb.store.file.owner_locks import OwnerLocks
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
 from eosdb.store.writing.group_commit import GroupCommit, Request
@@ -359,6 +360,13 @@ class Store:
         assert self._mutex is not None
         with self._mutex.owning(number):
             yield
+
+    def owner_locks(self) -> OwnerLocks:
+        """The locks held until they are released, the file is closed, or the process dies. Raises
+        ReadOnlyDatabaseError and DatabaseClosedError."""
+        self._check_writable()
+        assert self._mutex is not None
+        return self._mutex.owner_locks
 
     def is_owned(self, number: int) -> bool:
         """Whether somebody holds the lock of this number, in any process: also this object. A reader

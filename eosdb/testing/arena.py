@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
-from eosdb.client.requests import BrokerRequests
-from eosdb.client.transport import Exchange, Request
+from eosdb.client.requests import BrokerRequests, Presence
+from eosdb.client.transport import Exchange, Request, presence
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
 from eosdb.database import Database, connect, memory_folder
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint
 from eosdb.testing.faulty_transport import FaultyTransport
-from eosdb.testing.scheduler import NodeCrashed, Scheduler, SimulatedClock
+from eosdb.testing.scheduler import Actor, NodeCrashed, Scheduler, SimulatedClock
 
 T = TypeVar("T")
 
@@ -77,6 +77,9 @@ class Arena:
         self.counts: Counter[str] = Counter()
         self.history: list[str] = []
         self.transports: list[SimulatedTransport] = []
+        self.presences: dict[int, SimulatedPresence] = {}
+        """Of every member that there was, by number."""
+        self.scheduler.ended = self._end_presences
         self.config = config or BrokerConfig()
         self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=memory_folder())
         self.path = str(Path(self._folder, "simulated.db"))
@@ -142,6 +145,20 @@ class Arena:
             self.say(f"    node {node} {name}{_short(args)}")
         return answer
 
+    def presence(self, node: int) -> Presence | None:
+        """For the running actor as a member of a group: it ends with the actor, at the latest."""
+        real = presence(self.nodes[node].broker)
+        if real is None:
+            return None
+        made = SimulatedPresence(real, self.scheduler.current, self.clock)
+        self.presences[made.number] = made
+        return made
+
+    def _end_presences(self, actor: Actor) -> None:
+        for found in self.presences.values():
+            if found.actor is actor:
+                found.end()
+
     def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
         """Called for every answer of a broker; for checkers to override."""
 
@@ -200,8 +217,29 @@ class NodeBroker:
     def transaction_version(self) -> int:
         return self._arena.config.transaction_version
 
+    def presence(self) -> Presence | None:
+        return self._arena.presence(self._node)
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *args, **options: self._arena.request(self._node, name, *args, **options)
+
+
+class SimulatedPresence:
+    """That an actor is there as a member of a group, and since when it is not. Kept by the arena, so that
+    nothing depends on when a forgotten consumer is garbage-collected."""
+
+    def __init__(self, real: Presence, actor: Actor | None, clock: Clock) -> None:
+        self.number: Final = real.number
+        self.actor: Final = actor
+        self.ended_ms: int | None = None
+        self.look: Final = real.look
+        self._real = real
+        self._clock = clock
+
+    def end(self) -> None:
+        if self.ended_ms is None:
+            self.ended_ms = self._clock.time_ms()
+            self._real.end()
 
 
 class SimulatedTransport(FaultyTransport):

@@ -13,8 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
-from eosdb.client.requests import BrokerRequests
-from eosdb.client.transport import Exchange, Request
+from eosdb.client.requests import BrokerRequests, Presence
+from eosdb.client.transport import Exchange, Request, presence
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import ConfigError, NetworkExceptionError
 
@@ -103,6 +103,10 @@ class FaultyTransport:
                 self._after(there + again, lambda: self._arrive_again(request, label))
             self._deliver_due()
             return exchange
+
+    def presence(self) -> Presence | None:
+        """For a member of a group: no network is between it and its own process."""
+        return presence(self._broker)
 
     def poll(self) -> int | None:
         """Deliver what has arrived. Returns the ms until the next arrival; None if nothing is in flight."""

@@ -97,6 +97,8 @@ class Scheduler:
         self.actors: list[Actor] = []
         self.current: Actor | None = None
         self.steps = 0
+        self.ended: Callable[[Actor], None] = lambda actor: None
+        """Called for every actor that has ended or was killed: its process is gone."""
         clock.scheduler = self
 
     def spawn(self, name: str, node: int, body: Callable[[], None]) -> Actor:
@@ -125,6 +127,7 @@ class Scheduler:
         self.current = None
         if actor.finished:
             self.actors.remove(actor)
+            self.ended(actor)
         return actor
 
     def pause(self, ms: int = 0) -> None:
@@ -142,6 +145,7 @@ class Scheduler:
         before, self.current = self.current, actor
         actor.kill()
         self.current = before
+        self.ended(actor)
 
     def kill_all(self) -> None:
         for actor in list(self.actors):

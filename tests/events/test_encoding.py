@@ -95,7 +95,7 @@ WRITTEN: list[tuple[Event, str]] = [
         '{"group_id":"g","state":"Stable","protocol_type":"consumer","protocol_name":null,'
         '"generation_id":3,"leader":"m","members":[{"member_id":"m","group_instance_id":null,'
         '"client_id":"","session_timeout_ms":10,"rebalance_timeout_ms":20,'
-        '"protocols":[["range","AA=="],["sticky",""]],"assignment":"AQ==","has_joined":true,"client_host":""}],'
+        '"protocols":[["range","AA=="],["sticky",""]],"assignment":"AQ==","has_joined":true,"client_host":"","owner_lock":0}],'
         '"deadline_ms":9}',
     ),
     (

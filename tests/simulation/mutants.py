@@ -11,7 +11,15 @@ from tests.simulation import (
     coordinator_mutants,
     history_mutants,
     log_mutants,
+    member_mutants,
 )
 from tests.simulation.planting import MUTANTS
 
-__all__ = ["MUTANTS", "client_mutants", "coordinator_mutants", "history_mutants", "log_mutants"]
+__all__ = [
+    "MUTANTS",
+    "client_mutants",
+    "coordinator_mutants",
+    "history_mutants",
+    "log_mutants",
+    "member_mutants",
+]

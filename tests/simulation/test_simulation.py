@@ -39,6 +39,7 @@ def test_no_promise_is_broken_in_fifty_short_worlds(request: pytest.FixtureReque
         "resolved as aborted", "IllegalGenerationError", "InvalidTxnStateError",
         "TransactionCoordinatorFencedError", "a stranger's end_txn", "a stranger's write_txn_markers",
         "a stranger's append", "a stranger's txn_offset_commit",
+        "a member was removed: its process died", "a member was removed: its session ended",
     ):  # fmt: skip
         assert counts[event] > 0, f"no world had: {event}"
 

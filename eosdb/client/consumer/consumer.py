@@ -115,11 +115,13 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Stop reading, and leave the group."""
-        if self._cursors:
-            self._partitions.revoke(list(self._cursors))
-        if self._membership is not None and self._subscription is not None:
-            self._membership.leave()
-        self._subscription, self._topics = None, ()
+        try:
+            if self._cursors:
+                self._partitions.revoke(list(self._cursors))
+        finally:  # Also when a callback or the last commit failed.
+            if self._membership is not None and self._subscription is not None:
+                self._membership.leave()
+            self._subscription, self._topics = None, ()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from eosdb.client.background import Background
 from eosdb.client.consumer.assignors.assignors import ASSIGNORS
 from eosdb.client.consumer.assignors.sticky import MemberSubscription
+from eosdb.client.consumer.attendance import Attendance
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.clock import Clock, SystemClock
@@ -99,6 +100,9 @@ class Membership:
         self._held = ConsumerGroupMetadata(group_id, group_instance_id=settings.group_instance_id)
         """The newest generation it was in, even after that has ended, so that a late commit is refused."""
         self._member_id = ""
+        self._attendance = Attendance(
+            requests.presence, is_static=settings.group_instance_id is not None
+        )
         self._generation_id = -1
         self._is_prepared = False
         self._must_rejoin = self._has_lost = False
@@ -130,13 +134,15 @@ class Membership:
             self._leave_when_idle(now)
             self._last_poll_ms = now
             self._beat_when_due(now)
+            if self._background is None:
+                self._attendance.look(now)
             if self._error is not None:
                 raise self._error
             if topics != self._topics:
                 self._topics, self._must_rejoin = topics, True
         while True:
             if self._phase is Phase.STABLE and not self._must_rejoin:
-                return self._next_heartbeat_ms
+                return self._come_back()
             self._prepare()
             if self._clock.monotonic_ms() < self._ask_again_ms:
                 return self._ask_again_ms
@@ -227,6 +233,8 @@ class Membership:
             owned = tuple(sorted(self._partitions.assigned()))
             held = Subscription(self._topics, owned, self._generation_id)
         told = held if self._is_cooperative else Subscription(self._topics)
+        with self._lock:
+            owner_lock = self._attendance.begin(self._member_id)
         joined = self._requests.join_group(
             self._held.group_id,
             self._member_id,
@@ -234,6 +242,7 @@ class Membership:
                 (assignor.name, replace(told, user_data=assignor.user_data(held)).encode())
                 for assignor in self._assignors
             ],
+            owner_lock,
         )
         with self._lock:
             self._member_id = joined.member_id
@@ -341,6 +350,7 @@ class Membership:
         self._ask_now()
         if not keep_member_id:
             self._member_id = ""
+            self._attendance.end()
 
     def _leave_when_idle(self, now_ms: int) -> None:
         """Leave the group if there was no poll for max_poll_interval_ms (KIP-62)."""
@@ -357,6 +367,12 @@ class Membership:
             with contextlib.suppress(EosdbError):
                 self._requests.leave_group(self._held.group_id, self._member_id)
 
+    def _come_back(self) -> int:
+        """When (monotonic ms) a poll that waits is to call `advance` again."""
+        if self._background is not None:
+            return self._next_heartbeat_ms
+        return min(self._next_heartbeat_ms, self._attendance.next_look_ms)
+
     def _start_heartbeats(self) -> None:
         if self._background is None and isinstance(self._clock, SystemClock):
             self._background = Background(
@@ -370,7 +386,10 @@ class Membership:
             now = self._clock.monotonic_ms()
             self._leave_when_idle(now)
             self._beat_when_due(now)
-            return max(self._next_heartbeat_ms - now, 1) if self._generation_id >= 0 else 100
+            self._attendance.look(now)
+            if self._generation_id < 0:
+                return 100
+            return max(min(self._next_heartbeat_ms, self._attendance.next_look_ms) - now, 1)
 
 
 def _subscription(member: JoinGroupMember) -> Subscription:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from eosdb.client.consumer.settings import ConsumerSettings
-from eosdb.client.transport import Request, Transport, call
+from eosdb.client.requests import Presence
+from eosdb.client.transport import Request, Transport, call, presence
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
 from eosdb.metrics import Metrics
@@ -133,8 +134,16 @@ class ConsumerRequests:
 
     # -- membership -----------------------------------------------------------------------------
 
+    def presence(self) -> Presence | None:
+        """A new one, for a member that is about to join."""
+        return presence(self._transport)
+
     def join_group(
-        self, group_id: str, member_id: str, protocols: Sequence[tuple[str, bytes]]
+        self,
+        group_id: str,
+        member_id: str,
+        protocols: Sequence[tuple[str, bytes]],
+        owner_lock: int,
     ) -> JoinGroupResult:
         settings = self._settings
         return self._call(
@@ -147,6 +156,7 @@ class ConsumerRequests:
                 protocols=protocols,
                 session_timeout_ms=settings.session_timeout_ms,
                 rebalance_timeout_ms=settings.max_poll_interval_ms,
+                owner_lock=owner_lock,
             ),
         )
 

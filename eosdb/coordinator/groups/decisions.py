@@ -43,6 +43,8 @@ class Member:
     has_joined: bool = True
     """It is in the generation, or has joined the one being prepared."""
     client_host: str = ""
+    owner_lock: int = 0
+    """The number of the lock that its process holds while it is a member; 0: it has none."""
 
     def metadata(self, protocol: str) -> bytes:
         return dict(self.protocols).get(protocol, b"")
@@ -63,6 +65,10 @@ class Group:
 
     def member(self, member_id: str) -> Member | None:
         return next((m for m in self.members if m.member_id == member_id), None)
+
+    def owner_of(self, owner_lock: int) -> Member | None:
+        """The member that joined with the lock of this number."""
+        return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
 
     def instance(self, group_instance_id: str | None) -> Member | None:
         """The member that holds a static identity (KIP-345)."""

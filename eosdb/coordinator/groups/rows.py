@@ -11,6 +11,7 @@ import base64
 import dataclasses
 import json
 import sqlite3
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from eosdb.coordinator.due import Due
@@ -31,6 +32,10 @@ _SAVE: Final = (
     f"INSERT OR REPLACE INTO groups ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
 )
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM groups WHERE group_id = ?"
+# Every member has a lease; there may be many more groups without members.
+_WITH_MEMBERS: Final = (
+    "SELECT group_id, members FROM groups WHERE group_id IN (SELECT group_id FROM group_sessions)"
+)
 # decisions/0009: a lease, written by requests; no event records that it was renewed.
 _RENEW: Final = (
     "INSERT INTO group_sessions (group_id, member_id, expires, checksum) VALUES (?, ?, ?, ?) "
@@ -51,6 +56,19 @@ def load(connection: Unit | sqlite3.Connection, group_id: str) -> Group | None:
     """The group as it is; None if nobody ever joined it."""
     row = connection.execute(_BY_ID, (group_id,)).fetchone()
     return None if row is None else _group(row)
+
+
+def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
+    """The groups that have members: their ids, and their members as they are stored."""
+    return source.execute(_WITH_MEMBERS).fetchall()
+
+
+@reads("groups")
+def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
+    """The ids of the stored members that have locks, and the locks' numbers."""
+    return tuple(
+        (m["member_id"], m["owner_lock"]) for m in json.loads(members) if "owner_lock" in m
+    )
 
 
 def names(connection: sqlite3.Connection) -> list[str]:
@@ -180,18 +198,18 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def expire_members(unit: Unit, now_ms: int) -> int:
-    """Remove members whose session ended, and end rebalances that timed out.
+def expire_members(unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]]) -> int:
+    """Remove members whose process died (`dead`, by group) or whose session ended, and end rebalances that
+    timed out.
 
     Returns how many groups changed: STEPS_PER_UNIT when there may be more.
     """
     changed = 0
+    for group_id in sorted(dead)[:STEPS_PER_UNIT]:
+        _remove_members(unit, group_id, set(dead[group_id]), now_ms)
+        changed += 1
     while changed < STEPS_PER_UNIT and (ended := first_ended_session(unit, now_ms)) is not None:
-        group_id, member_ids = ended
-        before = load(unit, group_id)
-        if before is not None:
-            record(unit, before, decisions.leave(before, member_ids, now_ms), now_ms)
-        end_sessions(unit, group_id, member_ids)
+        _remove_members(unit, *ended, now_ms)
         changed += 1
     while changed < STEPS_PER_UNIT and (overdue := first_overdue(unit, now_ms)) is not None:
         before = load(unit, overdue)
@@ -199,6 +217,13 @@ def expire_members(unit: Unit, now_ms: int) -> int:
         record(unit, before, decisions.overdue(before, now_ms), now_ms)
         changed += 1
     return changed
+
+
+def _remove_members(unit: Unit, group_id: str, member_ids: set[str], now_ms: int) -> None:
+    before = load(unit, group_id)
+    if before is not None:
+        record(unit, before, decisions.leave(before, member_ids, now_ms), now_ms)
+    end_sessions(unit, group_id, member_ids)
 
 
 def _fields(group: Group | GroupChanged, **changed: object) -> dict[str, Any]:
@@ -212,9 +237,10 @@ def _group_member(member: Member) -> GroupMember:
 
 
 def _row(member: GroupMember) -> dict[str, Any]:
-    """As it has always been written, for members that have no host."""
+    """As it has always been written, for members without what was added later."""
+    later = GroupMember._field_defaults
     row = member._asdict()
-    return row if member.client_host else {key: row[key] for key in row if key != "client_host"}
+    return {name: row[name] for name in row if name not in later or row[name] != later[name]}
 
 
 @reads("groups")

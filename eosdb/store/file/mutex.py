@@ -23,13 +23,18 @@ from typing import Final
 
 from eosdb.errors import DatabaseLockedError, StorageError
 from eosdb.store.file import lock_holder
+from eosdb.store.file.lock_file import (
+    byte_range,
+    close_lock_file,
+    is_locked,
+    open_lock_file,
+    owner_byte,
+)
+from eosdb.store.file.owner_locks import OwnerLocks
 
 # decisions/0002: the next writer holds the queue byte while it waits, so nobody overtakes it.
 _QUEUE: Final = 0
 _WRITER: Final = 1
-_OWNERS_AT: Final = 4096
-"""From here on each byte is an owner's lock; the file does not grow by that."""
-_FLOCK: Final = "hhqqi4x"
 _SYNC_FAILED_AT: Final = 8
 """Where the byte is in the file: behind the locked ranges."""
 _FAILED: Final = b"!"
@@ -43,7 +48,9 @@ class WriterMutex:
     def __init__(self, path: str, timeout_ms: int) -> None:
         self.path: Final = path
         self._timeout_ms = timeout_ms
-        self._use(_open(path))
+        self.owner_locks: Final = OwnerLocks(path)
+        """Those held until they are released; `owning` has a block for each."""
+        self._use(open_lock_file(path))
 
     release: Callable[[], object]
     """Release whatever is held; harmless when nothing is. No Python runs in it, so no signal can get in
@@ -67,10 +74,11 @@ class WriterMutex:
         self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
+        self.owner_locks.close()
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             self.release = _nothing
-            _close(descriptor)
+            close_lock_file(descriptor)
 
     def _acquire_in_turn(self, timeout_ms: int) -> None:
         """Wait in a thread of its own, because a lock call that blocks cannot be given a
@@ -93,7 +101,7 @@ class WriterMutex:
     def _exchange(self, granted: int) -> None:
         before = self._descriptor
         self._use(granted)
-        _close(before)
+        close_lock_file(before)
 
     # -- owners ---------------------------------------------------------------------------------
 
@@ -105,28 +113,26 @@ class WriterMutex:
         Raises DatabaseLockedError when somebody holds it, and StorageError.
         """
         try:
-            descriptor = _open(self.path)
+            descriptor = open_lock_file(self.path)
         except OSError as error:
             raise StorageError(f"{self.path} cannot be opened: {error.strerror}") from error
         try:
             try:
-                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _owner(fcntl.F_WRLCK, number))
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, owner_byte(fcntl.F_WRLCK, number))
             except OSError as error:
                 raise DatabaseLockedError(
                     f"{self.path}: the lock of owner {number} cannot be had: {error.strerror}"
                 ) from error
             yield
         finally:
-            _close(descriptor)
+            close_lock_file(descriptor)
 
     def is_owned(self, number: int) -> bool:
         """Whether somebody holds the lock of this number, in any process."""
-        asked = _owner(fcntl.F_WRLCK, number)
         try:
-            found = fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked)
+            return is_locked(self._descriptor, owner_byte(fcntl.F_WRLCK, number))
         except OSError:  # Closed meanwhile: whoever asks next knows more.
             return True
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
     # -- what every process must know -----------------------------------------------------------
 
@@ -190,7 +196,7 @@ class _Waiter:
 
     def _run(self) -> None:
         try:
-            descriptor = _open(self._path)
+            descriptor = open_lock_file(self._path)
             _lock(descriptor, _QUEUE)
             _lock(descriptor, _WRITER)
             _unlock(descriptor, _QUEUE)
@@ -203,7 +209,7 @@ class _Waiter:
     def _hand_over(self, descriptor: int) -> None:
         with self._lock:
             if self.is_abandoned or not self._is_wanted:
-                _close(descriptor)
+                close_lock_file(descriptor)
                 return
             self._exchange(descriptor)
             self._granted = True
@@ -211,17 +217,9 @@ class _Waiter:
                 _unlock(descriptor, _WRITER)
 
 
-def _range(kind: int, byte: int, length: int = 1) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
-
-
-def _owner(kind: int, number: int) -> bytes:
-    return _range(kind, _OWNERS_AT + number)
-
-
-_WRITE_LOCK: Final = (_range(fcntl.F_WRLCK, _QUEUE), _range(fcntl.F_WRLCK, _WRITER))
-_NO_LOCK: Final = (_range(fcntl.F_UNLCK, _QUEUE), _range(fcntl.F_UNLCK, _WRITER))
-_NOTHING: Final = _range(fcntl.F_UNLCK, _QUEUE, 2)
+_WRITE_LOCK: Final = (byte_range(fcntl.F_WRLCK, _QUEUE), byte_range(fcntl.F_WRLCK, _WRITER))
+_NO_LOCK: Final = (byte_range(fcntl.F_UNLCK, _QUEUE), byte_range(fcntl.F_UNLCK, _WRITER))
+_NOTHING: Final = byte_range(fcntl.F_UNLCK, _QUEUE, 2)
 
 
 def _try_lock(descriptor: int, byte: int) -> bool:
@@ -238,28 +236,3 @@ def _lock(descriptor: int, byte: int) -> None:
 
 def _unlock(descriptor: int, byte: int) -> None:
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _NO_LOCK[byte])
-
-
-_descriptors: Final[set[int]] = set()
-
-
-def _open(path: str) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    _descriptors.add(descriptor)
-    return descriptor
-
-
-def _close(descriptor: int) -> None:
-    if descriptor in _descriptors:  # Otherwise a fork has closed it.
-        _descriptors.discard(descriptor)
-        os.close(descriptor)
-
-
-def _forget_after_fork() -> None:
-    """A forked child shares the parent's descriptions; it must not keep the parent's lock alive."""
-    for descriptor in _descriptors:
-        os.close(descriptor)
-    _descriptors.clear()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

@@ -15,6 +15,7 @@ from collections import defaultdict
 from typing import Final
 
 from eosdb.model.values import TopicPartition
+from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.commits import Commits
 from eosdb.testing.simulation.ledger import Ledger, transaction_of
 from eosdb.testing.simulation.model import (
@@ -32,13 +33,19 @@ _COMMITS: Final = (
     "AND kind IN ('OffsetsCommitted', 'TxnOffsetsCommitted') ORDER BY position"
 )
 
+_LEASES: Final = (
+    "SELECT g.group_id, g.deadline, g.members, s.member_id, s.expires FROM groups g "
+    "JOIN group_sessions s ON s.group_id = g.group_id"
+)
+
 
 class Checker:
     """Follows one file. Every method raises Violation."""
 
-    def __init__(self, path: str, ledger: Ledger) -> None:
+    def __init__(self, path: str, ledger: Ledger, attendance: Attendance) -> None:
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._ledger = ledger
+        self._attendance = attendance
         self._version = -1
         self.partitions: dict[TopicPartition, PartitionModel] = defaultdict(PartitionModel)
         self._where: dict[bytes, tuple[TopicPartition, int]] = {}
@@ -64,7 +71,7 @@ class Checker:
 
     # -- after every step -----------------------------------------------------------------------
 
-    def look(self) -> None:
+    def look(self, now_ms: int) -> None:
         """Take in what is new, and check everything that must hold now."""
         (version,) = self._file.execute("PRAGMA data_version").fetchone()
         if version != self._version:
@@ -75,6 +82,7 @@ class Checker:
                 self._look_at_partitions()
                 self._look_at_offsets()
                 self._look_at_assignments()
+                self._attendance.look(self._file.execute(_LEASES), now_ms)
             finally:
                 self._file.execute("COMMIT")
         self._check_acknowledgements()
@@ -322,9 +330,9 @@ class Checker:
 
     # -- now and then ---------------------------------------------------------------------------
 
-    def audit(self) -> None:
+    def audit(self, now_ms: int) -> None:
         """The SQL views show exactly what the model knows."""
-        self.look()
+        self.look(now_ms)
         for tp, model in self.partitions.items():
             visible = {
                 offset: value
@@ -375,10 +383,10 @@ class Checker:
             not missing, f"{tp}: the newest values of their keys are missing: {sorted(missing)}"
         )
 
-    def finish(self) -> None:
+    def finish(self, now_ms: int) -> None:
         """At the end, when every transaction has been ended: nothing is open, nothing acknowledged is
         missing."""
-        self.audit()
+        self.audit(now_ms)
         for tp, model in self.partitions.items():
             require(not model.open, f"{tp}: transactions are open after every deadline")
         for value in self._ledger.acknowledged:

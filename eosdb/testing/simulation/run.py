@@ -105,9 +105,9 @@ class _Life:
                 self._bury(actor)
             world.deliver_due()
             self._replace_the_dead()
-            world.checker.look()
+            world.checker.look(world.clock.time_ms())
             if world.scheduler.steps % _AUDIT_EVERY == 0:
-                world.checker.audit()
+                world.checker.audit(world.clock.time_ms())
             if self._has_admin and self._rng.random() < world.faults.admin:
                 self._act()
                 self._replace_the_dead()
@@ -117,12 +117,12 @@ class _Life:
         world = self._world
         world.scheduler.kill_all()
         world.deliver_everything()
-        world.checker.look()
+        world.checker.look(world.clock.time_ms())
         world.clock.advance(60_000)
         world.nodes[0].housekeeping()
         if self._settings.transaction_version > 1:
             self._ask_for_outcomes()
-        world.checker.finish()
+        world.checker.finish(world.clock.time_ms())
         report = world.nodes[0].verify()
         if not report.ok:
             raise Violation(f"verify: {report.problems[0]}")

@@ -11,12 +11,18 @@ from eosdb.client.transport import DirectTransport
 from eosdb.config import BrokerConfig
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.testing.arena import CALM, Arena, Faults
+from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.checker import Checker
 from eosdb.testing.simulation.ledger import Ledger
 from eosdb.testing.simulation.model import INPUT, INPUTS, MEMBERS, OUTPUT, SHARED, TABLE
 
 DATA: Final = "data"
 TOPICS: Final = {INPUT: INPUTS, OUTPUT: 2, SHARED: 2, DATA: 3, TABLE: 1}
+_WRITING: Final = (
+    "end_txn", "heartbeat", "join_group", "leave_group", "offset_commit", "produce", "sync_group",
+    "txn_offset_commit",
+)  # fmt: skip
+"""Requests that do what is due first."""
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
 """How long events are kept in every other world; in the others, for ever."""
 
@@ -37,7 +43,8 @@ class World(Arena):
         self.nodes[0].admin.alter_topic_config(TABLE, {"cleanup.policy": "compact"})
         self.strategy = self.rng.choice(("range", "roundrobin", "sticky", "cooperative-sticky"))
         self.ledger = Ledger()
-        self.checker = Checker(self.path, self.ledger)
+        self.attendance = Attendance(self.presences, self.counts)
+        self.checker = Checker(self.path, self.ledger, self.attendance)
 
     def close(self) -> None:
         if hasattr(self, "checker"):
@@ -98,7 +105,12 @@ class World(Arena):
         return TopicPartition(DATA, rng.randrange(TOPICS[DATA]))
 
     def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
-        """Whoever is given a producer id and epoch fences those before it from here on."""
+        """Whoever is given a producer id and epoch fences those before it from here on; who asks to leave
+        a group is missed by nobody."""
+        if name in _WRITING:
+            self.attendance.wrote(self.clock.time_ms())
+        if name == "leave_group":
+            self.attendance.asked_to_leave(*args)
         if isinstance(answer, ProducerIdAndEpoch):
             position = self.checker.newest_position()
             self.ledger.issue(args[0] if args else None, *answer, position)

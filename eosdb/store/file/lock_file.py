@@ -1,0 +1,59 @@
+"""The lock file beside a database: its bytes as locks, and the descriptors on which they are held.
+
+They are open-file-description locks. The kernel releases those of a process that dies, however it dies; a
+forked child closes its copies of the descriptors, so that it keeps none of its parent's locks alive.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from typing import Final
+
+_FLOCK: Final = "hhqqi4x"
+_OWNERS_AT: Final = 4096
+"""From here on each byte is an owner's lock; the file does not grow by that."""
+
+
+def byte_range(kind: int, byte: int, length: int = 1) -> bytes:
+    """What `fcntl` is told about these bytes; `kind` is F_WRLCK or F_UNLCK."""
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
+
+
+def owner_byte(kind: int, number: int) -> bytes:
+    """The same for the lock of the owner with this number, from 0 to 2**62."""
+    return byte_range(kind, _OWNERS_AT + number)
+
+
+def is_locked(descriptor: int, asked: bytes) -> bool:
+    """Whether another descriptor has a lock that is in the way of the one asked for. Raises OSError."""
+    found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+    return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
+
+
+_descriptors: Final[set[int]] = set()
+
+
+def open_lock_file(path: str) -> int:
+    """A descriptor with locks of its own. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    _descriptors.add(descriptor)
+    return descriptor
+
+
+def close_lock_file(descriptor: int) -> None:
+    """Release what is held on it."""
+    if descriptor in _descriptors:  # Otherwise a fork has closed it.
+        _descriptors.discard(descriptor)
+        os.close(descriptor)
+
+
+def _forget_after_fork() -> None:
+    """A forked child shares the parent's descriptions; it must not keep the parent's lock alive."""
+    for descriptor in _descriptors:
+        os.close(descriptor)
+    _descriptors.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,61 @@
+"""Locks that an open database holds for its own, all of them on one descriptor: one for each member of a
+group that lives in this process, however many there are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from typing import Final
+
+from eosdb.errors import DatabaseClosedError, DatabaseLockedError, StorageError
+from eosdb.store.file.lock_file import close_lock_file, open_lock_file, owner_byte
+
+
+class OwnerLocks:
+    """One per database object. Threads may share it."""
+
+    def __init__(self, path: str) -> None:
+        self._path: Final = path
+        self._process: Final = os.getpid()
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._is_closed = False
+
+    def hold(self, number: int) -> None:
+        """Hold the lock of this number until `release`, `close`, or the end of the process. Within this
+        object nobody else may have the number.
+
+        Raises DatabaseLockedError when somebody else holds it, DatabaseClosedError and StorageError.
+        """
+        try:
+            with self._lock:
+                if self._is_closed or self._process != os.getpid():
+                    raise DatabaseClosedError(f"{self._path}: the database has been closed")
+                if self._descriptor < 0:
+                    self._descriptor = open_lock_file(self._path)
+                asked = owner_byte(fcntl.F_WRLCK, number)
+                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, asked)
+        except (BlockingIOError, PermissionError):
+            raise DatabaseLockedError(
+                f"{self._path}: somebody else holds the lock of owner {number}"
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"{self._path}: the lock of owner {number} cannot be had: {error.strerror}"
+            ) from error
+
+    def release(self, number: int) -> None:
+        """Harmless when it is not held. Takes no lock of Python's, so that a finalizer may call it."""
+        if self._descriptor >= 0 and self._process == os.getpid():
+            asked = owner_byte(fcntl.F_UNLCK, number)
+            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, asked)
+
+    def close(self) -> None:
+        """Release all of them."""
+        with self._lock:
+            self._is_closed = True
+            descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            close_lock_file(descriptor)

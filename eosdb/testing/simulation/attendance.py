@@ -1,0 +1,95 @@
+"""Who stays a member of a group, and for how long, held against what the world knows: a member whose
+process has died is removed by the next write, one that hangs or is cut off when its session has ended,
+and nobody else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from eosdb.testing.simulation.model import require
+
+_NOTICED_MS: Final = 300
+"""How long after a death writes may go on before one of them must have noticed."""
+Row = tuple[str, int, str, str, int]
+"""Of a member's lease: group, the deadline of its rebalance, its members, this member, until when."""
+
+
+class KnownPresence(Protocol):
+    """What the world knows of a member's process."""
+
+    @property
+    def ended_ms(self) -> int | None:
+        """Since when it is gone; None while it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    number: int
+    expires: int
+    deadline: int
+
+
+class Attendance:
+    """Follows the members of one file. Its methods raise Violation."""
+
+    def __init__(self, presences: Mapping[int, KnownPresence], counts: Counter[str]) -> None:
+        self._presences = presences
+        self._counts = counts
+        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._left: set[tuple[str, str]] = set()
+        self._last_write_ms = 0
+        self._now_ms = 0
+
+    def wrote(self, now_ms: int) -> None:
+        """A request that writes has been answered."""
+        self._last_write_ms = now_ms
+
+    def asked_to_leave(self, group_id: str, member_id: str) -> None:
+        self._left.add((group_id, member_id))
+
+    def look(self, rows: Iterable[Row], now_ms: int) -> None:
+        """After every change of the file."""
+        self._now_ms = now_ms
+        before, self._seen = self._seen, _members(rows)
+        for gone in sorted(before.keys() - self._seen.keys() - self._left):
+            self._check_removal(gone, before[gone])
+        for member, seen in self._seen.items():
+            self._check_stay(member, seen)
+
+    def _check_removal(self, member: tuple[str, str], seen: _Seen) -> None:
+        is_dead = self._ended_ms(seen) is not None
+        is_late = seen.expires < self._now_ms or 0 <= seen.deadline < self._now_ms
+        require(
+            is_dead or is_late,
+            f"{member} was removed, though its process lives and its session goes on",
+        )
+        if seen.number:
+            reason = "its process died" if is_dead else "its session ended"
+            self._counts[f"a member was removed: {reason}"] += 1
+
+    def _check_stay(self, member: tuple[str, str], seen: _Seen) -> None:
+        ended = self._ended_ms(seen)
+        if ended is not None:
+            late = self._last_write_ms - ended
+            require(late <= _NOTICED_MS, f"{member} is a member {late} ms after its process died")
+        late = self._last_write_ms - seen.expires
+        require(late <= _NOTICED_MS, f"{member} is a member {late} ms after its session ended")
+
+    def _ended_ms(self, seen: _Seen) -> int | None:
+        known = self._presences.get(seen.number)
+        return None if known is None else known.ended_ms
+
+
+def _members(rows: Iterable[Row]) -> dict[tuple[str, str], _Seen]:
+    found: dict[tuple[str, str], _Seen] = {}
+    for group_id, deadline, members, member_id, expires in rows:
+        for member in json.loads(members):
+            if member["member_id"] == member_id:
+                seen = _Seen(member.get("owner_lock", 0), expires, deadline)
+                found[group_id, member_id] = seen
+    return found
