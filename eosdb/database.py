@@ -288,9 +288,10 @@ class Database(WholeFile, Publishing):
         and is rolled back when the block raises.
 
         The block holds the file's only write lock, so keep it short: others wait, for lock_timeout_ms at
-        most. Inside it, write to the log through the `UserTransaction` only; other writes of this thread
-        raise IllegalStateError. So does this inside a handler of `process`, which takes `tx` as its second
-        parameter instead. Raises DatabaseLockedError when another writer holds the lock for too long.
+        most. Inside it, write to the log through the `UserTransaction` only; other writes raise
+        IllegalStateError. So does this inside a handler of `process`, which takes `tx` as its second
+        parameter instead. It may be left in another thread than it was entered in. Raises
+        DatabaseLockedError when another writer holds the lock for too long.
         """
         check_may_begin(self._store.path)
         return self._publisher.begin()

@@ -107,7 +107,7 @@ class Store:
         A part's result or error counts only when the block has ended. When the unit as a whole fails, or
         a part has to be undone, the block raises and nothing is stored: then do each part by itself.
         """
-        with self._turn() as writer, translated(self.path):
+        with self.alone() as writer:
             try:
                 unit = writer.begin(sync=sync, careful=False)
                 self._joint = joint = JointUnit(unit, self.path)
@@ -153,53 +153,65 @@ class Store:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
-        """Hold a write unit for the length of the block: committed at its end, undone when it raises.
+        """Hold a write unit for the length of the block: committed at its end, undone when it raises or is
+        dropped.
 
-        Every other writer waits meanwhile. Raises IllegalStateError inside such a block, and
-        DatabaseLockedError after a bounded wait.
+        Every other writer waits meanwhile. The block may be left in another thread than it was entered in.
+        Raises IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait.
         """
-        with self._turn() as writer:
-            with translated(self.path):
-                if self._held is not None and self._held.is_spoilt:
-                    self._held.close()
-                    self._held = None
-                if self._held is None:
-                    connection = connect(self.path, self.lock_timeout_ms)
-                    # decisions/0012: it holds the lead, the mutex and a connection of its own.
-                    self._held = HeldUnit(connection, self._apply, self.path, writer.note)
-            held = self._held
-            try:
-                with translated(self.path):
-                    held.begin(writer.durable)
-                yield held
-                writer.wrote(held.commit())
-            finally:
-                # decisions/0018: an assignment and a call into C come first.
-                held.is_ours = True
-                try:
-                    held.undo()
-                finally:
-                    held.roll_back()
-            self._counts.add(1, sync=writer.durable == "FULL")
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[Writer]:
-        """For work on the file as a whole: nobody else writes during the block."""
-        with self._turn() as writer, translated(self.path):
-            yield writer
-
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[Writer]:
-        """Nobody else writes during the block, neither in this process nor in another."""
         self._check_writable()
         assert self._mutex is not None
-        with self._group.turn():
+        turn = self._group.new_turn()
+        # decisions/0042: in one generator, for a collector may close a generator before its caller's.
+        try:
+            self._group.take(turn)
             try:
                 writer = self._lock_file()
-                yield writer
+                held = self._held
+                if held is not None and held.is_spoilt:
+                    held.close()
+                    held = self._held = None
+                if held is None:
+                    held = self._held = HeldUnit.open(
+                        self.path, self.lock_timeout_ms, self._apply, writer.note
+                    )
+                try:
+                    held.begin(writer.durable)
+                    yield held
+                    writer.wrote(held.commit())
+                finally:
+                    # decisions/0018: an assignment and a call into C come first.
+                    held.is_ours = True
+                    try:
+                        held.undo()
+                    finally:
+                        held.roll_back()
+                self._counts.add(1, sync=writer.durable == "FULL")
                 writer.checkpoint_when_due()
             finally:
                 self._mutex.release()
+        finally:
+            turn.is_left = True
+            self._group.left(turn)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[Writer]:
+        """Nobody else writes during the block, neither in this process nor in another."""
+        self._check_writable()
+        assert self._mutex is not None
+        turn = self._group.new_turn()
+        try:
+            self._group.take(turn)
+            try:
+                writer = self._lock_file()
+                with translated(self.path):
+                    yield writer
+                writer.checkpoint_when_due()
+            finally:
+                self._mutex.release()
+        finally:
+            turn.is_left = True
+            self._group.left(turn)
 
     def _lock_file(self) -> Writer:
         """Become the one process that writes, on files that are still in place, with nothing in the WAL
@@ -325,7 +337,7 @@ class Store:
             self._group.go_on()
 
     def check_may_close(self) -> None:
-        """Raises IllegalStateError in the thread that holds a unit."""
+        """Raises IllegalStateError inside the block that holds a unit."""
         self._group.check_holds_nothing()
 
     def checkpoint(self) -> None:
@@ -341,7 +353,7 @@ class Store:
         """Whether a round of housekeeping is due, which the caller then begins, and when the last one
         began: in any process. Where that is not known, or long ago, the interval begins now: who opens
         a file of last year has time to look at it before its records expire."""
-        with self._turn():
+        with self.alone():
             assert self._mutex is not None
             last_ms = self._mutex.last_round_ms()
             is_known = 0 <= now_ms - last_ms < _LONG_AGO_MS

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+import threading
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.broker.outbox import UserTransaction
 from tests.chaos.interrupting import Interrupt
 
 TP = TopicPartition("t", 0)
@@ -81,6 +83,19 @@ class Program:
             tx.publish("t", value, partition=0)
         self.acknowledged.append(value)
 
+    def handed_over(self) -> None:
+        """The block is entered in another thread, undisturbed: `threading` is not safe from signals."""
+        value = f"handed-over-{self.number}"
+        block, entered, trace = self.db.begin(), list[UserTransaction](), sys.gettrace()
+        sys.settrace(None)
+        thread = threading.Thread(target=lambda: entered.append(block.__enter__()))
+        thread.start()
+        thread.join()
+        sys.settrace(trace)
+        entered[0].publish("t", value, partition=0)
+        block.__exit__(None, None, None)
+        self.acknowledged.append(value)
+
     def poll(self) -> None:
         for _ in range(3):
             self.consumer.poll()
@@ -143,8 +158,8 @@ def connect(path: str) -> eosdb.Database:
 
 
 WORKS = (
-    "append", "send", "send_many", "transaction", "flushed", "abort", "begin", "poll", "init", "read",
-    "upkeep", "opening", "close",
+    "append", "send", "send_many", "transaction", "flushed", "abort", "begin", "handed_over", "poll",
+    "init", "read", "upkeep", "opening", "close",
 )  # fmt: skip
 
 

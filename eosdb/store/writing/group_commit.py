@@ -5,17 +5,24 @@ wakes the threads it has answered, and then the next leader. Threads that write 
 into two halves that never share a commit; a leader of a synced round therefore waits a little for as many
 as came lately (decisions/0016).
 
+A turn that is held for a block (`db.begin()`) belongs to the block and to no thread: web frameworks enter
+and leave one in different threads of a pool. Its request is the first of the queue until it has left, so
+nobody else leads; a context variable tells the code inside the block from all other code (decisions/0042).
+
 A signal (Ctrl-C) may raise between any two steps of Python. So the lead is a C lock that knows its owner
-and is released by one call (decisions/0018), a request stays in the queue until it has been answered, and
-nobody relies on a wake-up alone.
+and is released by one call (decisions/0018), a turn ends by one assignment, a request stays in the queue
+until it has been answered, and nobody relies on a wake-up alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import islice, takewhile
 from typing import Any, Final, TypeVar
 
@@ -35,18 +42,22 @@ _LOOK_AGAIN_SECONDS: Final = 1.0
 class Request:
     """A function to run in a unit, and what became of it."""
 
-    __slots__ = ("_wake", "alone", "done", "error", "function", "is_left", "result", "sync")
+    __slots__ = (
+        "_wake", "alone", "done", "error", "function", "is_left", "result", "sync", "thread",
+    )  # fmt: skip
 
     def __init__(self, function: Callable[[Unit], Any], sync: bool, *, alone: bool = False) -> None:
         self.function = function
         self.sync = sync
         self.alone = alone
-        """Its thread wants to lead, and nothing else."""
+        """It wants to lead, and nothing else."""
+        self.thread = 0
+        """Where its turn began."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
         self.is_left = False
-        """Its thread has left, answered or interrupted; nobody must run it any more."""
+        """It has left, answered or interrupted; nobody must run it any more. For a turn: it is over."""
         self._wake: threading.Lock | None = None
 
     @property
@@ -77,6 +88,22 @@ def _nothing(_: Unit) -> None:
     return None
 
 
+# decisions/0042: a turn belongs to its block, wherever that runs.
+_turns: Final[ContextVar[tuple[Request, ...]]] = ContextVar("eosdb_turns", default=())
+"""The turns inside whose blocks this code runs. Those that are over mean nothing: a block that is left in
+another context cannot take itself out here."""
+
+
+def _turns_here() -> tuple[Request, ...]:
+    return tuple([turn for turn in _turns.get() if not turn.is_left])
+
+
+def _runs_a_loop() -> bool:
+    """Whether this thread runs an asyncio event loop."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
+
+
 class GroupCommit:
     """Queues requests and lets one thread at a time run a round of them."""
 
@@ -90,7 +117,7 @@ class GroupCommit:
         """Guards the queue and what belongs to it."""
         self._queue: deque[Request] = deque()
         self._holder: Request | None = None
-        """The thread that holds the turn for a unit of its own."""
+        """Whose turn it is, or was."""
         self._gathering: Request | None = None
         """The request whose thread waits for more requests to share its round."""
         self._crowd = 1
@@ -122,44 +149,55 @@ class GroupCommit:
         result: T = request.result
         return result
 
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Lead for the length of the block without running any request: others wait.
+    def new_turn(self) -> Request:
+        """A turn, to `take`: nobody else leads until its `is_left` is set, from wherever.
 
-        Raises DatabaseLockedError when another thread does so for too long, and IllegalStateError in the
-        thread that already does.
+        Raises IllegalStateError inside the block of another.
         """
         self.check_holds_nothing()
-        request = Request(_nothing, sync=False, alone=True)
+        return Request(_nothing, sync=False, alone=True)
+
+    def take(self, turn: Request) -> None:
+        """Wait until it is this turn's. Raises DatabaseLockedError when another one takes too long."""
         try:
-            self._queue_up(request)
-            self._wait_for_lead(request)
-            self._holder = request
-            yield
+            self._queue_up(turn)
+            self._wait_for_lead(turn)
+            turn.thread = threading.get_ident()
+            self._holder = turn
         finally:
-            request.is_left = True
-            if self._holder is request:
-                self._holder = None
             try:
                 self._lead.release()
             except RuntimeError:
-                pass  # It has not come to lead.
-            else:
-                self._wake_next()
+                turn.is_left = True  # It has not come to lead.
+        _turns.set((*_turns_here(), turn))
+
+    def left(self, turn: Request) -> None:
+        """The turn is over, or was never had. A collected generator may call this in any thread, in the
+        middle of anything, so it takes no lock."""
+        turn.is_left = True
+        _turns.set(_turns_here())
+        self._wake_next()
 
     def check_holds_nothing(self) -> None:
-        """Raises IllegalStateError in the thread that holds the turn, or that is running a round."""
-        if not self._is_ours():
-            return
-        if self._holder is None:
+        """Raises IllegalStateError inside the block that holds the turn, where waiting for it would never
+        end, and in the thread that is running a round."""
+        holder = self._holder
+        if holder is not None and not holder.is_left:
+            if holder in _turns.get():
+                raise IllegalStateError(
+                    "this code is inside a block of db.begin(), which is the one writer; write with "
+                    "tx.publish, tx.commit_offsets and tx.connection, or after the block"
+                )
+            if holder.thread == threading.get_ident() and _runs_a_loop():
+                raise IllegalStateError(
+                    "another task of this event loop is inside a block of db.begin(), and could not go "
+                    "on while this one waits; use blocks in threads (asyncio.to_thread), or eosdb.aio"
+                )
+        if self._is_ours():
             raise IllegalStateError(
                 "this thread is in the middle of a write, such as a rebuild that reports its progress; "
                 "write, or close the database, when it is done"
             )
-        raise IllegalStateError(
-            "this thread is inside a block of db.begin(), which is the one writer; write with "
-            "tx.publish, tx.commit_offsets and tx.connection, or after the block"
-        )
 
     def end(self, refusal: Callable[[], Exception]) -> None:
         """Return when every queued request is done; later ones get `refusal()`."""
@@ -168,7 +206,7 @@ class GroupCommit:
             self._refusal = refusal
             self._queue.append(last)
         try:
-            self._wait_for_lead(last, for_ever=True)
+            self._wait_for_lead(last, math.inf)
         finally:
             last.is_left = True
             with contextlib.suppress(RuntimeError):
@@ -176,8 +214,19 @@ class GroupCommit:
         self._wake_next()
 
     def pause(self, patience_s: float) -> bool:
-        """Take the lead, if it is free, until `go_on` of the same thread."""
-        return not self._is_ours() and self._lead.acquire(timeout=patience_s)
+        """Take the lead, if it is free within that time, until `go_on` of the same thread."""
+        try:
+            self.check_holds_nothing()
+        except IllegalStateError:
+            return False
+        request = Request(_nothing, sync=False, alone=True)
+        try:
+            with self._lock:
+                self._queue.append(request)
+            return self._wait_for_lead(request, patience_s)
+        finally:
+            request.is_left = True
+            self._wake_next()
 
     def go_on(self) -> None:
         """Let somebody else lead."""
@@ -200,13 +249,15 @@ class GroupCommit:
         if gathering is not None and len(self._queue) >= self._crowd:
             gathering.wake()
 
-    def _wait_for_lead(self, request: Request, *, for_ever: bool = False) -> bool:
-        """True when this thread leads, False when the request has been answered meanwhile.
+    def _wait_for_lead(self, request: Request, at_most_s: float | None = None) -> bool:
+        """True when this thread leads, False when the request has been answered meanwhile, or the time is
+        up. Without a time it raises DatabaseLockedError when a block takes too long.
 
         The request is queued before this looks for a leader, and a leader looks into the queue after it
         has stopped leading: so one of the two sees the other.
         """
-        waited, patience = 0.0, self._patience_ms / 1000
+        waited = 0.0
+        patience = self._patience_ms / 1000 if at_most_s is None else at_most_s
         pause = min(_LOOK_AGAIN_SECONDS, max(patience, 0.05))
         while not request.done:
             if self._lead.acquire(blocking=False):
@@ -215,7 +266,9 @@ class GroupCommit:
                 self.go_on()
             if request.prepare_to_wait() and not request.wait(pause):
                 waited += pause
-                if waited >= patience and not for_ever:
+                if waited >= patience:
+                    if at_most_s is not None:
+                        return False
                     self._check_patience()
         return False
 
@@ -233,17 +286,21 @@ class GroupCommit:
         return self._queue[0] if self._queue else None
 
     def _wake_next(self) -> None:
-        with self._lock:
-            following = self._first()
-        if following is not None:
-            following.wake()
+        """Wake the first that waits, without the queue's lock (`left`)."""
+        try:
+            following = [request for request in tuple(self._queue) if request.is_waiting]
+        except RuntimeError:
+            return  # Changed meanwhile, in a thread that sees for itself who may lead.
+        if following:
+            following[0].wake()
 
     def _check_patience(self) -> None:
-        """Nobody waits for ever for the thread that holds the turn."""
-        if self._holder is not None:
+        """Nobody waits for ever for the block that holds the turn."""
+        if self._holder is not None and not self._holder.is_left:
             raise DatabaseLockedError(
-                f"a block of db.begin() in another thread has been writing for {self._patience_ms} ms; "
-                "nothing was written, try again, make the block shorter, or raise lock_timeout_ms"
+                f"another block of db.begin() has been writing for {self._patience_ms} ms; nothing was "
+                "written, try again, make the block shorter, or raise lock_timeout_ms; in a web "
+                "application see that its thread pool has a thread for each request (docs/web.md)"
             )
 
     # -- leading --------------------------------------------------------------------------------

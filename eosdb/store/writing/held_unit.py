@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 from eosdb.errors import EosdbError, IllegalStateError
 from eosdb.failpoints import Failpoint, reach
+from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import is_of_the_file, translate, translated
 from eosdb.store.schema import guard
 from eosdb.store.writing.unit import LAST_POSITION, Apply, Unit
@@ -74,14 +75,24 @@ class HeldUnit:
         """Whether everything done so far still is in the unit: SQLite has undone nothing by itself."""
         return self._raw.in_transaction
 
+    @classmethod
+    def open(
+        cls, path: str, lock_timeout_ms: int, apply: Apply, note: Callable[[sqlite3.Error], None]
+    ) -> HeldUnit:
+        """On a connection of its own."""
+        with translated(path):
+            # decisions/0012: it holds the lead, the mutex and a connection of its own.
+            return cls(connect(path, lock_timeout_ms), apply, path, note)
+
     def begin(self, synchronous: str) -> None:
         """Take SQLite's write lock."""
         self._end()  # If a signal has kept the last one from it.
-        self._raw.execute(f"PRAGMA synchronous={synchronous}")
-        self._unit.forget()
-        self._unit.written_bytes = 0
-        self.failure = None
-        self._raw.execute("BEGIN IMMEDIATE")
+        with self._translated():
+            self._raw.execute(f"PRAGMA synchronous={synchronous}")
+            self._unit.forget()
+            self._unit.written_bytes = 0
+            self.failure = None
+            self._raw.execute("BEGIN IMMEDIATE")
         self.is_ours = False
 
     def commit(self) -> int:
