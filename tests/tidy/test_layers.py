@@ -39,6 +39,7 @@ ROOMS = [
     "eosdb.maintenance",
     "eosdb.publishing",
     "eosdb.database",
+    "eosdb.aio",
     "eosdb",
     "eosdb.testing",
     "eosdb.arrow",

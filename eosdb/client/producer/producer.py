@@ -96,6 +96,7 @@ class Producer:
             self._settings, clock, self._accumulator, self._chooser, self._drive
         )
         self._singles = SingleSends(clock)
+        self._is_gathering = False
         self._linger_due_ms: int | None = None
         self._closed = False
 
@@ -241,7 +242,7 @@ class Producer:
                     batch.callbacks.append((future, on_delivery))
                 if settings.linger_ms:
                     self._linger(self._clock.monotonic_ms())
-                elif settings.transactional_id is None:
+                elif settings.transactional_id is None and not self._is_gathering:
                     self._driver.step()
                     self._singles.add()
                 return future
@@ -306,6 +307,18 @@ class Producer:
                 raise error
             if failed := list(sent.failed.values())[before:]:
                 raise failed[0]
+
+    @contextlib.contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Records that are sent in the block wait for its end, and share a commit; then every future is
+        done. Other threads wait for it."""
+        with self._lock:
+            self._is_gathering = True
+            try:
+                yield
+            finally:
+                self._is_gathering = False
+                self._driver.flush(None)
 
     def _lost_a_record(self, error: EosdbError) -> None:
         """A transaction that lacks a record must not be committed, even if the caller continues (Kafka:

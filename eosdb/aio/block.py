@@ -1,0 +1,151 @@
+"""`async with db.begin()`: one transaction over your own tables and the log, held across awaits.
+
+The block has a thread of its own, in which it begins, ends, and does everything in between; blocks of one
+loop take turns without a thread each. Whoever else writes waits in the writer's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+
+from eosdb.aio.producer import with_metadata
+from eosdb.aio.worker import Home, Workers, to_the_end
+from eosdb.broker.outbox import UserTransaction
+from eosdb.errors import DatabaseLockedError
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    Header,
+    OffsetAndMetadata,
+    RecordMetadata,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncUserTransaction:
+    """What can be done inside a block of `db.begin()`; unusable once the block has ended."""
+
+    def __init__(self, workers: Workers, transaction: UserTransaction) -> None:
+        self._workers = workers
+        self._transaction = transaction
+
+    async def run(
+        self,
+        function: Callable[Concatenate[Connection, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call `function(connection, …)` in the block's thread, with the SQLAlchemy connection of
+        `UserTransaction.connection`: for your own tables. Return rows, not a result that is read lazily."""
+        return await self._workers.run(
+            lambda: function(self._transaction.connection, *args, **kwargs)
+        )
+
+    async def publish(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[Header] = (),
+        timestamp: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> RecordMetadata:
+        """Append a record, as `UserTransaction.publish` does; readers see it when the block has ended."""
+        return await self._workers.run(
+            lambda: self._transaction.publish(
+                topic,
+                value,
+                key,
+                partition=partition,
+                headers=headers,
+                timestamp=timestamp,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    async def commit_offsets(
+        self,
+        group: str | ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+    ) -> None:
+        """Commit offsets of the group with everything else, as `UserTransaction.commit_offsets` does."""
+        given = with_metadata(offsets)
+        await self._workers.run(lambda: self._transaction.commit_offsets(group, given))
+
+
+class Turn:
+    """Which block it is: one at a time, in the order of asking, and the thread that they use in turn."""
+
+    def __init__(self, home: Home, patience_ms: int) -> None:
+        self.home: Final = home
+        self.workers: Final = Workers(home, "block")
+        self._patience_ms = patience_ms
+        self._lock = asyncio.Lock()
+
+    async def take(self) -> None:
+        """Raises DatabaseLockedError when the blocks before it take too long."""
+        try:
+            async with asyncio.timeout(self._patience_ms / 1000):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise DatabaseLockedError(
+                f"other blocks of db.begin() have been writing for {self._patience_ms} ms; nothing was "
+                "written, try again, make the blocks shorter, or raise lock_timeout_ms"
+            ) from None
+        self.home.holder = asyncio.current_task()
+
+    def give(self) -> None:
+        self.home.holder = None
+        self._lock.release()
+
+
+class Block(AbstractAsyncContextManager[AsyncUserTransaction, None]):
+    """The block of `AsyncDatabase.begin`: the Database's own, entered and left by the thread."""
+
+    def __init__(self, turn: Turn, block: AbstractContextManager[UserTransaction]) -> None:
+        self._turn = turn
+        self._block = block
+
+    async def __aenter__(self) -> AsyncUserTransaction:
+        turn = self._turn
+        turn.home.check_may_write()
+        await turn.take()
+        try:
+            entered = await turn.workers.acquire(
+                self._block.__enter__, lambda _: self._leave(asyncio.CancelledError())
+            )
+        except BaseException:
+            turn.give()
+            raise
+        return AsyncUserTransaction(turn.workers, entered)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        left = self._turn.workers.submit(self._leave, error)
+        left.add_done_callback(lambda _: self._turn.give())
+        if isinstance(error, GeneratorExit):
+            return  # The loop is no more; the thread does it.
+        try:
+            await to_the_end(left)
+        except Exception:
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+
+    def _leave(self, error: BaseException | None) -> Any:
+        return self._block.__exit__(None if error is None else type(error), error, None)

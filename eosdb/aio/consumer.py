@@ -1,0 +1,391 @@
+"""The consumer for asyncio: aiokafka's calls, carried out by a thread of its own.
+
+A poll belongs to the consumer, not to the task that waits for it: what it finds goes into a buffer, and a
+cancelled task leaves it there for the next one. Positions, commits and the end of the consumer count what
+has been delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import Final, TypeVar
+
+from eosdb.aio.buffer import Buffer
+from eosdb.aio.polling import (
+    Found,
+    PolledConsumer,
+    ask,
+    is_called_back,
+    on_the_loop,
+    with_undelivered,
+)
+from eosdb.aio.producer import with_metadata
+from eosdb.aio.worker import Home, Workers
+from eosdb.clock import Clock
+from eosdb.errors import IllegalStateError, WakeupError
+from eosdb.model.reports import Lag
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from eosdb.validation import check_int
+
+T = TypeVar("T")
+OnLoop = Callable[[list[TopicPartition]], object]
+
+_SLICE_MS: Final = 1_000
+"""The longest single poll: a thread that nobody can tell to stop any more stops by itself."""
+_TURN_MS: Final = 2
+"""How long a task takes buffered records before other tasks have their turn."""
+
+
+class AsyncConsumer:
+    """Reads records of topics or partitions, alone or in a group. One task reads at a time, others may ask.
+
+    `async with` starts and stops it; `async for` gives its records, endlessly.
+    """
+
+    def __init__(
+        self, home: Home, clock: Clock, consumer: PolledConsumer, topics: tuple[str, ...]
+    ) -> None:
+        self._home = home
+        self._clock = clock
+        self._consumer = consumer
+        self._topics = topics
+        self._worker = Workers(home, "consumer")
+        self._buffer = Buffer()
+        self._poll: Future[Found] | None = None
+        """The poll whose records are not in the buffer yet."""
+        self._polled: asyncio.Future[Found] | None = None
+        self._unwanted: set[TopicPartition] | None = set()
+        """Whose records of that poll are not to be delivered; None: of all."""
+        self._failure: BaseException | None = None
+        self._turn_began_ms = 0
+        self._is_started = self._is_stopping = False
+        self._stopped: Future[None] | None = None
+
+    # -- from start to stop ---------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Subscribe to the topics it was made with, if any. Raises what `subscribe` raises."""
+        self._home.check()
+        if self._is_started or self._stopped is not None:
+            raise IllegalStateError("a consumer is started once; make another one")
+        self._is_started = True
+        if self._topics:
+            try:
+                await self.subscribe(self._topics)
+            except BaseException:
+                self.begin_to_stop()
+                raise
+
+    async def stop(self) -> None:
+        """Commit if enable_auto_commit, give back the partitions and leave the group; idempotent. Also done
+        when it is cancelled."""
+        if self._stopped is None:
+            self._home.check()
+            if is_called_back(self._consumer):
+                raise IllegalStateError("a callback of a rebalance must not stop its consumer")
+        await self._worker.outlive(self.begin_to_stop())
+
+    def begin_to_stop(self) -> Future[None]:
+        """Have the thread close the consumer, and end."""
+        if self._stopped is None:
+            self._is_stopping = True
+            self._consumer.wakeup()
+            self._stopped = self._submit(self._consumer.close)
+            self._worker.end()
+        return self._stopped
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        stopped = self.begin_to_stop()
+        if not isinstance(error, GeneratorExit):
+            await self._worker.outlive(stopped)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """The next record, of these partitions if any are named; waits until there is one. Raises what
+        `Consumer.poll` raises."""
+        while True:
+            self._check_may_read()
+            if self._clock.monotonic_ms() - self._turn_began_ms >= _TURN_MS:
+                await asyncio.sleep(0)
+                self._turn_began_ms = self._clock.monotonic_ms()
+                self._check_may_read()
+            if (record := self._buffer.take_one(partitions)) is not None:
+                return record
+            await self._fill(_SLICE_MS, None, partitions)
+
+    async def getmany(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: int = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """The next records by partition, at most `max_records` (default max_poll_records) altogether,
+        waiting at most `timeout_ms` for the first. Raises what `Consumer.poll` raises."""
+        if max_records is not None:
+            check_int("max_records", max_records, 1)
+        until = self._clock.monotonic_ms() + timeout_ms
+        remaining, has_polled = timeout_ms, False
+        while True:
+            self._check_may_read()
+            if found := self._buffer.take(partitions, max_records):
+                return found
+            if has_polled and remaining <= 0:
+                return {}
+            await self._fill(min(max(remaining, 0), _SLICE_MS), max_records, partitions)
+            has_polled, remaining = True, until - self._clock.monotonic_ms()
+
+    def __aiter__(self) -> AsyncConsumer:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        try:
+            return await self.getone()
+        except IllegalStateError:
+            if self._stopped is not None:
+                raise StopAsyncIteration from None
+            raise
+
+    # decisions/0043: a poll goes on without its task, and its records stay.
+    async def _fill(
+        self, timeout_ms: int, limit: int | None, wanted: tuple[TopicPartition, ...]
+    ) -> None:
+        """Wait for a poll: the one that is on its way, for the time given at most, or a new one."""
+        if (polled := self._polled) is not None:
+            await asyncio.wait({polled}, timeout=timeout_ms / 1000)
+            return
+        # What others were polled for and have not asked for is polled again.
+        back = self._buffer.put_back()
+        poll = partial(self._consumer.poll_records, timeout_ms, limit, wanted)
+        self._poll = self._worker.post(with_undelivered, self._consumer, back, None, poll)
+        self._polled = polled = asyncio.wrap_future(self._poll, loop=self._home.loop)
+        polled.add_done_callback(self._arrived)
+        try:
+            await asyncio.wait({polled})
+        except asyncio.CancelledError:
+            self._consumer.wakeup()
+            raise
+        self._turn_began_ms = self._clock.monotonic_ms()
+
+    def _arrived(self, polled: asyncio.Future[Found]) -> None:
+        self._poll = self._polled = None
+        unwanted, self._unwanted = self._unwanted, set()
+        if polled.cancelled():
+            return
+        if (error := polled.exception()) is not None:
+            self._failure = error
+        elif unwanted is not None:
+            found = polled.result()
+            self._buffer.add({tp: found[tp] for tp in found if tp not in unwanted})
+
+    # -- what to read ---------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        on_assign: OnLoop | None = None,
+        on_revoke: OnLoop | None = None,
+        on_lost: OnLoop | None = None,
+    ) -> None:
+        """As `Consumer.subscribe`. The callbacks are functions or coroutine functions; they are called by
+        the loop while the consumer waits for them, and may ask it for everything but records."""
+        callbacks = [
+            None if given is None else on_the_loop(self._home, self._consumer, given)
+            for given in (on_assign, on_revoke, on_lost)
+        ]
+        await self._reposition(None, lambda: self._consumer.subscribe(topics, *callbacks))
+
+    async def unsubscribe(self) -> None:
+        """Stop reading, and leave the group."""
+        await self._reposition(None, self._consumer.unsubscribe)
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""
+        given = list(partitions)
+        await self._reposition(None, lambda: self._consumer.assign(given))
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions this consumer reads."""
+        return self._consumer.assignment()
+
+    async def pause(self, *partitions: TopicPartition) -> None:
+        """Give no records of these partitions until `resume`."""
+        await self._reposition(partitions, lambda: self._consumer.pause(partitions))
+
+    async def resume(self, *partitions: TopicPartition) -> None:
+        """Give records of these partitions again."""
+        await self._ask(lambda: self._consumer.resume(partitions))
+
+    async def paused(self) -> set[TopicPartition]:
+        """The assigned partitions that are paused."""
+        return await self._ask(self._consumer.paused)
+
+    # -- positions ------------------------------------------------------------------------------
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at `offset`. Raises InvalidRequestError if it is negative."""
+        await self._reposition([partition], lambda: self._consumer.seek(partition, offset))
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Continue at the log start offset; of all assigned partitions if none are given."""
+        await self._reposition(
+            partitions or None, lambda: self._consumer.seek_to_beginning(partitions)
+        )
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Continue at the end (LSO under read_committed); of all assigned partitions if none are given."""
+        await self._reposition(partitions or None, lambda: self._consumer.seek_to_end(partitions))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that will be delivered."""
+        return await self._ask(lambda: self._consumer.position(partition))
+
+    async def position_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every position, ready to be committed or sent to a transaction."""
+        return await self._ask(self._consumer.position_offsets)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
+        """Commit offsets of the group, by default every position: what has been delivered, and nothing
+        else. Durable when this returns. Raises what `Consumer.commit` raises."""
+        self._home.check_may_write()
+        given = None if offsets is None else with_metadata(offsets)
+        await self._ask(lambda: self._consumer.commit(given))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The group's committed offsets; partitions without one are absent."""
+        given = list(partitions)
+        return await self._ask(lambda: self._consumer.committed(given))
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The log start offsets."""
+        given = list(partitions)
+        return await self._ask(lambda: self._consumer.beginning_offsets(given))
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end offsets: the last stable offset under read_committed, otherwise the log end offset."""
+        given = list(partitions)
+        return await self._ask(lambda: self._consumer.end_offsets(given))
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (ms); None where there is none."""
+        return await self._ask(lambda: self._consumer.offsets_for_times(timestamps))
+
+    async def lag(self) -> dict[TopicPartition, Lag]:
+        """The records that this consumer could still deliver, by partition."""
+        return await self._ask(self._consumer.lag)
+
+    async def partitions_for(self, topic: str) -> int:
+        """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
+        return await self._ask(lambda: self._consumer.partitions_for(topic))
+
+    async def group_metadata(self) -> ConsumerGroupMetadata:
+        """This consumer's identity in its group, for `send_offsets_to_transaction`."""
+        return await self._ask(self._consumer.group_metadata)
+
+    async def metrics(self) -> dict[str, float]:
+        """Counters, averages and rates under Kafka's names."""
+        return await self._ask(self._consumer.metrics)
+
+    # -- small steps ----------------------------------------------------------------------------
+
+    async def _ask(self, function: Callable[[], T]) -> T:
+        """Call it in the thread, and to the end even if the task is cancelled, unless it only waits."""
+        self._check()
+        is_left = False
+
+        def unwoken() -> T:
+            while True:
+                try:
+                    return function()
+                except WakeupError:  # Meant for a poll, as a rule.
+                    if is_left or self._is_stopping:
+                        raise
+
+        try:
+            return await self._worker.outlive(self._submit(unwoken))
+        except asyncio.CancelledError:
+            is_left = True
+            self._consumer.wakeup()
+            raise
+        except WakeupError:
+            raise self._has_stopped() from None
+
+    async def _reposition(
+        self, partitions: Iterable[TopicPartition] | None, function: Callable[[], object]
+    ) -> None:
+        """Call what changes the positions of these partitions, None: of all. Their undelivered records are
+        not delivered any more, and polled again if the call leaves the positions alone."""
+        self._check()
+        given = None if partitions is None else set(partitions)
+
+        def put_back_first() -> None:
+            kept = dict(self._consumer.undelivered)
+            mine = {tp: kept.pop(tp) for tp in list(kept) if given is None or tp in given}
+            self._consumer.undelivered = mine
+            self._consumer.put_back()
+            self._consumer.undelivered = kept
+            function()
+
+        called = self._submit(put_back_first)
+        self._buffer.put_back(given)
+        if self._unwanted is not None and self._poll is not None:
+            self._unwanted = None if given is None else self._unwanted | given
+        await self._worker.outlive(called)
+
+    def _submit(self, function: Callable[[], T]) -> Future[T]:
+        if is_called_back(self._consumer):
+            return ask(function)
+        if self._poll is not None:
+            self._consumer.wakeup()
+        buffered = self._buffer.first_offsets()
+        return self._worker.post(with_undelivered, self._consumer, buffered, self._poll, function)
+
+    def _check_may_read(self) -> None:
+        self._check()
+        if is_called_back(self._consumer):
+            raise IllegalStateError(
+                "a callback of a rebalance cannot wait for records: they wait for it"
+            )
+        if (failure := self._failure) is not None:
+            self._failure = None
+            raise failure
+
+    def _check(self) -> None:
+        if self._stopped is not None and not is_called_back(self._consumer):
+            raise self._has_stopped()
+        self._home.check()
+        if not self._is_started:
+            raise IllegalStateError(
+                "the consumer has not been started; use `async with`, or await consumer.start()"
+            )
+
+    def _has_stopped(self) -> IllegalStateError:
+        return IllegalStateError("the consumer has been stopped")

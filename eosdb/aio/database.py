@@ -1,0 +1,263 @@
+"""`connect` and `AsyncDatabase`: an open file, used from an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Collection, Generator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, Unpack
+
+from eosdb.aio.block import AsyncUserTransaction, Block, Turn
+from eosdb.aio.consumer import AsyncConsumer
+from eosdb.aio.polling import PolledConsumer
+from eosdb.aio.producer import AsyncProducer, Outgoing
+from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
+from eosdb.aio.worker import Home, Workers
+from eosdb.aio.writer import Caller, Writer
+from eosdb.broker.sink import Batches
+from eosdb.client.consumer.settings import ConsumerConfig
+from eosdb.client.producer.producer import Producer
+from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
+from eosdb.client.transport import DirectTransport
+from eosdb.clock import SystemClock
+from eosdb.database import Database
+from eosdb.database import connect as open_database
+from eosdb.errors import ConfigError
+from eosdb.model.values import AppendOnceResult
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The answer to a query, all of it."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+class AsyncDatabase(Proxy[Database]):
+    """An open eosdb file, shared by the tasks of one event loop. `async with` closes it."""
+
+    def __init__(self, home: Home, database: Database, workers: Workers) -> None:
+        super().__init__(home, database, Workers(home, "reader", _THREADS), Writer(home))
+        self.path: Final = database.path
+        self.admin: Final = AsyncAdmin(home, database.admin, self._readers, self._writer)
+        self._others = workers
+        self._turn = Turn(home, database.config.lock_timeout_ms)
+        self._shared: dict[object, Outgoing] = {}
+        self._producers = weakref.WeakSet[AsyncProducer]()
+        self._consumers = weakref.WeakSet[AsyncConsumer]()
+        self._closed: asyncio.Future[None] | None = None
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def producer(self, **config: Unpack[ProducerConfig]) -> AsyncProducer:
+        """A producer; the settings are Kafka's in snake_case, and those of `Database.producer`. Raises
+        ConfigError. `linger_ms` changes nothing: what comes while a commit runs shares the next one."""
+        self._home.check()
+        try:
+            settings = ProducerSettings(**config)
+        except TypeError as error:
+            raise ConfigError(f"unknown producer setting: {error}") from None
+        config["linger_ms"] = 0
+        outgoing = self._outgoing(config, is_transactional=settings.transactional_id is not None)
+        outgoing.users += 1
+        made = AsyncProducer(self._home, self._writer, outgoing, partial(self._release, outgoing))
+        self._producers.add(made)
+        return made
+
+    # decisions/0043: producers that differ in nothing are one in the writer's thread.
+    def _outgoing(self, config: ProducerConfig, *, is_transactional: bool) -> Outgoing:
+        try:
+            same = frozenset(config.items())
+            found = self._shared.get(same)
+        except (
+            TypeError
+        ):  # A setting that cannot be compared, such as a callable object of the user's.
+            same, found = frozenset(), None
+        if found is not None and not is_transactional and found.producer.state != "FATAL_ERROR":
+            return found
+        transport = DirectTransport(self._of.broker)
+        made = Outgoing(
+            Producer(transport, self._of.clock, **config), is_transactional=is_transactional
+        )
+        if same and not is_transactional:
+            self._shared[same] = made
+        return made
+
+    def _release(self, outgoing: Outgoing) -> Callable[[], None]:
+        outgoing.users -= 1
+        if outgoing.users:
+            return lambda: None
+        self._shared = {same: made for same, made in self._shared.items() if made is not outgoing}
+        return outgoing.producer.close
+
+    def consumer(
+        self, *topics: str, group_id: str | None = None, **config: Unpack[ConsumerConfig]
+    ) -> AsyncConsumer:
+        """A consumer of these topics; without any, `subscribe` or `assign` later. The settings are those of
+        `Database.consumer`. Raises ConfigError."""
+        self._home.check()
+        transport = DirectTransport(self._of.broker)
+        consumer = PolledConsumer(transport, self._of.clock, group_id, **config)
+        made = AsyncConsumer(self._home, self._of.clock, consumer, topics)
+        self._consumers.add(made)
+        return made
+
+    def begin(self) -> AbstractAsyncContextManager[AsyncUserTransaction, None]:
+        """One transaction over your own tables in this file and the log, as `Database.begin`: it commits
+        when the block ends, and is rolled back when the block raises or is cancelled.
+
+        The block holds the file's only write lock: other writes wait in their threads, those of its own
+        task raise IllegalStateError. Raises DatabaseLockedError when its turn does not come in
+        lock_timeout_ms.
+        """
+        self._home.check()
+        return Block(self._turn, self._of.begin())
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    outcome = reading(Database.outcome)
+    columns = reading(Database.columns)
+    views = reading(Database.views)
+    info = reading(Database.info)
+
+    async def query(self, sql: str, parameters: Sequence[object] = ()) -> Rows:
+        """Run one reading SQL statement on a snapshot of its own, and read all of its rows. Raises
+        InvalidRequestError for statements that SQLite refuses or that write."""
+        self._home.check()
+
+        def read() -> Rows:
+            found = self._of.query(sql, parameters)
+            return Rows(found.columns, list(found.rows))
+
+        return await self._readers.run(read)
+
+    async def append_once(
+        self, sink_id: str, batch_id: int, batches: Batches, *, held: Collection[str] = ()
+    ) -> AppendOnceResult:
+        """As `Database.append_once`; `batches` are read in another thread."""
+        return await self.run(
+            lambda database: database.append_once(sink_id, batch_id, batches, held=held)
+        )
+
+    async def run(
+        self,
+        function: Callable[Concatenate[Database, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call `function(database, …)` in another thread: for whatever has no coroutine here, such as
+        `await db.run(eosdb.Database.verify)`. If the task is cancelled, what has begun goes on."""
+        self._home.check_may_write()
+        return await self._others.run(function, self._of, *args, **kwargs)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Stop every producer and consumer, and close the file; idempotent. Waits for a block of
+        `db.begin()` that another task has open. Also done when it is cancelled."""
+        if self._closed is None:
+            self._home.check_may_write()
+        await asyncio.shield(self._begin_to_close())
+
+    def _begin_to_close(self) -> asyncio.Future[None]:
+        if self._closed is None:
+            consumers = [consumer.begin_to_stop() for consumer in list(self._consumers)]
+            for producer in list(self._producers):
+                producer.begin_to_stop()
+            self._home.is_closed = True
+            # The last one of the queue.
+            self._closed = self._writer.call(Caller(), partial(self._close, consumers))
+        return self._closed
+
+    def _close(self, consumers: list[Future[None]]) -> None:
+        for stopped in consumers:
+            stopped.exception()
+        try:
+            self._of.close()
+        finally:
+            for workers in (self._readers, self._others, self._turn.workers, self._writer):
+                workers.end()
+
+    async def __aenter__(self) -> AsyncDatabase:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        closed = self._begin_to_close()
+        if not isinstance(error, GeneratorExit):
+            await asyncio.shield(closed)
+
+    def __repr__(self) -> str:
+        return f"<eosdb.aio.AsyncDatabase {self.path!r} {'closed' if self._closed else 'open'}>"
+
+
+class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
+    """What `connect` returns: `await` it, or use it in `async with`."""
+
+    def __init__(self, open_it: Callable[[], Database]) -> None:
+        self._open_it = open_it
+        self._opened: AsyncDatabase | None = None
+
+    async def _open(self) -> AsyncDatabase:
+        home = Home()
+        workers = Workers(home, "other", _THREADS)
+        try:
+            database = await workers.acquire(self._open_it, Database.close)
+            if not isinstance(database.clock, SystemClock):
+                workers.post(database.close)
+                raise ConfigError(
+                    f"clock: got {database.clock!r}, expected none: an event loop waits by the machine's "
+                    "time; use eosdb.connect for a clock of your own"
+                )
+        except BaseException:
+            workers.end()
+            raise
+        return AsyncDatabase(home, database, workers)
+
+    def __await__(self) -> Generator[Any, None, AsyncDatabase]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncDatabase:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._opened is not None
+        await self._opened.__aexit__(kind, error, traceback)
+
+
+def _for_a_loop(function: Callable[P, Database]) -> Callable[P, Opening]:
+    @wraps(function)
+    def connect(*args: P.args, **kwargs: P.kwargs) -> Opening:
+        return Opening(partial(function, *args, **kwargs))
+
+    connect.__doc__ = """Open an eosdb file: the arguments and errors are those of `eosdb.connect`.
+
+    `db = await connect(path)`, or `async with connect(path) as db`. The database belongs to the event loop
+    that opens it. A clock of your own is refused with ConfigError.
+    """
+    return connect
+
+
+connect = _for_a_loop(open_database)

@@ -1,0 +1,173 @@
+"""The thread's side of a consumer: polls, what is asked in between, and the callbacks of a rebalance."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextvars import ContextVar
+from inspect import isawaitable
+from typing import Any, Final, ParamSpec, TypeVar
+
+from eosdb.aio.buffer import Records
+from eosdb.aio.worker import Home
+from eosdb.client.consumer.assigned import OnChange
+from eosdb.client.consumer.consumer import Consumer
+from eosdb.client.consumer.fetcher import records_of
+from eosdb.errors import IllegalStateError, WakeupError
+from eosdb.model.columns import PartitionColumns
+from eosdb.model.values import OffsetAndMetadata, TopicPartition
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Found = dict[TopicPartition, Records]
+
+_PIECE: Final = 500
+"""How many records are made in one call into C, during which no other thread of Python runs."""
+_LOOK_AGAIN_S: Final = 1.0
+
+
+class PolledConsumer(Consumer):
+    """A consumer, some of whose polled records have not been delivered. Its positions count the others."""
+
+    undelivered: Mapping[TopicPartition, int] = {}
+    """Offsets of the first undelivered records."""
+
+    def position(self, partition: TopicPartition) -> int:
+        first = self.undelivered.get(partition)
+        return super().position(partition) if first is None else first
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+        if offsets is None and self.undelivered:
+            offsets = {
+                tp: OffsetAndMetadata(self.undelivered.get(tp, cursor.position))
+                for tp, cursor in self._cursors.items()
+                if cursor.position is not None
+            }
+        super().commit(offsets)
+
+    def put_back(self) -> None:
+        """Poll the undelivered records again."""
+        for tp, offset in self.undelivered.items():
+            if tp in self._cursors:
+                self.seek(tp, offset)
+        self.undelivered = {}
+
+    def poll_records(
+        self, timeout_ms: int, max_records: int | None, wanted: Collection[TopicPartition]
+    ) -> Found:
+        """Records by partition, of the wanted ones only if any are named; none after `wakeup`."""
+        self.put_back()
+        aside = self.assignment() - self.paused() - set(wanted) if wanted else set()
+        self.pause(aside)
+        try:
+            polled = self.poll_columns(timeout_ms, max_records)
+        except WakeupError:
+            return {}
+        finally:
+            self.resume(aside & self.assignment())
+        found: Found = {}
+        for part in polled:
+            records = found.setdefault(TopicPartition(part.topic, part.partition), [])
+            for start in range(0, len(part), _PIECE):
+                records += records_of([_piece(part, start, start + _PIECE)])
+        return found
+
+
+def _piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
+    return PartitionColumns(
+        part.topic, part.partition, part.offsets[start:end], part.timestamps[start:end],
+        part.timestamp_types[start:end], part.keys[start:end], part.values[start:end],
+        part.headers[start:end],
+    )  # fmt: skip
+
+
+def with_undelivered(
+    consumer: PolledConsumer,
+    buffered: Mapping[TopicPartition, int],
+    poll: Future[Found] | None,
+    function: Callable[[], T],
+) -> T:
+    """Call the function while the consumer knows what has not been delivered: what was buffered when it was
+    asked for, and all that a poll has found that was not done then."""
+    found = {} if poll is None or poll.exception() is not None else poll.result()
+    before = consumer.undelivered
+    consumer.undelivered = {tp: records[0].offset for tp, records in found.items()} | dict(buffered)
+    try:
+        return function()
+    finally:
+        consumer.undelivered = before
+
+
+class _Visit:
+    """A callback that is running on the loop, and what it asks the waiting thread to do."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer: Final = consumer
+        self.is_open = True
+        self.asked: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+
+_visit: ContextVar[_Visit | None] = ContextVar("eosdb_aio_visit", default=None)
+
+
+def is_called_back(consumer: Consumer) -> bool:
+    """Whether this task is, or belongs to, a callback that this consumer waits for."""
+    visit = _visit.get()
+    return visit is not None and visit.consumer is consumer and visit.is_open
+
+
+def ask(function: Callable[[], T]) -> Future[T]:
+    """Have the thread that waits for this callback call the function."""
+    visit, done = _visit.get(), Future[T]()
+    assert visit is not None
+
+    def run() -> None:
+        try:
+            done.set_result(function())
+        except BaseException as error:
+            done.set_exception(error)
+
+    visit.asked.put(run)
+    return done
+
+
+def on_the_loop(
+    home: Home, consumer: Consumer, callback: Callable[[list[TopicPartition]], object]
+) -> OnChange:
+    """The callback, a function or a coroutine function, as one for a thread, which it keeps waiting."""
+
+    async def visit_loop(visit: _Visit, tps: list[TopicPartition]) -> None:
+        _visit.set(visit)
+        try:
+            answer: Any = callback(tps)
+            if isawaitable(answer):
+                await answer
+        finally:
+            visit.is_open = False
+
+    def call(tps: list[TopicPartition]) -> None:
+        visit = _Visit(consumer)
+        if home.loop.is_closed():
+            raise _no_loop()
+        done = asyncio.run_coroutine_threadsafe(visit_loop(visit, tps), home.loop)
+        done.add_done_callback(lambda _: visit.asked.put(None))
+        while not home.loop.is_closed():
+            try:
+                asked = visit.asked.get(timeout=_LOOK_AGAIN_S)
+            except queue.Empty:
+                continue
+            if asked is None:
+                if done.cancelled():
+                    break
+                done.result()
+                return
+            asked()
+        raise _no_loop()
+
+    return call
+
+
+def _no_loop() -> IllegalStateError:
+    return IllegalStateError("the event loop has ended before a callback of the rebalance had")

@@ -1,0 +1,119 @@
+"""Methods of `Database` and its `Admin` as coroutines, with their signatures.
+
+What reads runs in a few threads; what writes goes through the writer's queue, so that it never keeps a
+reader waiting behind a long block of `db.begin()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from eosdb.admin.topics import Admin
+from eosdb.aio.worker import Home, Workers
+from eosdb.aio.writer import Caller, Writer
+
+P = ParamSpec("P")
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+T = TypeVar("T")
+
+
+class Proxy(Generic[S_co]):
+    """Something that belongs to threads, and the threads."""
+
+    def __init__(self, home: Home, of: S_co, readers: Workers, writer: Writer) -> None:
+        self._home = home
+        self._of = of
+        self._readers = readers
+        self._writer = writer
+        self._caller = Caller()
+
+
+def reading(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[Proxy[S], P], Coroutine[Any, Any, T]]:
+    """A method that reads."""
+
+    @wraps(method)
+    async def call(self: Proxy[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._home.check()
+        return await self._readers.run(method, self._of, *args, **kwargs)
+
+    return call
+
+
+def listing(
+    method: Callable[Concatenate[S, P], Iterator[T]],
+) -> Callable[Concatenate[Proxy[S], P], Coroutine[Any, Any, list[T]]]:
+    """A method that reads on demand: everything is read at once."""
+
+    @wraps(method)
+    async def call(self: Proxy[S], /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        self._home.check()
+        return await self._readers.run(lambda: list(method(self._of, *args, **kwargs)))
+
+    return call
+
+
+def writing(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[Proxy[S], P], Coroutine[Any, Any, T]]:
+    """A method that writes. If the task is cancelled, it writes all the same, or has written."""
+
+    @wraps(method)
+    async def call(self: Proxy[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._home.check_may_write()
+        return await self._writer.call(self._caller, partial(method, self._of, *args, **kwargs))
+
+    return call
+
+
+class AsyncAdmin(Proxy[Admin]):
+    """`db.admin`, its methods as coroutines. Those that read on demand return lists."""
+
+    abort_transaction = writing(Admin.abort_transaction)
+    alter_topic_config = writing(Admin.alter_topic_config)
+    authorized_operations = reading(Admin.authorized_operations)
+    change_topic_config = writing(Admin.change_topic_config)
+    consistent_cut = reading(Admin.consistent_cut)
+    create_acls = writing(Admin.create_acls)
+    create_partitions = writing(Admin.create_partitions)
+    create_topic = writing(Admin.create_topic)
+    create_view = writing(Admin.create_view)
+    delete_acls = writing(Admin.delete_acls)
+    delete_topic = writing(Admin.delete_topic)
+    describe_broker_config = reading(Admin.describe_broker_config)
+    describe_group_offsets = reading(Admin.describe_group_offsets)
+    describe_new_topic_config = reading(Admin.describe_new_topic_config)
+    describe_snapshot = reading(Admin.describe_snapshot)
+    describe_topic = reading(Admin.describe_topic)
+    describe_topic_config = reading(Admin.describe_topic_config)
+    diagnose = reading(Admin.diagnose)
+    drop_view = writing(Admin.drop_view)
+    dump_log = listing(Admin.dump_log)
+    fence_producer = writing(Admin.fence_producer)
+    find_hanging_transactions = reading(Admin.find_hanging_transactions)
+    first_record_at = reading(Admin.first_record_at)
+    history_departure = reading(Admin.history_departure)
+    history_mark = reading(Admin.history_mark)
+    journal = listing(Admin.journal)
+    journal_position = reading(Admin.journal_position)
+    list_acls = reading(Admin.list_acls)
+    list_credentials = reading(Admin.list_credentials)
+    list_snapshots = reading(Admin.list_snapshots)
+    list_topics = reading(Admin.list_topics)
+    list_views = reading(Admin.list_views)
+    log_directory = reading(Admin.log_directory)
+    open_transactions = reading(Admin.open_transactions)
+    partition_offsets = reading(Admin.partition_offsets)
+    put_credential = writing(Admin.put_credential)
+    remove_user = writing(Admin.remove_user)
+    reset_offsets = writing(Admin.reset_offsets)
+    scan = listing(Admin.scan)
+    set_password = writing(Admin.set_password)
+    stats = reading(Admin.stats)
+    timeline = reading(Admin.timeline)
+    topic_config = reading(Admin.topic_config)
+    transaction_history = reading(Admin.transaction_history)

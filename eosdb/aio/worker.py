@@ -1,0 +1,119 @@
+"""The threads that work for an event loop, and what a cancelled task leaves behind in them.
+
+Nothing here blocks the loop: work is queued, and its results come back as futures of the loop. A thread
+cannot be interrupted, so each way of waiting says what a cancellation means: `run` leaves what has begun
+to itself, `acquire` undoes it, `to_the_end` waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
+
+from eosdb.errors import DatabaseClosedError, IllegalStateError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Home:
+    """The event loop and the process that an open database belongs to."""
+
+    def __init__(self) -> None:
+        self.loop: Final = asyncio.get_running_loop()
+        self.is_closed = False
+        self.holder: asyncio.Task[object] | None = None
+        """The task that is inside a block of `db.begin()`."""
+        self._process = os.getpid()
+
+    def check(self) -> None:
+        """Raises IllegalStateError in another process or event loop, and DatabaseClosedError."""
+        if os.getpid() != self._process:
+            raise IllegalStateError(
+                "this database was opened before this process was forked, and its threads are not here; "
+                "call eosdb.aio.connect in this process"
+            )
+        if asyncio.get_running_loop() is not self.loop:
+            raise IllegalStateError(
+                "this database belongs to another event loop; call eosdb.aio.connect in this one"
+            )
+        if self.is_closed:
+            raise self.closed()
+
+    def closed(self) -> DatabaseClosedError:
+        return DatabaseClosedError("the database has been closed")
+
+    def check_may_write(self) -> None:
+        """Also raises IllegalStateError in the task that holds the write lock, for which it would wait."""
+        self.check()
+        if self.holder is not None and self.holder is asyncio.current_task():
+            raise IllegalStateError(
+                "this task is inside a block of db.begin(), which is the one writer; write with "
+                "tx.publish, tx.commit_offsets and tx.run, or after the block"
+            )
+
+
+class Workers:
+    """Threads, as a rule one, that do what they are given in order."""
+
+    def __init__(self, home: Home, name: str, threads: int = 1) -> None:
+        self._home = home
+        self._pool = ThreadPoolExecutor(threads, f"eosdb-aio-{name}")
+
+    def submit(
+        self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[T]:
+        """Queue a call. Cancelling the future prevents a call that has not begun, and nothing else."""
+        return asyncio.wrap_future(self.post(function, *args, **kwargs), loop=self._home.loop)
+
+    def post(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue a call for whose result the loop does not wait."""
+        try:
+            return self._pool.submit(function, *args, **kwargs)
+        except RuntimeError:
+            if self._home.is_closed:
+                raise self._home.closed() from None
+            raise
+
+    async def outlive(self, done: Future[T]) -> T:
+        """The result of what goes on even if the task that waits for it is cancelled."""
+        return await asyncio.shield(asyncio.wrap_future(done, loop=self._home.loop))
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it. A cancelled task leaves what has begun to itself."""
+        return await self.submit(function, *args, **kwargs)
+
+    async def acquire(self, make: Callable[[], T], undo: Callable[[T], object]) -> T:
+        """Make something; for a cancelled task it is not made, or undone as soon as it is."""
+        made = self.post(make)
+        try:
+            return await self.outlive(made)
+        except (asyncio.CancelledError, GeneratorExit):
+            if not made.cancel():
+                self.post(_undo, made, undo)
+            raise
+
+    def end(self) -> None:
+        """End the threads when everything queued is done."""
+        self._pool.shutdown(wait=False)
+
+
+def _undo(made: Future[T], undo: Callable[[T], object]) -> None:
+    if made.exception() is None:
+        undo(made.result())
+
+
+async def to_the_end(future: asyncio.Future[T]) -> T:
+    """The result of what is not left before its outcome is known. A cancellation takes effect then."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if future.cancelled() else future.exception())
+    return future.result()

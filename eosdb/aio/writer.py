@@ -1,0 +1,180 @@
+"""The one queue of everything that a loop's tasks write, and the thread that empties it.
+
+What is queued while the thread is at work makes up its next round. In a round each producer's calls keep
+their order, and its records go with one flush, so that fifty tasks that each wait for a record of their
+own share commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from eosdb.aio.worker import Home, Workers
+
+T = TypeVar("T")
+
+_MOST_RECORDS: Final = 1_000
+"""So many records wait at most. A task that sends without waiting is busy for so long, and no longer."""
+_MOST_BYTES: Final = 16_777_216
+_PIECE: Final = 250
+"""How many results one step of the loop hands over."""
+
+
+class Item(Generic[T]):
+    """Something queued: what is to be done, and what became of it."""
+
+    __slots__ = ("error", "future", "is_answered", "result")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[T] = loop.create_future()
+        self.result: T | None = None
+        self.error: BaseException | None = None
+        self.is_answered = False
+        """It has a result or an error, which the thread knows before the loop does."""
+
+    def answer(self, result: T | None, error: BaseException | None) -> None:
+        """Called by the thread."""
+        self.result, self.error, self.is_answered = result, error, True
+
+    def hand_over(self) -> None:
+        """Called by the loop."""
+        if self.future.done():
+            return  # Nobody waits for it any more.
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)  # type: ignore[arg-type]
+
+
+class Call(Item[T]):
+    """A function to call."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[[], T]) -> None:
+        super().__init__(loop)
+        self._function = function
+
+    def run(self) -> None:
+        try:
+            self.answer(self._function(), None)
+        except BaseException as error:  # Whatever it is, it belongs to the task that waits.
+            self.answer(None, error)
+
+
+class Owner(Protocol):
+    """Somebody whose items stay in order."""
+
+    def work(self, items: Sequence[Item[Any]]) -> None:
+        """Answer every item. Called in the writer's thread."""
+
+
+class Caller:
+    """The owner of calls that need no producer."""
+
+    def work(self, items: Sequence[Item[Any]]) -> None:
+        for item in items:
+            assert isinstance(item, Call)
+            item.run()
+
+
+class Writer:
+    """The queue and its thread. The methods that are not its thread's belong to the loop."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._workers = Workers(home, "writer")
+        self._queue: deque[tuple[Owner, Item[Any], int]] = deque()
+        self._is_asked = False
+        """The thread has been asked to look into the queue, and has not looked yet."""
+        self._records = self._bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def room(self) -> None:
+        """Wait until the queue takes records."""
+        while not self._room.is_set():
+            await self._room.wait()
+
+    def put(self, owner: Owner, item: Item[T], size: int = 0) -> asyncio.Future[T]:
+        """Queue an item; a record has a size, in bytes."""
+        self._queue.append((owner, item, size))
+        if size:
+            self._records += 1
+            self._bytes += size
+            if self._records >= _MOST_RECORDS or self._bytes >= _MOST_BYTES:
+                self._room.clear()
+        if not self._is_asked:
+            self._is_asked = True
+            self._workers.post(self._empty)
+        return item.future
+
+    def call(self, owner: Owner, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Queue a call. Whether or not somebody still waits for it, it is made."""
+        return self.put(owner, Call(self._home.loop, function))
+
+    async def acquire(self, owner: Owner, make: Callable[[], T], undo: Callable[[T], object]) -> T:
+        """Call `make`; when the task is cancelled, what it made is undone by the owner's next call."""
+        call = Call(self._home.loop, make)
+        made = self.put(owner, call)
+        try:
+            return await asyncio.shield(made)
+        except (asyncio.CancelledError, GeneratorExit):
+            self.put(owner, Call(self._home.loop, lambda: _undo(call, undo)))
+            raise
+
+    def end(self) -> None:
+        """End the thread when everything queued is done."""
+        self._workers.end()
+
+    # -- the thread -----------------------------------------------------------------------------
+
+    # decisions/0043: one thread, whose rounds are what came during the last one.
+    def _empty(self) -> None:
+        self._is_asked = False  # First: what is queued from now on asks again.
+        queue = self._queue
+        while queue:
+            items: dict[Owner, list[Item[Any]]] = {}
+            records = size = 0
+            for _ in range(len(queue)):
+                owner, item, item_size = queue.popleft()
+                items.setdefault(owner, []).append(item)
+                records += item_size > 0
+                size += item_size
+            for owner, its_items in items.items():
+                try:
+                    owner.work(its_items)
+                except BaseException as error:
+                    for item in its_items:
+                        if not item.is_answered:
+                            item.answer(None, error)
+                self._hand_over(its_items)
+            self._tell(self._make_room, records, size)
+
+    def _hand_over(self, items: Sequence[Item[Any]]) -> None:
+        for start in range(0, len(items), _PIECE):
+            self._tell(_hand_over, items[start : start + _PIECE])
+
+    def _tell(self, function: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has been closed: nobody listens.
+            self._home.loop.call_soon_threadsafe(function, *args)
+
+    def _make_room(self, records: int, size: int) -> None:
+        self._records -= records
+        self._bytes -= size
+        if self._records < _MOST_RECORDS and self._bytes < _MOST_BYTES:
+            self._room.set()
+
+
+def _hand_over(items: Sequence[Item[Any]]) -> None:
+    for item in items:
+        item.hand_over()
+
+
+def _undo(call: Call[T], undo: Callable[[T], object]) -> None:
+    if call.error is None:
+        undo(call.result)  # type: ignore[arg-type]
