@@ -19,6 +19,7 @@ from eosdb.errors import ApiError, EosdbError
 
 from . import (
     acls,
+    adopt,
     database,
     dead_letters,
     export,
@@ -118,6 +119,7 @@ def main(context: click.Context, path: str | None, read_only: bool, principal: s
 for command in (
     *database.COMMANDS,
     *maintenance.COMMANDS,
+    *adopt.COMMANDS,
     *publish.COMMANDS,
     topics.topics,
     *records.COMMANDS,

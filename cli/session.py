@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -18,11 +18,16 @@ class Session:
     read_only: bool = False
     principal: str = "User:ANONYMOUS"
 
+    def at(self, path: str) -> Session:
+        """The same for a file that a command's own argument names."""
+        return replace(self, path=path)
+
     def open(
         self,
         *,
         create: bool = False,
         read_only: bool = False,
+        adopt: bool | str = False,
         durability: str = "full",
         config: eosdb.BrokerConfig | None = None,
     ) -> eosdb.Database:
@@ -37,6 +42,7 @@ class Session:
             self.path,
             create=create,
             read_only=read_only,
+            adopt=adopt,
             durability=durability,
             principal=self.principal,
             config=config,

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 TransactionHandler = Callable[[ConsumerRecord, UserTransaction], Results]
 """A handler that writes tables of its own, in the transaction of its record."""
 MEMORY: Final = ":memory:"
+WAL: Final = "wal"
 _ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
 """Dead letters carry headers with the reason, so they are larger than the original records."""
 DURABILITIES: Final = ("full", "normal", "off")
@@ -75,18 +76,25 @@ def connect(
     read_only: bool = False,
     create: bool = True,
     migrate: bool = True,
+    adopt: bool | str = False,
     principal: str = "User:ANONYMOUS",
     config: BrokerConfig | None = None,
 ) -> Database:
     """Open an eosdb file; create it, or upgrade it to the newest schema, if necessary.
 
     `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off" (tests
-    only). `":memory:"` is a temporary file that is removed when the database is closed. `principal` is the
-    identity that ACLs check; it is not authenticated. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    only). `":memory:"` is a temporary file that is removed when the database is closed. With `adopt`
+    another application's SQLite file gets eosdb's tables beside its own, in one commit, or stays as it is;
+    it must be in WAL mode, or `adopt` be "wal", which switches it. `principal` is the identity that ACLs
+    check; it is not authenticated. Raises DatabaseNotFoundError, NotAnEosdbFileError,
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError,
     DatabaseLockedError, DatabaseFullError and ConfigError.
     """
     check_choice("durability", durability, *DURABILITIES)
+    if adopt not in (False, True, WAL):
+        raise ConfigError(f"adopt: got {adopt!r}, expected False, True or {WAL!r}")
+    if adopt and read_only:
+        raise ConfigError("adopt=True: adopting a file writes it; open it without read_only=True")
     if config is not None and not isinstance(config, BrokerConfig):
         raise ConfigError(f"config: got {config!r}, expected a BrokerConfig")
     return Database(
@@ -96,6 +104,7 @@ def connect(
         read_only,
         create,
         migrate,
+        adopt,
         check_text("principal", principal, ConfigError),
         config or BrokerConfig(),
     )
@@ -112,6 +121,7 @@ class Database(WholeFile, Publishing):
         read_only: bool,
         create: bool,
         migrate: bool,
+        adopt: bool | str,
         principal: str,
         config: BrokerConfig,
     ) -> None:
@@ -135,6 +145,8 @@ class Database(WholeFile, Publishing):
                 read_only=read_only,
                 lock_timeout_ms=config.lock_timeout_ms,
                 sync=durability != "off",
+                adopt=bool(adopt),
+                to_wal=adopt == WAL,
             )
             self._store = Store(
                 file,

@@ -97,7 +97,7 @@ def _estimated(connection: sqlite3.Connection, trees: Sequence[_Tree]) -> dict[s
     for tree in trees:
         where = f" WHERE {tree.condition}" if tree.condition else ""
         (contents[tree.name],) = connection.execute(
-            f'SELECT COALESCE(sum({_content(tree.columns)}), 0) FROM "{tree.table}"{where}'
+            f"SELECT COALESCE(sum({_content(tree.columns)}), 0) FROM {_quoted(tree.table)}{where}"
         ).fetchone()
     pages = space.pages(connection)
     used = pages.total - pages.free
@@ -109,11 +109,16 @@ def _estimated(connection: sqlite3.Connection, trees: Sequence[_Tree]) -> dict[s
 def _content(columns: Iterable[str]) -> str:
     """SQL: about how many bytes a row takes. A number takes fewer than it has digits."""
     lengths = (
-        f"CASE typeof(\"{name}\") WHEN 'integer' THEN 4 WHEN 'real' THEN 8 WHEN 'null' THEN 0 "
-        f'ELSE length(CAST("{name}" AS BLOB)) END + 1'
-        for name in columns
+        f"CASE typeof({name}) WHEN 'integer' THEN 4 WHEN 'real' THEN 8 WHEN 'null' THEN 0 "
+        f"ELSE length(CAST({name} AS BLOB)) END + 1"
+        for name in map(_quoted, columns)
     )
     return " + ".join((*lengths, str(_ROW_OVERHEAD)))
+
+
+def _quoted(name: str) -> str:
+    """Of a user's own table or column, whose name may be anything."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _journal(

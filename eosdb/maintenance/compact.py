@@ -23,6 +23,7 @@ from eosdb.store import space
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
+from eosdb.store.schema import kind
 from eosdb.store.schema.new_file import forget_unfinished, unfinished_name
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
@@ -92,7 +93,7 @@ def _write_beside(
         return bool(raised)
 
     report(0, 2 * used)
-    if not space.gives_back(reader):
+    if not space.gives_back(reader) and not kind.of(reader).is_adopted:
         reader.execute(GIVES_PAGES_BACK)  # Of the new content.
     try:
         # Against programs that do not know our mutex: what is read now is what will be replaced.

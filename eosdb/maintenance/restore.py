@@ -21,7 +21,7 @@ from eosdb.maintenance import copies
 from eosdb.maintenance.replay import rebuild
 from eosdb.progress import Progress, report_progress
 from eosdb.store import baseline, journal
-from eosdb.store.schema import file_id
+from eosdb.store.schema import file_id, kind
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
@@ -125,7 +125,8 @@ def _cut_after(
         connection.execute(sql)
     file_id.renew(connection)
     connection.execute("COMMIT")
-    connection.execute(GIVES_PAGES_BACK)
+    if not kind.of(connection).is_adopted:
+        connection.execute(GIVES_PAGES_BACK)
     connection.execute("VACUUM")
 
 

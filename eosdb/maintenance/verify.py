@@ -37,7 +37,10 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
             store.own_reader() as other,
             _integrity_beside(other) as of_the_file,
         ):
-            problems: list[str] = []
+            missing = newest_schema.missing(connection)
+            problems = [f"{gone.name}: this {gone.type} of eosdb's is gone" for gone in missing]
+            if any(gone.type == "table" for gone in missing):
+                return 0, [*of_the_file(), *problems]
             try:
                 last = journal.last_position(connection)
                 check = RecordCheck(connection, baseline.read(connection).position)

@@ -16,7 +16,7 @@ from eosdb.model.values import TransactionState
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated
-from eosdb.store.schema import file_id
+from eosdb.store.schema import file_id, kind
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
 from eosdb.store.wal import growth as wal_growth
@@ -38,7 +38,7 @@ def info(store: Store) -> dict[str, object]:
             "size_bytes": os.path.getsize(store.path),
             "wal_bytes": _size(store.path + "-wal"),
             "file_id": file_id.read(connection),
-            "schema_version": one("PRAGMA user_version"),
+            "schema_version": kind.of(connection).version,
             "sqlite_version": sqlite3.sqlite_version,
             "topics": one("SELECT count(*) FROM topics"),
             "partitions": one("SELECT count(*) FROM partitions"),

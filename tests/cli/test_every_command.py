@@ -7,6 +7,7 @@ process of its own, in a terminal of 80 columns with NO_COLOR.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import fcntl
 import io
@@ -15,6 +16,7 @@ import os
 import pty
 import re
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -38,6 +40,7 @@ COMMANDS = {
     "acls add": ["--principal", "User:a", "--operation", "all", "--resource-type", "cluster"],
     "acls list": [],
     "acls remove": ["--all"],
+    "adopt": ["FOREIGN"],
     "backup": ["TARGET"],
     "compact": [],
     "consume": ["orders", "--from-beginning", "--max-records", "5"],
@@ -177,7 +180,14 @@ def arguments(name: str, path: Path, original: Path) -> list[str]:
     if target.is_dir():
         shutil.rmtree(target)
     target.unlink(missing_ok=True)
+    foreign = path.parent / f"{path.stem}-foreign.db"
+    if "FOREIGN" in COMMANDS[name]:
+        foreign.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(foreign)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("CREATE TABLE own (x)")
     words = {
+        "FOREIGN": str(foreign),
         "INPUT": str(original.parent / "input.ndjson"), "OPEN": opened, "TARGET": str(target),
         "PICTURE": str(target.with_suffix(".svg")), "URL": f"file://{target}-published",
         "PUBLISHED": f"file://{original.parent}/{original.stem}-published",

@@ -24,7 +24,7 @@ def make_engine(
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)
-        connection.set_authorizer(guard.authorize)
+        connection.set_authorizer(guard.authorizer(connection))
         return connection
 
     engine = create_engine("sqlite://", creator=create, poolclass=QueuePool, pool_size=5)

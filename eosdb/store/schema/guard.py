@@ -7,10 +7,12 @@ without an event would be gone after the next rebuild.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
 from eosdb.errors import InvalidRequestError
+from eosdb.store.schema import kind
 from eosdb.store.schema.newest import tables, views
 
 PREFIX: Final = "eosdb_"
@@ -33,10 +35,11 @@ _ON_A_SECOND_NAME: Final = {
     sqlite3.SQLITE_ALTER_TABLE,
 }
 """The index or trigger comes first (of ALTER TABLE the database), the table second."""
+_HEADER: Final = {"application_id", "user_version"}
 _PRAGMAS: Final = {
-    "application_id", "checkpoint_fullfsync", "foreign_keys", "fullfsync", "journal_mode",
+    *_HEADER, "checkpoint_fullfsync", "foreign_keys", "fullfsync", "journal_mode",
     "journal_size_limit", "locking_mode", "mmap_size", "query_only", "schema_version", "synchronous",
-    "user_version", "wal_autocheckpoint", "wal_checkpoint", "writable_schema",
+    "wal_autocheckpoint", "wal_checkpoint", "writable_schema",
 }  # fmt: skip
 
 
@@ -65,9 +68,17 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     return False
 
 
-def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """The authorizer of connections that users write their own SQL on."""
-    return sqlite3.SQLITE_DENY if may_not(action, first, second) else sqlite3.SQLITE_OK
+def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
+    """The authorizer of a connection that users write their own SQL on. The header of an adopted file is
+    theirs."""
+    theirs = _HEADER if kind.of(connection).is_adopted else frozenset()
+
+    def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
+        if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() in theirs:
+            return sqlite3.SQLITE_OK
+        return sqlite3.SQLITE_DENY if may_not(action, first, second) else sqlite3.SQLITE_OK
+
+    return authorize
 
 
 def refused(error: BaseException | None) -> InvalidRequestError | None:

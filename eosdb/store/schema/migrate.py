@@ -1,7 +1,8 @@
 """Which file this is, and how it gets to the newest schema.
 
 A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the
-number of its newest revision. Alembic is imported only to upgrade an older file.
+number of its newest revision; one that was adopted says it by its tables (see kind.py). Alembic is imported
+only to upgrade an older file.
 
 A file that is written is in WAL mode from its first byte on. One in rollback-journal mode is a published
 copy, whoever made it: it has the id and the history of the file it was made from, and what is written into
@@ -10,6 +11,7 @@ it would be a second history under the same id. So it is only read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
@@ -33,8 +35,9 @@ from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import check_only_name
-from eosdb.store.schema import file_id, new_file
+from eosdb.store.schema import adoption, file_id, kind, new_file
 from eosdb.store.schema.newest import (
+    ALEMBICS,
     APPLICATION_ID,
     GIVES_PAGES_BACK,
     SCHEMA_VERSION,
@@ -46,6 +49,10 @@ from eosdb.store.schema.newest import (
 )
 
 _LOCK: Final = "-lock"
+_SWITCHED: Final = (
+    ". Or it is no copy, but was adopted, and one of its owner's programs has switched its journal mode: "
+    "then `PRAGMA journal_mode=WAL` in any SQLite client switches it back"
+)
 
 
 class Opened(NamedTuple):
@@ -65,18 +72,43 @@ def open_file(
     lock_timeout_ms: int,
     sync: bool = True,
     at_rest: bool = False,
+    adopt: bool = False,
+    to_wal: bool = False,
 ) -> Opened:
     """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
-    `at_rest` is for a file that is read only (see `connection.connect`). A file that is made is durable
-    when this returns, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    `at_rest` is for a file that is read only (see `connection.connect`). With `adopt` another application's
+    file gets eosdb's tables, with `to_wal` also one in rollback-journal mode. A file that is made is
+    durable when this returns, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
     each saying which file and what to do.
     """
     with forking.at_work():
         if read_only:
             return _open_to_read(path, lock_timeout_ms, at_rest)
+        is_foreign = adopt and _check_adoptable(path, lock_timeout_ms, to_wal=to_wal)
+        if not is_foreign:
+            return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
+        had_lock = os.path.exists(path + _LOCK)
+        try:
+            mutex = _open_mutex(path, lock_timeout_ms)
+            try:
+                mutex.acquire()
+                adoption.adopt(path, lock_timeout_ms, to_wal=to_wal)
+            finally:
+                mutex.close()
+        except BaseException:
+            if not had_lock:
+                with contextlib.suppress(OSError):
+                    os.unlink(path + _LOCK)
+            raise
         return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
+
+
+def _check_adoptable(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
+    forking.check_not_inherited(path)
+    check_only_name(path)
+    return adoption.check(path, lock_timeout_ms, to_wal=to_wal)
 
 
 def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
@@ -102,6 +134,8 @@ def _open_to_write(
         _check_exists(path)
     if os.path.exists(path) and not os.path.exists(path + _LOCK):
         # Before the lock file is made: nothing of ours is put beside another application's file.
+        if not os.path.exists(path + "-wal"):
+            _close(_looked_at(path, lock_timeout_ms, at_rest=True)[1])
         _check_not_published(path, identify(path, lock_timeout_ms))
     mutex = _open_mutex(path, lock_timeout_ms)
     try:
@@ -115,7 +149,7 @@ def _open_to_write(
             elif found.version != SCHEMA_VERSION:
                 if not migrate or found.version > SCHEMA_VERSION:
                     _check_version(path, found, "migrate=False")
-                _upgrade(path, lock_timeout_ms)
+                _upgrade(path, lock_timeout_ms, is_adopted=found.is_adopted)
         finally:
             mutex.release()
     except BaseException:
@@ -129,6 +163,7 @@ class Found(NamedTuple):
 
     version: int
     is_published: bool
+    is_adopted: bool
 
 
 def identify(path: str, busy_timeout_ms: int) -> Found | None:
@@ -137,9 +172,13 @@ def identify(path: str, busy_timeout_ms: int) -> Found | None:
     Raises NotAnEosdbFileError for a file of another kind, CorruptDatabaseError for a damaged one.
     """
     found, connection = _looked_at(path, busy_timeout_ms)
+    _close(connection)
+    return found
+
+
+def _close(connection: sqlite3.Connection | None) -> None:
     if connection is not None:
         connection.close()
-    return found
 
 
 def _looked_at(
@@ -160,40 +199,44 @@ def _looked_at(
         raise StorageError(f"{path} is not readable by this user")
     if size == 0 and not os.path.exists(path + "-wal"):
         return None, None
-    application_id = 0
+    found: kind.Kind | None = None
     try:
         with translated(path):
             connection = connect(path, busy_timeout_ms, read_only=True, at_rest=at_rest)
             is_kept = False
             try:
-                (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                if application_id == APPLICATION_ID:
+                found = kind.of(connection)
+                if found.version is not None:
                     connection.execute("SELECT max(position) FROM journal").fetchone()
-                    found = Found(int(version), in_rollback_mode(connection))
+                    if found.version < 0:
+                        raise CorruptDatabaseError(
+                            f"{path} does not say which schema eosdb's tables have "
+                            f"({ALEMBICS}); restore a backup"
+                        )
+                    is_published = in_rollback_mode(connection)
                     is_kept = True
-                    return found, connection
-                (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                    return Found(found.version, is_published, found.is_adopted), connection
             finally:
                 if not is_kept:
                     connection.close()
     except CorruptDatabaseError as error:
-        if application_id == APPLICATION_ID or _marked_in_header(path):
+        if (found is not None and found.version is not None) or _marked_in_header(path):
             raise
         raise NotAnEosdbFileError(
             f"{path} is not a usable SQLite database; eosdb did not touch it ({error})"
         ) from error
     except StorageError as error:
-        if application_id == APPLICATION_ID and "no such table" in str(error):
+        if found is not None and "no such table" in str(error):
             raise CorruptDatabaseError(
                 f"{path} is marked as an eosdb file but has no journal; restore a backup"
             ) from error
         raise
-    if tables == 0 and application_id == 0 and version == 0:
+    if found.is_empty:
         return None, None
     raise NotAnEosdbFileError(
         f"{path} is a SQLite database of another application (application_id "
-        f"{application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it"
+        f"{found.application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it. To have "
+        "eosdb's tables beside its own: `eosdb adopt FILE`, or eosdb.connect(path, adopt=True)"
     )
 
 
@@ -257,23 +300,31 @@ def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
         _in_unit(path, busy_timeout_ms, create)
 
 
-def _upgrade(path: str, busy_timeout_ms: int) -> None:
+def _upgrade(path: str, busy_timeout_ms: int, *, is_adopted: bool = False) -> None:
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
         create_views(connection)
         file_id.ensure(connection)
-        stamp(connection, SCHEMA_VERSION)
+        if not is_adopted:
+            stamp(connection, SCHEMA_VERSION)
 
-    _in_unit(path, busy_timeout_ms, upgrade)
+    _in_unit(path, busy_timeout_ms, upgrade, is_adopted=is_adopted)
 
 
-def _in_unit(path: str, busy_timeout_ms: int, change: Callable[[sqlite3.Connection], None]) -> None:
-    """Change the schema in one commit, and make sure that the file is in WAL mode."""
+def _in_unit(
+    path: str,
+    busy_timeout_ms: int,
+    change: Callable[[sqlite3.Connection], None],
+    *,
+    is_adopted: bool = False,
+) -> None:
+    """Change the schema in one commit, and make sure that a file of eosdb's own is in WAL mode."""
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:
-            connection.execute(GIVES_PAGES_BACK)
-            connection.execute("PRAGMA journal_mode=WAL")
+            if not is_adopted:
+                connection.execute(GIVES_PAGES_BACK)
+                connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("BEGIN IMMEDIATE")
             change(connection)
@@ -310,7 +361,7 @@ def _check_not_published(path: str, found: Found | None) -> None:
             f"{path} is a published copy (in SQLite's rollback-journal mode), which never changes. Read it "
             "with read_only=True, and write to the file that it was made from. To write to a copy of it: "
             "`eosdb backup` makes one with the same id, to take the place of a lost original; `eosdb "
-            "restore` one with an id of its own"
+            "restore` one with an id of its own" + (_SWITCHED if found.is_adopted else "")
         )
 
 

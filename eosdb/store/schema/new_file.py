@@ -18,7 +18,7 @@ from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
 
 FORMAT_AT: Final = slice(18, 20)
-_WAL_FORMAT: Final = b"\x02\x02"
+WAL_FORMAT: Final = b"\x02\x02"
 """SQLite's file format: the versions for writing and reading; 2 is a file in WAL mode."""
 ROLLBACK_FORMAT: Final = b"\x01\x01"
 """A file that needs neither WAL nor shared memory."""
@@ -104,7 +104,7 @@ def _with_own_id(image: bytes) -> bytes:
         data = bytearray(scratch.serialize())
     finally:
         scratch.close()
-    data[FORMAT_AT] = _WAL_FORMAT
+    data[FORMAT_AT] = WAL_FORMAT
     return bytes(data)
 
 

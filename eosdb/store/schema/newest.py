@@ -28,13 +28,15 @@ IDENTITY_TABLE: Final = "eosdb_file"
 # decisions/0022: the folded tables as of an earlier event; those after it are folded on top.
 BASELINE_TABLE: Final = "eosdb_baseline"
 """Which event that is. The tables that begin with this name are the folded ones as of it."""
-_ALEMBICS: Final = "eosdb_alembic_version"
+ALEMBICS: Final = "eosdb_alembic_version"
+"""Which revision the tables are."""
 
 
 class SchemaObject(NamedTuple):
     """One row of sqlite_master."""
 
     type: str
+    name: str
     table: str
     sql: str
 
@@ -46,7 +48,7 @@ def newest_schema() -> tuple[SchemaObject, ...]:
     try:
         create(scratch)
         found = scratch.execute(
-            "SELECT type, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+            "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
         )
         return tuple(SchemaObject(*row) for row in found)
     finally:
@@ -60,7 +62,7 @@ def tables() -> tuple[str, ...]:
 
 def materialized_tables() -> tuple[str, ...]:
     """The tables that are folded from the events."""
-    others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, _ALEMBICS)
+    others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, ALEMBICS)
     return tuple(
         name for name in tables() if name not in others and not name.startswith(BASELINE_TABLE)
     )
@@ -80,19 +82,31 @@ def create(connection: sqlite3.Connection) -> None:
 
     Atomic only inside a unit that the caller has begun.
     """
+    create_objects(connection)
+    stamp(connection, SCHEMA_VERSION)
+
+
+def create_objects(connection: sqlite3.Connection) -> None:
+    """The same without the header, which an adopted file's owner has for itself."""
     for statement in statements():
         connection.execute(statement)
     create_views(connection)
     file_id.renew(connection)
-    stamp(connection, SCHEMA_VERSION)
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
     """Whether the file's own note of its revision is right, for `verify`."""
-    found = [name for (name,) in connection.execute(f"SELECT version_num FROM {_ALEMBICS}")]
+    found = [name for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
     if found == [f"{SCHEMA_VERSION:04}"]:
         return []
-    return [f"{_ALEMBICS}: found {found}, expected revision {SCHEMA_VERSION:04}"]
+    return [f"{ALEMBICS}: found {found}, expected revision {SCHEMA_VERSION:04}"]
+
+
+def missing(connection: sqlite3.Connection) -> list[SchemaObject]:
+    """The tables and views that are not in the file: its owner, or another program, has dropped them."""
+    found = set(connection.execute("SELECT type, name FROM sqlite_master"))
+    read = [wanted for wanted in newest_schema() if wanted.type in ("table", "view")]
+    return [wanted for wanted in read if (wanted.type, wanted.name) not in found]
 
 
 def stamp(connection: sqlite3.Connection, version: int) -> None:

@@ -68,6 +68,7 @@ class HeldUnit:
         """What the file, or the disk below it, has refused in this unit."""
         self.is_spoilt = False
         """A statement is in progress that nobody but the user can end; use another connection."""
+        self._authorize_users: Final = guard.authorizer(connection)
         connection.set_authorizer(self._authorize)
 
     @property
@@ -276,7 +277,7 @@ class HeldUnit:
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_SAVEPOINT and (second or "").lower().startswith(guard.PREFIX):
             return sqlite3.SQLITE_DENY
-        return guard.authorize(action, first, second)
+        return self._authorize_users(action, first, second)
 
 
 def _is_refusal(error: BaseException | None) -> bool:

@@ -25,7 +25,6 @@ _REMEMBERED_MAX: Final = 20_000
 _UNITS_PER_LOOK: Final = 16
 """How often the size of the memos is checked, so that memory stays flat."""
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
-_FRAME_BYTES: Final = 4_096
 _READERS_WAIT_MS: Final = 50
 _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
@@ -241,7 +240,9 @@ class Writer:
         except sqlite3.Error as error:
             self.note(error)
             return Checkpoint(0, 0)
-        return Checkpoint(frames * _FRAME_BYTES, copied * _FRAME_BYTES)
+        # Not always 4,096 bytes: the page size of a file that was adopted is its owner's.
+        (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
+        return Checkpoint(frames * page_size, copied * page_size)
 
     def shrink_files(self) -> None:
         """Copy the WAL into the file, and cut both, as far as readers allow."""

@@ -1,0 +1,214 @@
+"""Another application's file gets eosdb's tables beside its own in one commit, or stays as it is.
+
+Everything that stands against it is looked for before anything is made beside the file, and once more
+inside the commit, because the owner's programs do not know eosdb's mutex. Nothing of the file's settings
+is changed: neither its header nor its journal mode, unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterable
+from typing import Final
+
+from eosdb.errors import (
+    CorruptDatabaseError,
+    EosdbError,
+    NotAnEosdbFileError,
+    ReadOnlyDatabaseError,
+    StorageError,
+)
+from eosdb.failpoints import Failpoint, reach
+from eosdb.store.file.connection import connect
+from eosdb.store.file.failures import translated
+from eosdb.store.schema import guard, kind, new_file
+from eosdb.store.schema.newest import create_objects, newest_schema
+
+_HOT: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+"""A rollback journal that is in use begins so; one that is kept for the next transaction does not."""
+_REFERENCES: Final = (
+    'SELECT DISTINCT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
+    "WHERE m.type = 'table' ORDER BY 1, 2"
+)
+
+
+def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, str]]) -> list[str]:
+    """What of a schema stands in the way of eosdb's: its objects by type and name, and which table refers
+    to which."""
+    ours = {found.name.lower(): f"a {found.type}" for found in newest_schema()}
+    found = []
+    for type_, name in names:
+        if name.lower() in ours:
+            found.append(f"the {type_} {name!r} ({ours[name.lower()]} of eosdb's has this name)")
+        elif name.lower().startswith(guard.PREFIX):
+            found.append(f"the {type_} {name!r} (names that begin with {guard.PREFIX} are eosdb's)")
+    for table, parent in references:
+        if parent.lower() in ours:
+            found.append(
+                f"the table {table!r} (its foreign key refers to {parent!r}, which would be eosdb's)"
+            )
+    return found
+
+
+def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
+    """Whether the file is another application's, which `adopt` would then do; of any other the usual
+    errors tell. Leaves the file and its folder as they are.
+
+    Raises NotAnEosdbFileError with everything that stands against it, ReadOnlyDatabaseError,
+    CorruptDatabaseError, and StorageError or DatabaseLockedError where its owner is at work.
+    """
+    if not os.path.isfile(path) or not os.access(path, os.R_OK) or not os.path.getsize(path):
+        return False
+    has_log, has_index = os.path.exists(f"{path}-wal"), os.path.exists(f"{path}-shm")
+    # A look without locks makes no files. Without a log, or without its index, nobody has the file open
+    # in WAL mode.
+    at_rest = not (has_log and has_index)
+    with (
+        translated(path),
+        contextlib.closing(
+            connect(path, busy_timeout_ms, read_only=True, at_rest=at_rest)
+        ) as connection,
+    ):
+        try:
+            with translated(path):
+                found = kind.of(connection)
+        except CorruptDatabaseError:
+            return False
+        if found.version is not None or (found.is_empty and (has_index or not has_log)):
+            return False
+        _check_still(path)
+        if not os.access(path, os.W_OK):
+            raise ReadOnlyDatabaseError(f"{path} is not writable, so it cannot be adopted")
+        in_wal_mode = _says_wal(path) if at_rest else _mode(connection) == "wal"
+        _refuse_for(path, [*_found(connection), *([] if in_wal_mode or to_wal else [_ROLLBACK])])
+        _check_health(path, connection)
+    return True
+
+
+def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool) -> None:
+    """Put eosdb's tables into another application's file, in one commit. The caller holds the writer mutex.
+
+    Nothing if another process has done it meanwhile. Raises as `check`, DatabaseFullError, and
+    DatabaseLockedError when a program of the owner's does not let go of it.
+    """
+    with (
+        translated(path),
+        contextlib.closing(connect(path, busy_timeout_ms)) as connection,
+    ):
+        is_switched = to_wal and _mode(connection) != "wal"
+        try:
+            if is_switched:
+                connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            if kind.of(connection).version is None:
+                is_wal = _mode(connection) == "wal"
+                _refuse_for(path, [*_found(connection), *([] if is_wal else [_ROLLBACK])])
+                create_objects(connection)
+                reach(Failpoint.MIGRATION_APPLIED)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
+            if is_switched:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("PRAGMA journal_mode=DELETE")
+            raise
+        # Whoever copies the file without its log gets the tables.
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    new_file.sync_folder(path)
+
+
+_ROLLBACK: Final = (
+    "its rollback-journal mode, for eosdb needs the write-ahead log (`PRAGMA journal_mode=WAL` in any "
+    "SQLite client switches it, for good and for every program that uses it; `eosdb adopt --wal`, or "
+    'adopt="wal", switches and adopts)'
+)
+
+
+def _found(connection: sqlite3.Connection) -> list[str]:
+    names = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY rowid"
+    )
+    found = obstacles(names.fetchall(), connection.execute(_REFERENCES).fetchall())
+    (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+    if encoding != "UTF-8":
+        found.append(
+            f"its text encoding {encoding}, for eosdb needs UTF-8 (`sqlite3 OLD .dump | sqlite3 NEW` makes "
+            "a file that has it)"
+        )
+    return found
+
+
+def _refuse_for(path: str, found: list[str]) -> None:
+    if found:
+        raise NotAnEosdbFileError(
+            f"{path} is a SQLite database of another application, and cannot be adopted as it is; nothing "
+            f"was changed. In the way: {'; '.join(found)}"
+        )
+
+
+def _check_still(path: str) -> None:
+    """Nobody is in the middle of something that only the owner's programs can end."""
+    error: EosdbError | None = None
+    if _begins(f"{path}-journal", _HOT):
+        error = StorageError(
+            f"{path}-journal holds a transaction that has not ended: a program is writing, or was killed. "
+            "Let it end, or open the file once with its own program, which undoes it; then adopt the file"
+        )
+    elif _size(f"{path}-wal") and not os.path.exists(f"{path}-shm"):
+        error = StorageError(
+            f"{path}-wal is there without {path}-shm: a program has locked the file for itself alone "
+            "(`PRAGMA locking_mode=EXCLUSIVE`), or the two were copied from elsewhere. Open and close the "
+            "file once with its own program, which brings the log into it; then adopt the file"
+        )
+    if error is not None:
+        raise error
+
+
+def _check_health(path: str, connection: sqlite3.Connection) -> None:
+    try:
+        (health,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        health = str(error)
+    if health != "ok":
+        raise CorruptDatabaseError(
+            f"{path} is damaged, so it is not adopted, and nothing was changed; restore a backup of it "
+            f"first (SQLite: {health})"
+        )
+
+
+def _begins(path: str, with_bytes: bytes) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(with_bytes)) == with_bytes
+    except OSError:
+        return False
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _mode(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def _says_wal(path: str) -> bool:
+    """Whether the header says WAL mode, which a look without locks does not.
+
+    Read on a descriptor that SQLite has open already: closing one of our own would drop the locks that the
+    owner's connections in this process hold.
+    """
+    wanted = os.stat(path)
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(int(name)), wanted):
+                return os.pread(int(name), 2, new_file.FORMAT_AT.start) == new_file.WAL_FORMAT
+    raise StorageError(f"{path} has been replaced while it was looked at; nothing was changed")
