@@ -39,7 +39,6 @@ from eosdb.store.writing.unit import Apply, Unit
 from eosdb.store.writing.writer import Counts, Writer
 
 T = TypeVar("T")
-_LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
 
 
 class Store:
@@ -153,8 +152,7 @@ class Store:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
-        """Hold a write unit for the length of the block: committed at its end, undone when it raises or is
-        dropped.
+        """Hold a write unit during the block: committed at its end, undone when it raises or is dropped.
 
         Every other writer waits meanwhile. The block may be left in another thread than it was entered in.
         Raises IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait.
@@ -167,14 +165,9 @@ class Store:
             self._group.take(turn)
             try:
                 writer = self._lock_file()
-                held = self._held
-                if held is not None and held.is_spoilt:
-                    held.close()
-                    held = self._held = None
-                if held is None:
-                    held = self._held = HeldUnit.open(
-                        self.path, self.lock_timeout_ms, self._apply, writer.note
-                    )
+                held = self._held = HeldUnit.ready(
+                    self._held, self.path, self.lock_timeout_ms, self._apply, writer.note
+                )
                 try:
                     held.begin(writer.durable)
                     yield held
@@ -355,12 +348,7 @@ class Store:
         a file of last year has time to look at it before its records expire."""
         with self.alone():
             assert self._mutex is not None
-            last_ms = self._mutex.last_round_ms()
-            is_known = 0 <= now_ms - last_ms < _LONG_AGO_MS
-            if is_known and now_ms - last_ms < every_ms:
-                return False, last_ms
-            self._mutex.note_round(now_ms)
-            return is_known, now_ms
+            return self._mutex.begin_round(now_ms, every_ms)
 
     @contextlib.contextmanager
     def owning(self, number: int) -> Iterator[None]:

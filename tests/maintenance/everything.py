@@ -43,7 +43,7 @@ def fill(path: Path, clock: ManualClock) -> None:
     db.append_once("sink", 3, {TP: [Record(value=b"of a sink")]})
     with db.begin() as tx:
         tx.publish("t", b"once", partition=1, idempotency_key="key")
-    consumer = db.consumer("members")
+    consumer = db.consumer("members", group_instance_id="stays")
     consumer.subscribe("t")
     consumer.poll()
     still_open = db.producer(transactional_id="open")

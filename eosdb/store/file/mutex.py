@@ -39,6 +39,7 @@ _SYNC_FAILED_AT: Final = 8
 """Where the byte is in the file: behind the locked ranges."""
 _FAILED: Final = b"!"
 _ROUND_AT: Final = 16
+_LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
 _TIME: Final = struct.Struct("<q")
 
 
@@ -144,13 +145,15 @@ class WriterMutex:
         """Kept in memory that processes share, not on the disk: a power cut ends the condition too."""
         os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
 
-    def last_round_ms(self) -> int:
-        """When the last round of housekeeping began, in any process; 0 if that is not known."""
+    def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
+        """See `Store.begin_round`; with the mutex held."""
         found = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
-        return int(_TIME.unpack(found)[0]) if len(found) == _TIME.size else 0
-
-    def note_round(self, now_ms: int) -> None:
+        last_ms = int(_TIME.unpack(found)[0]) if len(found) == _TIME.size else 0
+        is_known = 0 <= now_ms - last_ms < _LONG_AGO_MS
+        if is_known and now_ms - last_ms < every_ms:
+            return False, last_ms
         os.pwrite(self._descriptor, _TIME.pack(now_ms), _ROUND_AT)
+        return is_known, now_ms
 
     @property
     def identity(self) -> tuple[int, int]:

@@ -77,10 +77,19 @@ class HeldUnit:
         return self._raw.in_transaction
 
     @classmethod
-    def open(
-        cls, path: str, lock_timeout_ms: int, apply: Apply, note: Callable[[sqlite3.Error], None]
+    def ready(
+        cls,
+        known: HeldUnit | None,
+        path: str,
+        lock_timeout_ms: int,
+        apply: Apply,
+        note: Callable[[sqlite3.Error], None],
     ) -> HeldUnit:
-        """On a connection of its own."""
+        """The known one, or, if it is spoilt or there is none, a new one on a connection of its own."""
+        if known is not None and not known.is_spoilt:
+            return known
+        if known is not None:
+            known.close()
         with translated(path):
             # decisions/0012: it holds the lead, the mutex and a connection of its own.
             return cls(connect(path, lock_timeout_ms), apply, path, note)
