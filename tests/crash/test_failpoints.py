@@ -36,7 +36,7 @@ VISITS = {
     Failpoint.MIGRATION_APPLIED: (0,),
     Failpoint.COMPACTION_CLEANED: (0,),
     Failpoint.CHECKPOINT_DONE: (0,),
-    Failpoint.USER_UNIT_UNCOMMITTED: (),  # test_order_service
+    Failpoint.USER_UNIT_UNCOMMITTED: (),  # examples/test_shop
     # tests/lakehouse/test_kills.py
     Failpoint.EXPORT_WRITTEN: (),
     Failpoint.EXPORT_HALF_VISIBLE: (),
