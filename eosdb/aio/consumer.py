@@ -43,8 +43,6 @@ OnLoop = Callable[[list[TopicPartition]], object]
 
 _SLICE_MS: Final = 1_000
 """The longest single poll: a thread that nobody can tell to stop any more stops by itself."""
-_TURN_MS: Final = 2
-"""How long a task takes buffered records before other tasks have their turn."""
 
 
 class AsyncConsumer:
@@ -68,7 +66,6 @@ class AsyncConsumer:
         self._unwanted: set[TopicPartition] | None = set()
         """Whose records of that poll are not to be delivered; None: of all."""
         self._failure: BaseException | None = None
-        self._turn_began_ms = 0
         self._is_started = self._is_stopping = False
         self._stopped: Future[None] | None = None
 
@@ -124,12 +121,10 @@ class AsyncConsumer:
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
         """The next record, of these partitions if any are named; waits until there is one. Raises what
         `Consumer.poll` raises."""
+        self._check()
         while True:
+            await self._home.let_others_run()
             self._check_may_read()
-            if self._clock.monotonic_ms() - self._turn_began_ms >= _TURN_MS:
-                await asyncio.sleep(0)
-                self._turn_began_ms = self._clock.monotonic_ms()
-                self._check_may_read()
             if (record := self._buffer.take_one(partitions)) is not None:
                 return record
             await self._fill(_SLICE_MS, None, partitions)
@@ -185,7 +180,6 @@ class AsyncConsumer:
         except asyncio.CancelledError:
             self._consumer.wakeup()
             raise
-        self._turn_began_ms = self._clock.monotonic_ms()
 
     def _arrived(self, polled: asyncio.Future[Found]) -> None:
         self._poll = self._polled = None

@@ -250,6 +250,7 @@ class AsyncProducer:
         transaction it is the commit's error, too. Cancelling the future does not take the record back.
         """
         self._check()
+        await self._home.let_others_run()
         await self._writer.room()
         self._check()
         record = Sending(

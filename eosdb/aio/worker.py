@@ -13,10 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
+from eosdb.clock import SystemClock
 from eosdb.errors import DatabaseClosedError, IllegalStateError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_TURN_MS: Final = 2
+"""How long a task sends, or takes buffered records, before other tasks have their turn."""
 
 
 class Home:
@@ -28,6 +32,8 @@ class Home:
         self.holder: asyncio.Task[object] | None = None
         """The task that is inside a block of `db.begin()`."""
         self._process = os.getpid()
+        self._clock = SystemClock()
+        self._turn_began_ms = 0
 
     def check(self) -> None:
         """Raises IllegalStateError in another process or event loop, and DatabaseClosedError."""
@@ -54,6 +60,12 @@ class Home:
                 "this task is inside a block of db.begin(), which is the one writer; write with "
                 "tx.publish, tx.commit_offsets and tx.run, or after the block"
             )
+
+    async def let_others_run(self) -> None:
+        """For a task that could go on for long without waiting: now and then others have their turn."""
+        if self._clock.monotonic_ms() - self._turn_began_ms >= _TURN_MS:
+            await asyncio.sleep(0)
+            self._turn_began_ms = self._clock.monotonic_ms()
 
 
 class Workers:

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+_TURNS = 4
+"""How many turns of the loop are a little later."""
+
 
 class When(Enum):
     """When a task is cancelled that waits."""
@@ -55,11 +58,17 @@ async def cancelled_at(number: int, coroutine: Coroutine[Any, Any, None], when: 
         nonlocal was_cancelled
         was_cancelled = task.cancel()
 
+    def later(turns: int) -> None:
+        if turns:
+            loop.call_soon(later, turns - 1)
+        else:
+            cancel()
+
     def at(waits_for: Any) -> None:
         if watched.count != number:
             return
         if when is When.A_LITTLE_LATER:
-            loop.call_later(0.001, cancel)
+            later(_TURNS)
         elif when is When.ANSWERED and waits_for is not None:
             waits_for.add_done_callback(cancel)  # Before the task's own.
             waits_for._asyncio_future_blocking = True
