@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import shutil
 import tempfile
@@ -44,24 +45,42 @@ class Steps:
         self.cpu_ms: list[float] = []
         self.wall_ms: list[float] = []
         self.worst: tuple[float, str] = (0.0, "")
+        self.collecting_ms: list[float] = []
+        """Of the steps, those parts that were Python's garbage collector: it runs in whichever thread
+        makes the next object, over everything that there is."""
+        self._collected_ns = self._began_ns = 0
+        self._thread = threading.get_ident()
         self._original: Callable[..., Any] = Handle._run
 
     def __enter__(self) -> Steps:
         steps, original = self, self._original
 
         def run(self: Handle) -> None:
+            steps._collected_ns = 0
             wall, cpu = perf_counter_ns(), thread_time_ns()
             original(self)
             cpu, wall = thread_time_ns() - cpu, perf_counter_ns() - wall
+            if steps._collected_ns:
+                steps.collecting_ms.append(steps._collected_ns / 1e6)
+                cpu -= steps._collected_ns
             steps.cpu_ms.append(cpu / 1e6)
             steps.wall_ms.append(wall / 1e6)
             if cpu / 1e6 > steps.worst[0]:
                 steps.worst = (cpu / 1e6, repr(self)[:200])
 
         Handle._run = run  # type: ignore[method-assign]
+        gc.callbacks.append(self._collecting)
         return self
 
+    def _collecting(self, phase: str, _: object) -> None:
+        if threading.get_ident() == self._thread:
+            if phase == "start":
+                self._began_ns = thread_time_ns()
+            else:
+                self._collected_ns += thread_time_ns() - self._began_ns
+
     def __exit__(self, *_: object) -> None:
+        gc.callbacks.remove(self._collecting)
         Handle._run = self._original  # type: ignore[method-assign]
 
 
@@ -185,6 +204,7 @@ async def blocking(path: Path, seconds: float) -> None:
     print(
         f"  over {_LIMIT_MS:g} ms: {sum(t > _LIMIT_MS for t in steps.cpu_ms)} of {len(steps.cpu_ms)}"
     )
+    print(f"garbage collection in a step  {shown(steps.collecting_ms)}")
     print(f"  the longest: {steps.worst}")
     print(f"wall time of a step     {shown(steps.wall_ms)}")
     print(f"lateness, idle loop     {shown(alone)}")
