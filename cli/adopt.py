@@ -1,9 +1,10 @@
-"""Commands that put eosdb's tables into another application's file, and take them out again: adopt."""
+"""Commands that put eosdb's tables into another application's file, and take them out: adopt, extract."""
 
 from __future__ import annotations
 
 import click
 
+from .progress import progress
 from .session import Session, pass_session
 
 
@@ -29,4 +30,23 @@ def adopt(session: Session, file: str, wal: bool) -> None:
         click.echo(f"{db.path} has eosdb's tables (schema {db.info()['schema_version']})")
 
 
-COMMANDS = (adopt,)
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("target", metavar="NEW", type=click.Path())
+@pass_session
+def extract(session: Session, file: str, target: str) -> None:
+    """Take eosdb's tables out of FILE, which was adopted or has other tables too, into a new file, NEW.
+
+    NEW is whole, verified and durable before anything is dropped from FILE, in one commit. If it is killed
+    between the two, run it again. FILE is its owner's alone then: eosdb's programs open NEW.
+
+    \b
+    Example:
+      eosdb extract app.db orders.db
+    """
+    with session.at(file).open() as db, progress(db.clock, "extract", "events") as report:
+        position = db.extract(target, on_progress=report)
+    click.echo(f"{target} has eosdb's tables, with {position} events; {file} has its own")
+
+
+COMMANDS = (adopt, extract)

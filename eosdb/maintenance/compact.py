@@ -17,6 +17,7 @@ from typing import Final
 from eosdb.clock import Clock
 from eosdb.errors import DatabaseFullError, DatabaseLockedError
 from eosdb.failpoints import Failpoint, reach
+from eosdb.maintenance.hearing import hearing
 from eosdb.model.reports import CompactReport
 from eosdb.progress import Progress, report_progress
 from eosdb.store import space
@@ -32,7 +33,6 @@ from eosdb.store.writing.writer import Writer
 
 _PAGES_A_STEP: Final = 256
 """Fewer than SQLite keeps in memory: the first step writes nothing yet."""
-_INSTRUCTIONS_A_LOOK: Final = 1_000
 _SOMEBODY: Final = "a process that cannot be seen from here, such as another user's"
 
 
@@ -81,16 +81,11 @@ def _write_beside(
     that are written, and those that are copied after that."""
     forget_unfinished(path)
     (page_size,) = reader.execute("PRAGMA page_size").fetchone()
-    raised: list[BaseException] = []
 
-    def look() -> bool:
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                written = os.path.getsize(unfinished_name(path)) // page_size
-                report(min(written, used), 2 * used)
-        except BaseException as error:
-            raised.append(error)
-        return bool(raised)
+    def look() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            written = os.path.getsize(unfinished_name(path)) // page_size
+            report(min(written, used), 2 * used)
 
     report(0, 2 * used)
     if not space.gives_back(reader) and not kind.of(reader).is_adopted:
@@ -99,16 +94,9 @@ def _write_beside(
         # Against programs that do not know our mutex: what is read now is what will be replaced.
         writer.begin(sync=True, careful=False)
         version = _version(reader)
-        reader.set_progress_handler(look, _INSTRUCTIONS_A_LOOK)
-        reader.execute("VACUUM INTO ?", (unfinished_name(path),))
-    except sqlite3.OperationalError as error:
-        if raised:
-            raise raised[0] from error
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise KeyboardInterrupt from error  # It came before `look` could catch it.
-        raise
+        with hearing(reader, look):
+            reader.execute("VACUUM INTO ?", (unfinished_name(path),))
     finally:
-        reader.set_progress_handler(None, 0)
         writer.roll_back()
     return version
 

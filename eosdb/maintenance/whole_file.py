@@ -6,7 +6,7 @@ import os
 
 from eosdb.clock import Clock
 from eosdb.log import snapshots
-from eosdb.maintenance import compact, copies, restore, verify
+from eosdb.maintenance import compact, copies, extract, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.model.reports import CompactReport
 from eosdb.model.values import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
@@ -68,6 +68,21 @@ class WholeFile:
         Raises IllegalStateError when `target` exists.
         """
         copies.back_up(self._store, check_path("target", target), on_progress)
+
+    def extract(
+        self, target: str | os.PathLike[str], *, on_progress: Progress | None = None
+    ) -> int:
+        """Take eosdb's tables out of this file, which was adopted or has tables of its own, into a new
+        file, with their id and their whole history. What is left is another application's: this object,
+        and all that others have open on it, can only be closed then.
+
+        The new file is whole, verified and durable before anything is dropped here, in one commit; who is
+        killed between the two calls it again. Returns the position of the newest event. `on_progress(done,
+        total)` counts events that are verified; when it raises, nothing changes. Raises IllegalStateError
+        when `target` exists, when views, triggers or foreign keys of the owner use eosdb's tables, and when
+        there is nothing but those.
+        """
+        return extract.extract(self._store, self.clock, check_path("target", target), on_progress)
 
     @property
     def is_published(self) -> bool:

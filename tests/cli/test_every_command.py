@@ -49,6 +49,7 @@ COMMANDS = {
     "dlq replay": ["orders", "--offset", "0", "--to", "other"],
     "dlq show": ["orders", "0"],
     "export": ["TARGET"],
+    "extract": ["ADOPTED", "TARGET"],
     "fetch": ["PUBLISHED", "TARGET"],
     "groups delete": ["billing", "--yes"],
     "groups delete-offsets": ["billing", "--topic", "orders"],
@@ -181,13 +182,15 @@ def arguments(name: str, path: Path, original: Path) -> list[str]:
         shutil.rmtree(target)
     target.unlink(missing_ok=True)
     foreign = path.parent / f"{path.stem}-foreign.db"
-    if "FOREIGN" in COMMANDS[name]:
+    if {"FOREIGN", "ADOPTED"} & set(COMMANDS[name]):
         foreign.unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(foreign)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("CREATE TABLE own (x)")
+    if "ADOPTED" in COMMANDS[name]:
+        eosdb.connect(foreign, adopt=True).close()
     words = {
-        "FOREIGN": str(foreign),
+        "FOREIGN": str(foreign), "ADOPTED": str(foreign),
         "INPUT": str(original.parent / "input.ndjson"), "OPEN": opened, "TARGET": str(target),
         "PICTURE": str(target.with_suffix(".svg")), "URL": f"file://{target}-published",
         "PUBLISHED": f"file://{original.parent}/{original.stem}-published",

@@ -36,6 +36,10 @@ VISITS = {
     Failpoint.MIGRATION_APPLIED: (0,),
     Failpoint.COMPACTION_CLEANED: (0,),
     Failpoint.CHECKPOINT_DONE: (0,),
+    # tests/maintenance/test_extract.py
+    Failpoint.EXTRACT_WRITTEN: (),
+    Failpoint.EXTRACT_LINKED: (),
+    Failpoint.EXTRACT_DROPPED: (),
     Failpoint.USER_UNIT_UNCOMMITTED: (),  # examples/test_shop
     # tests/lakehouse/test_kills.py
     Failpoint.EXPORT_WRITTEN: (),

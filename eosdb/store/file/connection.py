@@ -25,7 +25,6 @@ def connect(
     Raises sqlite3.Error, and IllegalStateError where a forked process cannot lock the file.
     """
     check_not_inherited(path)
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     mode = "ro" if read_only else "rwc" if create else "rw"
     if at_rest:
         mode += "&immutable=1"
@@ -33,7 +32,7 @@ def connect(
         # No -shm can be made in a read-only folder. Without a -wal nobody is writing the file.
         mode += "" if os.path.exists(path + "-wal") else "&immutable=1"
     connection = sqlite3.connect(
-        f"file:{quoted}?mode={mode}",
+        uri(path, mode),
         uri=True,
         timeout=busy_timeout_ms / 1000,
         isolation_level=None,  # We say BEGIN; the driver must not.
@@ -47,3 +46,9 @@ def connect(
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
     return connection
+
+
+def uri(path: str, mode: str) -> str:
+    """The file's name for SQLite, with how to open it."""
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{quoted}?mode={mode}"

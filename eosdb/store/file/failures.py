@@ -74,6 +74,13 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             "after a crash of the machine; check the disk (the system's log says more, such as "
             f"`dmesg`) and try again (SQLite: {error})"
         )
+    if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
+        # The statement is eosdb's own: users' statements are not told of here.
+        return StorageError(
+            f"{path} has eosdb's tables no more, or not all: `eosdb extract` has taken them out into a "
+            "file of their own, which is the one to open, or another program has dropped them; nothing was "
+            f"written (SQLite: {error})"
+        )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     kind, advice = _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     return kind(f"{path}: {advice} (SQLite: {error})")

@@ -23,15 +23,11 @@ from eosdb.errors import (
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
-from eosdb.store.schema import guard, kind, new_file
+from eosdb.store.schema import dependents, guard, kind, new_file
 from eosdb.store.schema.newest import create_objects, newest_schema
 
 _HOT: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 """A rollback journal that is in use begins so; one that is kept for the next transaction does not."""
-_REFERENCES: Final = (
-    'SELECT DISTINCT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
-    "WHERE m.type = 'table' ORDER BY 1, 2"
-)
 
 
 def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, str]]) -> list[str]:
@@ -131,7 +127,7 @@ def _found(connection: sqlite3.Connection) -> list[str]:
     names = connection.execute(
         "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY rowid"
     )
-    found = obstacles(names.fetchall(), connection.execute(_REFERENCES).fetchall())
+    found = obstacles(names.fetchall(), connection.execute(dependents.REFERENCES).fetchall())
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     if encoding != "UTF-8":
         found.append(
@@ -142,6 +138,7 @@ def _found(connection: sqlite3.Connection) -> list[str]:
 
 
 def _refuse_for(path: str, found: list[str]) -> None:
+    # decisions/0044: everything at once, and before anything is made beside the file.
     if found:
         raise NotAnEosdbFileError(
             f"{path} is a SQLite database of another application, and cannot be adopted as it is; nothing "

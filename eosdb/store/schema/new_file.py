@@ -40,7 +40,7 @@ def make(path: str, *, sync: bool) -> bool:
         _write(unfinished, data, sync=sync)
         reach(Failpoint.MIGRATION_APPLIED)
         # A WAL that a deleted file left behind would be read into the new one.
-        _remove_left_behind(path, sync=sync)
+        remove_left_behind(path, sync=sync)
         # Not renamed: that would replace what another program makes at this moment.
         os.link(unfinished, path)
     except FileExistsError:
@@ -86,7 +86,7 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
             os.fsync(f.fileno())
 
 
-def _remove_left_behind(path: str, *, sync: bool) -> None:
+def remove_left_behind(path: str, *, sync: bool) -> None:
     """As SQLite does when it makes a file; durably, before the new file appears."""
     found = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
     for name in found:

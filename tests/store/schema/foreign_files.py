@@ -155,10 +155,14 @@ class Theirs(NamedTuple):
 
 def theirs(path: Path) -> Theirs:
     with contextlib.closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+        typed = "SELECT name FROM eosdb_json_views"
+        has_any = any(name == "eosdb_json_views" for _, name, *_ in found)
+        ours = OURS | {name for (name,) in (connection.execute(typed) if has_any else ())}
         schema = [
             row
-            for row in connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-            if row[2] not in OURS
+            for row in found
+            if row[2] not in ours
             and not guard.is_own(row[2])
             and not row[1].startswith("sqlite_stat")
         ]

@@ -1,0 +1,223 @@
+"""Take eosdb's tables out of another application's file, into a file of their own.
+
+The new file appears whole, checked and durable, before anything is dropped; then everything is, in one
+commit. Between the two both files have the tables: who is killed there runs it again, which finds the twin
+and goes on from there. Nobody else writes eosdb's tables meanwhile; the owner's programs write theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.clock import Clock
+from eosdb.coordinator.projection import apply
+from eosdb.errors import CorruptDatabaseError, EosdbError, IllegalStateError, StorageError
+from eosdb.failpoints import Failpoint, reach
+from eosdb.log import json_views
+from eosdb.maintenance import verify
+from eosdb.maintenance.hearing import hearing
+from eosdb.progress import Progress, report_progress
+from eosdb.store import history, journal
+from eosdb.store.file import forking
+from eosdb.store.file.connection import connect, uri
+from eosdb.store.file.failures import translated
+from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.schema import dependents, kind, migrate, new_file, newest
+from eosdb.store.store import Store
+from eosdb.store.writing.writer import Writer
+
+_LOCK: Final = "-lock"
+
+
+def extract(store: Store, clock: Clock, target: str, on_progress: Progress | None) -> int:
+    """Returns the position of the newest event. Raises IllegalStateError where something of the owner's
+    needs the tables, where nothing is the owner's, and where another file is at `target`;
+    CorruptDatabaseError for tables that do not verify, StorageError and DatabaseFullError. Then both files
+    are as they were."""
+    return report_progress(on_progress, lambda report: _extract(store, clock, target, report))
+
+
+def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
+    path, patience_ms = store.path, store.lock_timeout_ms
+    with (
+        forking.at_work(),
+        store.alone() as writer,
+        contextlib.closing(connect(path, patience_ms, read_only=True)) as reader,
+    ):
+        _check_parts(path, reader)
+        mark = history.mark(reader)
+        if os.path.exists(target) and os.path.samefile(path, target):
+            raise IllegalStateError(f"{target} is the same file; give the path of a new one")
+        if os.path.lexists(target):
+            _check_twin(path, target, mark, clock, patience_ms, report)
+        else:
+            _make(path, target, clock, patience_ms, report)
+        # decisions/0044: from here on a second attempt finds the twin.
+        reach(Failpoint.EXTRACT_LINKED)
+        _drop(path, patience_ms, writer, mark)
+        writer.wrote(0)
+        writer.shrink_files()
+    return mark.position
+
+
+def _check_parts(path: str, connection: sqlite3.Connection) -> None:
+    """There are two parts, and the owner's can do without eosdb's."""
+    if not dependents.own_objects(connection) and not kind.of(connection).is_adopted:
+        raise IllegalStateError(
+            f"{path} has eosdb's tables alone, so there is nothing to take them out of; `eosdb backup` "
+            "makes a copy under another name"
+        )
+    if found := dependents.dependents(connection):
+        raise IllegalStateError(
+            f"{path}: these would break without eosdb's tables, which stay where they are: "
+            f"{'; '.join(found)}. Drop them first"
+        )
+
+
+def _check_twin(
+    path: str, target: str, mark: history.Mark, clock: Clock, patience_ms: int, report: Progress
+) -> None:
+    """An earlier attempt has made the file at `target`, and was cut off: it holds everything."""
+    try:
+        found = migrate.identify(target, patience_ms)
+        if found is None or found.is_published or found.is_adopted:
+            why: str | None = "it is not such a file"
+        else:
+            with _checked(target, clock, patience_ms, report) as connection:
+                why = history.departure(connection, str(mark))
+                if why is None and mark.position and not journal.at(connection, mark.position):
+                    why = f"its history does not go back to event {mark.position}"
+    except EosdbError as error:
+        why = str(error)
+    if why is not None:
+        raise IllegalStateError(
+            f"{target} exists already, and is not what an earlier attempt to take eosdb's tables out of "
+            f"{path} has left: {why}. Nothing was changed; give a new path"
+        )
+    new_file.sync_folder(target)  # Its name, before the only other copy goes.
+
+
+def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progress) -> None:
+    """A file of eosdb's own appears at `target`, durable, with all of eosdb's tables."""
+    unfinished, had_lock = new_file.unfinished_name(target), os.path.exists(target + _LOCK)
+    try:
+        mutex = WriterMutex(target + _LOCK, patience_ms)
+        try:
+            mutex.acquire()
+            new_file.forget_unfinished(target)
+            with translated(target):
+                _fill(unfinished, path, report)
+            with _checked(unfinished, clock, patience_ms, report):
+                pass
+            _sync_in_wal_mode(unfinished)
+            reach(Failpoint.EXTRACT_WRITTEN)
+            new_file.remove_left_behind(target, sync=True)
+            os.link(unfinished, target)
+            new_file.sync_folder(target)
+        finally:
+            new_file.forget_unfinished(target)
+            if not had_lock and not os.path.lexists(target):
+                with contextlib.suppress(OSError):
+                    os.unlink(target + _LOCK)
+            mutex.close()
+    except FileExistsError:
+        raise IllegalStateError(f"{target} has just been created by another program") from None
+    except OSError as error:
+        raise StorageError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def _fill(unfinished: str, path: str, report: Progress) -> None:
+    with contextlib.closing(
+        sqlite3.connect(uri(unfinished, "rwc"), uri=True, isolation_level=None)
+    ) as made:
+        made.execute(newest.GIVES_PAGES_BACK)
+        made.execute("PRAGMA journal_mode=OFF")  # It is synced as a whole, or thrown away.
+        made.execute("PRAGMA synchronous=OFF")
+        made.execute("ATTACH ? AS adopted", (uri(path, "ro"),))
+        made.execute("BEGIN")
+        last = journal.last_position(made)
+        with hearing(made, lambda: report(0, last)):
+            _copy_tables(made)
+        made.execute("COMMIT")
+        made.execute("DETACH adopted")  # Views are made by names that both have.
+        made.execute("BEGIN")
+        json_views.make_all(made)
+        newest.stamp(made, newest.SCHEMA_VERSION)
+        made.execute("COMMIT")
+
+
+def _copy_tables(made: sqlite3.Connection) -> None:
+    """Indexes and triggers come after the rows."""
+    wanted = newest.newest_schema()
+    for table in newest.tables():
+        made.execute(next(found.sql for found in wanted if found.name == table))
+        names = [f'"{name}"' for _, name, *_ in made.execute(f'PRAGMA main.table_info("{table}")')]
+        columns = ", ".join(names)
+        made.execute(
+            f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM adopted."{table}"'
+        )
+    for found in wanted:
+        if found.type != "table":
+            made.execute(found.sql)
+
+
+@contextlib.contextmanager
+def _checked(
+    path: str, clock: Clock, patience_ms: int, report: Progress
+) -> Iterator[sqlite3.Connection]:
+    """A connection that reads the file, which verifies."""
+    store = Store(path, apply=apply, read_only=True, lock_timeout_ms=patience_ms)
+    try:
+        problems = verify.verify(store, clock, report).problems
+        if problems:
+            raise CorruptDatabaseError(
+                f"eosdb's tables do not verify, so they stay where they are: {len(problems)} problems, the "
+                f"first is {problems[0]}; `eosdb verify` shows them"
+            )
+        with store.read() as connection:
+            yield connection
+    finally:
+        store.close()
+
+
+def _sync_in_wal_mode(path: str) -> None:
+    """Nobody else knows the file, so closing a descriptor of it drops no locks."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, new_file.WAL_FORMAT, new_file.FORMAT_AT.start)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop(path: str, patience_ms: int, writer: Writer, mark: history.Mark) -> None:
+    """Everything of eosdb's goes, in one commit; from then on the owner's programs have the file for
+    themselves."""
+    with contextlib.closing(connect(path, patience_ms)) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")  # Nothing refers to what is dropped.
+        connection.execute(f"PRAGMA synchronous={writer.durable}")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _check_parts(path, connection)  # Its owner does not know the mutex.
+            if history.mark(connection) != mark:
+                raise IllegalStateError(f"{path} has been written meanwhile; run it again")
+            was_adopted = kind.of(connection).is_adopted
+            views = [*dependents.typed_views(connection), *reversed(newest.views())]
+            for name in views:
+                connection.execute(f'DROP VIEW IF EXISTS "{name}"')
+            for name in reversed(newest.tables()):
+                connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+            if not was_adopted:
+                connection.execute("PRAGMA application_id=0")
+                connection.execute("PRAGMA user_version=0")
+            reach(Failpoint.EXTRACT_DROPPED)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            writer.note(error)
+            raise
+        finally:
+            connection.rollback()

@@ -1,0 +1,36 @@
+"""Statements of SQLite that take long, and hear meanwhile: an interrupt, or whoever watches progress."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Final
+
+_INSTRUCTIONS_A_LOOK: Final = 1_000
+
+
+@contextlib.contextmanager
+def hearing(connection: sqlite3.Connection, look: Callable[[], None]) -> Iterator[None]:
+    """Call `look` again and again while a statement of the block runs. What it raises, or a signal, ends
+    the statement and is raised by the block."""
+    raised: list[BaseException] = []
+
+    def look_now() -> bool:
+        try:
+            look()
+        except BaseException as error:
+            raised.append(error)
+        return bool(raised)
+
+    try:
+        connection.set_progress_handler(look_now, _INSTRUCTIONS_A_LOOK)
+        yield
+    except sqlite3.OperationalError as error:
+        if raised:
+            raise raised[0] from error
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from error  # It came before `look` could catch it.
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)

@@ -1,0 +1,108 @@
+"""What of a file's owner uses eosdb's tables, and would break without them.
+
+SQLite itself says what a view or a trigger reads and writes, when it compiles a statement that uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from eosdb.store.schema import guard
+from eosdb.store.schema.newest import newest_schema
+
+_USES: Final = {
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_INSERT,
+    sqlite3.SQLITE_UPDATE,
+    sqlite3.SQLITE_DELETE,
+}
+REFERENCES: Final = (
+    'SELECT DISTINCT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
+    "WHERE m.type = 'table' ORDER BY 1, 2"
+)
+"""Which table refers to which by a foreign key."""
+_OBJECTS: Final = (
+    "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' "
+    "ORDER BY rowid"
+)
+
+
+def own_objects(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """The type, name and table of everything in the file that is not eosdb's."""
+    ours = {found.name for found in newest_schema()} | set(typed_views(connection))
+    return [found for found in connection.execute(_OBJECTS) if found[1] not in ours]
+
+
+def typed_views(connection: sqlite3.Connection) -> list[str]:
+    """The names of the views that eosdb has made over JSON values."""
+    return [name for (name,) in connection.execute("SELECT name FROM eosdb_json_views")]
+
+
+def dependents(connection: sqlite3.Connection) -> list[str]:
+    """What of the owner's reads or writes eosdb's tables and views, belongs to them, or refers to them."""
+    ours = guard.own_names().union(name.lower() for name in typed_views(connection))
+    own = own_objects(connection)
+    found = [
+        f"the {type_} {name!r} on {table!r}, which is eosdb's"
+        for type_, name, table in own
+        if table.lower() in ours
+    ]
+    for table, parent in connection.execute(REFERENCES):
+        if parent.lower() in ours and table.lower() not in ours:
+            found.append(f"the foreign key of {table!r} to {parent!r}")
+    for type_, name, table in own:
+        if type_ == "view" and _uses(connection, f"SELECT * FROM {_quoted(name)}", ours):
+            found.append(f"the view {name!r}, which reads them")
+        if type_ == "trigger" and any(
+            name.lower() in sources or not sources & {other.lower() for _, other, _ in own}
+            for sources in _changes(connection, table, ours)
+        ):
+            found.append(f"the trigger {name!r} on {table!r}, which uses them")
+    return found
+
+
+def _changes(
+    connection: sqlite3.Connection, table: str, ours: frozenset[str]
+) -> Iterator[set[str]]:
+    """What uses eosdb's tables in each statement that fires a table's triggers, if anything does."""
+    columns = ""
+    with contextlib.suppress(sqlite3.Error):
+        columns = ", ".join(
+            f"{_quoted(name)} = {_quoted(name)}"
+            for (name,) in connection.execute(
+                "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (table,)
+            )
+        )
+    for statement in (
+        f"INSERT INTO {_quoted(table)} DEFAULT VALUES",
+        f"DELETE FROM {_quoted(table)}",
+        f"UPDATE {_quoted(table)} SET {columns}",
+    ):
+        if sources := _uses(connection, statement, ours):
+            yield sources
+
+
+def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) -> set[str]:
+    """The innermost trigger or view of each place in which the statement uses eosdb's tables: it may also
+    be a name within one, or none."""
+    sources: set[str] = set()
+
+    def note(action: int, name: str | None, _: object, __: object, source: str | None) -> int:
+        if action in _USES and (name or "").lower() in ours:
+            sources.add((source or "").lower())
+        return sqlite3.SQLITE_OK
+
+    connection.set_authorizer(note)
+    try:
+        with contextlib.suppress(sqlite3.Error):  # What is broken already does not break.
+            connection.execute(f"EXPLAIN {statement}").close()
+    finally:
+        connection.set_authorizer(None)
+    return sources
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
