@@ -81,3 +81,14 @@ def test_members_of_every_kind_share_the_partitions(
     eventually(all_read)
     members[0].close()
     assert db.broker.describe_group("g").state == "Empty"
+
+
+def test_the_server_notices_a_member_of_another_process_that_died(
+    db: eosdb.Database, server: Server, db_path: Path
+) -> None:
+    dies = eosdb.connect(db_path, clock=db.clock)
+    consumer = dies.consumer("g", session_timeout_ms=300_000)
+    consumer.subscribe("t")
+    assert len(db.broker.describe_group("g").members) == 1
+    dies.abandon()
+    eventually(lambda: not db.broker.describe_group("g").members)

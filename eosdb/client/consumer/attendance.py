@@ -15,7 +15,7 @@ NEVER_MS: Final = 2**62
 
 
 class Attendance:
-    """One member's, for one membership after the other. Its caller has a lock."""
+    """One member's, for one membership after the other. `begin` and `end` are called under a lock."""
 
     def __init__(self, begin: Callable[[], Presence | None], *, is_static: bool) -> None:
         self._begin = begin
@@ -39,12 +39,12 @@ class Attendance:
 
     def look(self, now_ms: int) -> None:
         """Look after the others if it is time to, so that one that dies is not missed for long."""
-        if now_ms < self.next_look_ms:
+        presence = self._presence
+        if presence is None or now_ms < self._next_look_ms:
             return
-        assert self._presence is not None
         self._next_look_ms = now_ms + LOOK_EVERY_MS
         with contextlib.suppress(EosdbError):  # Who looks or writes next sees it, too.
-            self._presence.look()
+            presence.look()
 
     @property
     def next_look_ms(self) -> int:

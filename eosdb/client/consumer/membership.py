@@ -134,12 +134,12 @@ class Membership:
             self._leave_when_idle(now)
             self._last_poll_ms = now
             self._beat_when_due(now)
-            if self._background is None:
-                self._attendance.look(now)
             if self._error is not None:
                 raise self._error
             if topics != self._topics:
                 self._topics, self._must_rejoin = topics, True
+        if self._background is None:
+            self._attendance.look(now)
         while True:
             if self._phase is Phase.STABLE and not self._must_rejoin:
                 return self._come_back()
@@ -380,13 +380,14 @@ class Membership:
             )
 
     def _background_step(self) -> int | None:
+        # Without the lock: it may have to wait for a writer, which may be the thread that polls.
+        self._attendance.look(self._clock.monotonic_ms())
         with self._lock:
             if self._error is not None:
                 return None
             now = self._clock.monotonic_ms()
             self._leave_when_idle(now)
             self._beat_when_due(now)
-            self._attendance.look(now)
             if self._generation_id < 0:
                 return 100
             return max(min(self._next_heartbeat_ms, self._attendance.next_look_ms) - now, 1)
