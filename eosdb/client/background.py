@@ -14,24 +14,39 @@ class Background:
     """
 
     def __init__(self, name: str, step: Callable[[], int | None]) -> None:
-        self._stopped = threading.Event()
+        self._stopped, self._woken = threading.Event(), threading.Event()
         self._thread = threading.Thread(
-            target=_run, args=(weakref.WeakMethod(step), self._stopped), name=name, daemon=True
+            target=_run,
+            args=(weakref.WeakMethod(step), self._stopped, self._woken),
+            name=name,
+            daemon=True,
         )
         self._thread.start()
+
+    def wake(self) -> None:
+        """Take the next step now."""
+        self._woken.set()
 
     def stop(self) -> None:
         """End the thread and wait for it; not to be called under a lock that a step takes."""
         self._stopped.set()
+        self._woken.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
 
-def _run(step: weakref.WeakMethod[Callable[[], int | None]], stopped: threading.Event) -> None:
+def _run(
+    step: weakref.WeakMethod[Callable[[], int | None]],
+    stopped: threading.Event,
+    woken: threading.Event,
+) -> None:
     """Holds no reference while it sleeps, so that a forgotten client can go."""
-    while not stopped.is_set() and (found := step()) is not None:
+    while (found := step()) is not None:
+        woken.clear()
+        if stopped.is_set():
+            return
         wait = found()
         if wait is None:
             return
         del found
-        stopped.wait(wait / 1000)
+        woken.wait(wait / 1000)

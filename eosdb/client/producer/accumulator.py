@@ -7,9 +7,12 @@ place by sequence, before everything that has none yet (Kafka: RecordAccumulator
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, Final, Protocol, TypeAlias
 
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError
@@ -24,8 +27,17 @@ from eosdb.model.values import (
 )
 
 OnDelivery: TypeAlias = "Callable[[EosdbError | None, RecordMetadata | None], object]"
-Drive: TypeAlias = "Callable[[ProducerBatch, float | None], None]"
-"""Sends what is waiting until the batch has been answered, or for at most that many seconds."""
+
+
+class Drive(Protocol):
+    """What sends the batches."""
+
+    def until_answered(self, batch: ProducerBatch, timeout: float | None) -> None:
+        """Send what is waiting until the batch has been answered, or for at most that many seconds."""
+
+    def watch(self, future: ProduceFuture) -> None:
+        """Send what is waiting, in a thread, until the future is done."""
+
 
 _SEQUENCES = 2**31
 
@@ -127,17 +139,59 @@ class ProducerBatch:
                 self.callbacks = callbacks
 
 
-class ProduceFuture:
-    """The future of one record (the contract's `Future[RecordMetadata]`).
+_STATE: Final = frozenset(vars(Future[RecordMetadata]()))
+"""What `concurrent.futures` keeps in a future."""
+_making_state: Final = threading.Lock()
 
-    `result()` sends what is still waiting, so it never hangs on a record that was not flushed.
+
+class ProduceFuture(Future[RecordMetadata]):
+    """The future of one record. It cannot be cancelled: the record is on its way.
+
+    `result()` sends what is still waiting, so it never hangs on a record that was not flushed. From the
+    first use of anything else that waits – `add_done_callback`, `asyncio.wrap_future`,
+    `concurrent.futures.wait` and `as_completed` – a thread of the producer sends it.
     """
 
     __slots__ = ("_batch", "_index")
 
+    # decisions/0006: the rest is made when it is used; most futures are only asked for their result.
     def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the state of a `concurrent.futures.Future`, for its first user."""
+        if name not in _STATE:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # First, so that an interrupt leaves no state that nobody completes.
+        self._watch()
+        with _making_state:
+            if name not in self.__dict__:
+                Future.__init__(self)
+        self.settle()
+        return self.__dict__[name]
+
+    def _watch(self) -> None:
+        """Be told by the batch when it is done. No lock: other futures' may be held."""
+        batch = self.place()[0]
+        if batch.done:
+            return
+        batch.callbacks.append((self, self.settle))
+        while batch.parts:  # Split meanwhile, and perhaps without this callback.
+            batch = self.place()[0]
+            batch.callbacks.append((self, self.settle))
+        batch.drive.watch(self)
+
+    def settle(self, *_: object) -> None:
+        """Take over the batch's result, if it has one; may be called again."""
+        batch = self.place()[0]
+        if not batch.done:
+            return
+        with contextlib.suppress(InvalidStateError):
+            if batch.error is None:
+                self.set_result(self.metadata())
+            else:
+                self.set_exception(batch.error)
 
     def place(self) -> tuple[ProducerBatch, int]:
         """The batch that the record is in now, and its place there: batches may be split."""
@@ -152,6 +206,16 @@ class ProduceFuture:
     def done(self) -> bool:
         return self.place()[0].done
 
+    def running(self) -> bool:
+        return not self.done()
+
+    def cancel(self) -> bool:
+        """False: a record that is on its way cannot be taken back, but by aborting its transaction."""
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """The record's place once it is stored; waits at most `timeout` seconds.
 
@@ -165,17 +229,8 @@ class ProduceFuture:
     def exception(self, timeout: float | None = None) -> EosdbError | None:
         """The error that kept the record from being stored, None when it is stored."""
         while not (batch := self.place()[0]).done:
-            batch.drive(batch, timeout)
+            batch.drive.until_answered(batch, timeout)
         return batch.error
-
-    def add_done_callback(self, function: Callable[[ProduceFuture], object]) -> None:
-        """Call `function(self)` when the record is stored or has failed; at once if that is the case
-        already."""
-        batch, _ = self.place()
-        if batch.done:
-            function(self)
-        else:
-            batch.callbacks.append((self, lambda error, metadata: function(self)))
 
     def metadata(self) -> RecordMetadata:
         """Where the stored record is; only after `done()`."""
@@ -187,6 +242,11 @@ class ProduceFuture:
             timestamp = batch.records.timestamps[index] or 0
         offset = result.base_offset + index if result.base_offset >= 0 else -1
         return RecordMetadata(*batch.tp, offset, timestamp, result.duplicate)
+
+    def __repr__(self) -> str:
+        batch = self.place()[0]
+        state = "waiting" if not batch.done else batch.error or f"offset {self.metadata().offset}"
+        return f"<ProduceFuture {batch.tp}: {state}>"
 
 
 class RecordAccumulator:

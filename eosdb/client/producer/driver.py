@@ -1,19 +1,25 @@
-"""Who advances a sender: the caller that waits (inline), or with `linger_ms` a background thread."""
+"""Who advances a sender: the caller that waits (inline); with `linger_ms`, or for futures that complete by
+themselves (`asyncio.wrap_future`), a background thread."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from eosdb.client.background import Background
+from eosdb.client.producer.accumulator import ProduceFuture, ProducerBatch
 from eosdb.client.producer.sender import Sender
+from eosdb.client.producer.settings import ProducerSettings
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
 
 _IDLE_MS: Final = 50
 """How long the background thread sleeps at most."""
+_NOTHING_TO_DO_MS: Final = 1_000
+"""How long it does when no future is watched and nothing lingers."""
 
 _MANY: Final = 1_000
 _SOON_MS: Final = 10_000
@@ -25,12 +31,17 @@ _log: Final = logging.getLogger("eosdb.client")
 class Driver:
     """Runs one producer's sender, always under the producer's lock."""
 
-    def __init__(self, sender: Sender, clock: Clock, lock: threading.RLock) -> None:
+    def __init__(
+        self, sender: Sender, clock: Clock, lock: threading.RLock, settings: ProducerSettings
+    ) -> None:
         self._sender = sender
         self._clock = clock
         self._lock = lock
-        self._idle_ms = _IDLE_MS
+        self._settings = settings
+        self._starting = threading.Lock()
         self._background: Background | None = None
+        self._is_stopped = False
+        self._watched: deque[ProduceFuture] = deque()
 
     def step(self) -> int | None:
         """Advance once. Returns the ms until more is due."""
@@ -77,26 +88,49 @@ class Driver:
         finally:
             self._sender.is_flushing = False
 
-    def start(self, name: str, linger_ms: int) -> None:
-        """Start the thread that sends lingering batches, once; it ends with the producer."""
-        if self._background is None:
-            self._idle_ms = min(linger_ms, _IDLE_MS)
-            self._background = Background(name, self._background_step)
+    def until_answered(self, batch: ProducerBatch, timeout: float | None) -> None:
+        """Called by a future that is asked for its result."""
+        with self._lock:
+            limit = None if timeout is None else int(timeout * 1000)
+            self.flush_until(lambda: batch.done, limit, lambda: timed_out("result", limit))
+
+    def watch(self, future: ProduceFuture) -> None:
+        """Let the thread send what waits until the future is done. Waits for no request."""
+        self._watched.append(future)
+        self.start()
+        if (background := self._background) is not None:
+            background.wake()
+
+    def start(self) -> None:
+        """Start the thread, once; it ends with the producer."""
+        if self._background is not None:
+            return
+        with self._starting:
+            if self._background is None and not self._is_stopped:
+                name = f"eosdb-sender-{self._settings.client_id or 'producer'}"
+                self._background = Background(name, self._background_step)
 
     def stop(self) -> None:
         """End the thread; the caller must not hold the lock."""
-        background, self._background = self._background, None
+        with self._starting:
+            background, self._background, self._is_stopped = self._background, None, True
         if background is not None:
             background.stop()
 
     def _background_step(self) -> int:
+        watched, linger_ms = self._watched, self._settings.linger_ms
+        while watched and watched[0].done():
+            watched.popleft().settle()
+        if not (watched or linger_ms):
+            return _NOTHING_TO_DO_MS
         with self._lock:
             try:
                 wait = self.step()
             except Exception:  # The thread must go on; each future reports its own error.
                 _log.exception("a delivery callback failed")
                 wait = 0
-        return self._idle_ms if wait is None else max(1, min(wait, self._idle_ms))
+        idle_ms = min(linger_ms or _IDLE_MS, _IDLE_MS)
+        return idle_ms if wait is None else max(1, min(wait, idle_ms))
 
 
 class SingleSends:

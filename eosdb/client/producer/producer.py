@@ -18,7 +18,6 @@ from eosdb.client.answers import RequestKind
 from eosdb.client.producer.accumulator import (
     OnDelivery,
     ProduceFuture,
-    ProducerBatch,
     RecordAccumulator,
 )
 from eosdb.client.producer.bulk import CHUNK_RECORDS, BulkSender, Pieces
@@ -81,7 +80,7 @@ class Producer:
             transport, self._settings, self._manager, self._accumulator, self._metrics
         )
         self._lock = threading.RLock()
-        self._driver = Driver(self._sender, clock, self._lock)
+        self._driver = Driver(self._sender, clock, self._lock, self._settings)
         self._transactions = ProducerTransactions(
             transport,
             clock,
@@ -93,7 +92,7 @@ class Producer:
         )
         self._chooser = PartitionChooser(transport, clock, self._settings, self._accumulator)
         self._bulk = BulkSender(
-            self._settings, clock, self._accumulator, self._chooser, self._drive
+            self._settings, clock, self._accumulator, self._chooser, self._driver
         )
         self._singles = SingleSends(clock)
         self._is_gathering = False
@@ -235,7 +234,7 @@ class Producer:
                 if timestamp is None:
                     timestamp = self._clock.time_ms()
                 self._manager.may_have_begun = True
-                batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._drive)
+                batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._driver)
                 future = batch.append(key_bytes, value_bytes, headers, timestamp, size)
                 accumulator.buffered_bytes += size
                 if on_delivery is not None:
@@ -337,7 +336,7 @@ class Producer:
     def _linger(self, now_ms: int) -> None:
         """Leave the record to the thread, unless lingering batches are due now."""
         linger_ms = self._settings.linger_ms
-        self._driver.start(f"eosdb-sender-{self._settings.client_id or 'producer'}", linger_ms)
+        self._driver.start()
         if self._linger_due_ms is None:
             self._linger_due_ms = now_ms + linger_ms
         elif now_ms >= self._linger_due_ms:
@@ -361,12 +360,6 @@ class Producer:
             self._settings.max_block_ms,
             lambda: timed_out("send: the buffer is full", self._settings.max_block_ms),
         )
-
-    def _drive(self, batch: ProducerBatch, timeout: float | None) -> None:
-        """Called by a future that is asked for its result."""
-        with self._lock:
-            limit = None if timeout is None else int(timeout * 1000)
-            self._driver.flush_until(lambda: batch.done, limit, lambda: timed_out("result", limit))
 
     def close(self) -> None:
         """Send what waits, or abort the open transaction; idempotent, never raises a broker error."""
