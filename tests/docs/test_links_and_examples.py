@@ -61,7 +61,11 @@ def test_the_commands_of_the_readme_run_in_order(tmp_path: Path) -> None:
 
 def test_the_page_about_groups_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/groups.md", tmp_path)
-    commands_of("docs/groups.md", tmp_path)
+
+
+def test_the_page_about_processing_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/processing.md", tmp_path)
+    commands_of("docs/processing.md", tmp_path)
 
 
 def test_the_commands_of_the_page_about_sql_run(tmp_path: Path) -> None:
