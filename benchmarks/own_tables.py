@@ -2,8 +2,8 @@
 
     python -m benchmarks.own_tables
 
-In one run, the best of five of each, under durability "full": a handler of two parameters that writes one row
-and returns one result; the same with a commit for each record; and a handler of one parameter.
+In one run, the best of five of each, under durability "full": a handler of two parameters that writes one
+row and returns one result; the same with a commit for each record; and a handler of one parameter.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class Store:
             self._group.take(turn)
             try:
                 writer = self._lock_file()
-                held = self._held = HeldUnit.ready(
+                held = self._held = HeldUnit.usable(
                     self._held, self.path, self.lock_timeout_ms, self._apply, writer.note
                 )
                 try:

@@ -77,19 +77,19 @@ class HeldUnit:
         return self._raw.in_transaction
 
     @classmethod
-    def ready(
+    def usable(
         cls,
-        known: HeldUnit | None,
+        last: HeldUnit | None,
         path: str,
         lock_timeout_ms: int,
         apply: Apply,
         note: Callable[[sqlite3.Error], None],
     ) -> HeldUnit:
-        """The known one, or, if it is spoilt or there is none, a new one on a connection of its own."""
-        if known is not None and not known.is_spoilt:
-            return known
-        if known is not None:
-            known.close()
+        """The last one, or a new one on a connection of its own."""
+        if last is not None:
+            if not last.is_spoilt:
+                return last
+            last.close()
         with translated(path):
             # decisions/0012: it holds the lead, the mutex and a connection of its own.
             return cls(connect(path, lock_timeout_ms), apply, path, note)
