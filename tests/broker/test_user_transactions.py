@@ -232,6 +232,24 @@ def test_a_savepoint_of_the_user_undoes_records_too(shop: eosdb.Database, how: s
     assert shop.verify().ok
 
 
+def test_an_interrupt_within_a_statement_is_no_end(shop: eosdb.Database) -> None:
+    """SQLAlchemy gives up a connection on which a signal has raised."""
+
+    class Interrupting:
+        def __conform__(self, protocol: object) -> object:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), shop.begin() as tx:
+        tx.publish("orders", "never")
+        tx.connection.exec_driver_sql("SELECT ?", (Interrupting(),))
+    for number in range(2):
+        with shop.begin() as tx:
+            tx.connection.execute(orders.insert().values(id=number, what="a"))
+            tx.publish("orders", "a")
+    assert rows(shop) == [(0, "a"), (1, "a")]
+    assert committed_values(shop, TP) == [b"a", b"a"]
+
+
 def test_rows_that_a_statement_returns_are_read_before_anything_is_published(
     shop: eosdb.Database,
 ) -> None:

@@ -12,6 +12,8 @@ import random
 import sys
 import threading
 
+import sqlalchemy.dialects.sqlite
+
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.broker.outbox import UserTransaction
@@ -96,6 +98,15 @@ class Program:
         block.__exit__(None, None, None)
         self.acknowledged.append(value)
 
+    def process(self) -> None:
+        """With a row for each record; on a manual clock, for `threading` is not safe from signals."""
+        value = f"process-{self.number}"
+        self.plain.send("in", value).result()
+        assert sqlalchemy.dialects.sqlite  # An import that is interrupted is beyond repair.
+        with eosdb.connect(self.path, clock=eosdb.ManualClock(self.db.clock.time_ms())) as other:
+            other.processor("in", row_and_result, "t", group_id="own").run(until_idle_ms=0)
+        self.acknowledged.append(value)
+
     def poll(self) -> None:
         for _ in range(3):
             self.consumer.poll()
@@ -153,19 +164,26 @@ class Program:
             self.producer.abort_transaction()
 
 
+def row_and_result(record: eosdb.ConsumerRecord, tx: UserTransaction) -> bytes:
+    assert isinstance(record.value, bytes)
+    tx.connection.exec_driver_sql("INSERT INTO done VALUES (?)", (record.value.decode(),))
+    return record.value
+
+
 def connect(path: str) -> eosdb.Database:
     return eosdb.connect(path)
 
 
 WORKS = (
-    "append", "send", "send_many", "transaction", "flushed", "abort", "begin", "handed_over", "poll",
-    "init", "read", "upkeep", "opening", "close",
+    "append", "send", "send_many", "transaction", "flushed", "abort", "begin", "handed_over", "process",
+    "poll", "init", "read", "upkeep", "opening", "close",
 )  # fmt: skip
 
 
 def main() -> None:
     path, work, rng, count = sys.argv[1], sys.argv[2], random.Random(sys.argv[3]), int(sys.argv[4])
-    acknowledged, places, number, life = list[str](), 1_000, 0, 0
+    places = 50_000 if work == "process" else 1_000
+    acknowledged, number, life = list[str](), 0, 0
     while number < count:
         at = rng.randrange(places)
         interrupt = Interrupt(at)
@@ -187,11 +205,14 @@ def main() -> None:
 
 def check(path: str, acknowledged: list[str]) -> None:
     with connect(path) as db:
-        rows = db.query("SELECT CAST(value AS TEXT) FROM committed_records").rows
+        rows = db.query("SELECT CAST(value AS TEXT) FROM committed_records WHERE topic = 't'").rows
         values = [value for (value,) in rows]
         for value in acknowledged:
             assert values.count(value) == 1, value
         assert not [value for value in values if value.startswith("never")]
+        processed = sorted(value for value in values if value.startswith("process"))
+        done = db.query("SELECT value FROM done ORDER BY value").rows
+        assert [value for (value,) in done] == processed
         report = db.verify()
         assert report.ok, report.problems
 

@@ -24,6 +24,9 @@ def test_a_program_that_is_interrupted_goes_on(
     seeds = request.config.getoption("--seeds", 3)
     with eosdb.connect(db_path) as db:
         db.admin.create_topic("t")
+        db.admin.create_topic("in")
+        with db.begin() as tx:
+            tx.connection.exec_driver_sql("CREATE TABLE done (value TEXT UNIQUE)")
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos.interrupt_worker", db_path, work, "1", str(4 * seeds)],
         cwd=ROOT,

@@ -232,7 +232,15 @@ class HeldUnit:
 
         from eosdb.store.schema.engine import raise_refusals
 
-        engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
+        engine = create_engine(
+            "sqlite://",
+            creator=lambda: self._raw,
+            poolclass=StaticPool,
+            pool_reset_on_return=None,
+        )
+        # SQLAlchemy closes a connection on which a signal has raised; ours is rolled back, and goes on.
+        for method in ("do_close", "do_terminate"):
+            setattr(engine.dialect, method, _leave_open)
 
         @event.listens_for(engine, "handle_error")
         def remember(context: ExceptionContext) -> None:
@@ -287,6 +295,9 @@ class HeldUnit:
         if action == sqlite3.SQLITE_SAVEPOINT and (second or "").lower().startswith(guard.PREFIX):
             return sqlite3.SQLITE_DENY
         return self._authorize_users(action, first, second)
+
+
+def _leave_open(_: object) -> None: ...
 
 
 def _is_refusal(error: BaseException | None) -> bool:

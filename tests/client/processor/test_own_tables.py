@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -367,6 +369,42 @@ def test_an_interrupt_in_a_handler_leaves_nothing_held(
         tx.publish("out", b"free")
     run(store)
     assert (rows(db), values(db)) == (["a", "b"], [b"a", b"b", b"free"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_after_the_record_in_hand(
+    db: eosdb.Database, number: signal.Signals
+) -> None:
+    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
+        result = store(record, tx)
+        if record.value == b"b":
+            os.kill(os.getpid(), number)
+        return result
+
+    feed(db, b"a", b"b", b"c")
+    eosdb.process(db, "in", handle, "out", group_id="g")
+    assert (rows(db), values(db), committed(db)) == (["a", "b"], [b"a", b"b"], 2)
+    assert db.broker.describe_group("g").state == "Empty"
+
+
+def test_writing_past_the_transaction_is_refused_and_a_failure_of_its_record(
+    db: eosdb.Database, run: Run
+) -> None:
+    producer = db.producer()
+
+    def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
+        result = store(record, tx)
+        if record.value == b"b":
+            producer.send("out", b"past").result()
+        return result
+
+    feed(db, b"a", b"b", b"c")
+    run(handle)
+    assert (rows(db), values(db)) == (["a", "c"], [b"a", b"c"])
+    (letter,) = read(db, "dead")
+    failure = read_failure(letter.headers)
+    assert failure is not None
+    assert failure.error == "IllegalStateError"
 
 
 def test_a_transaction_is_over_when_its_handler_has_returned(db: eosdb.Database, run: Run) -> None:
