@@ -1,0 +1,73 @@
+"""An order service: every order is a row of a table and a record for other programs, in one commit.
+
+    uvicorn --app-dir examples fastapi_service:app --port 8000 --workers 2
+
+A client that got no answer repeats its request: the order's id is its idempotency key, so it is stored
+once. Needs `pip install 'eosdb[examples]'`; docs/web.md says more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
+from sqlalchemy import text
+
+import eosdb
+
+FILE = "shop.db"
+WAIT_MS = 5_000
+"""How long a request waits for the others' blocks before it is answered with 503."""
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """One database for each worker process."""
+    with eosdb.connect(FILE, config=eosdb.BrokerConfig(lock_timeout_ms=WAIT_MS)) as db:
+        db.admin.create_topic("orders", partitions=3, exist_ok=True)
+        with db.begin() as tx:
+            tx.connection.execute(
+                text(
+                    "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, what TEXT, pieces INT)"
+                )
+            )
+        app.state.db = db
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.put("/orders/{order_id}")
+def put(request: Request, order_id: str, what: str, pieces: int = 1) -> dict[str, Any]:
+    """Store an order, once; when this has been answered with 200, it is on the disk."""
+    with request.app.state.db.begin() as tx:
+        stored = tx.publish("orders", f"{pieces} {what}", order_id, idempotency_key=order_id)
+        if not stored.duplicate:
+            tx.connection.execute(
+                text("INSERT INTO orders VALUES (:id, :what, :pieces)"),
+                {"id": order_id, "what": what, "pieces": pieces},
+            )
+        if pieces < 1:
+            raise HTTPException(422, "an order has at least one piece")  # Undoes both.
+    return {"partition": stored.partition, "offset": stored.offset}
+
+
+@app.get("/orders/{order_id}")
+def get(request: Request, order_id: str) -> dict[str, Any]:
+    """Reading waits for nobody."""
+    rows = request.app.state.db.query(
+        "SELECT what, pieces FROM orders WHERE id = ?", (order_id,)
+    ).rows
+    for what, pieces in rows:
+        return {"what": what, "pieces": pieces}
+    raise HTTPException(404, f"no order {order_id}")
+
+
+@app.exception_handler(eosdb.DatabaseLockedError)
+def busy(request: Request, error: Exception) -> JSONResponse:
+    """Nothing was written; the client may try again."""
+    return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "1"})

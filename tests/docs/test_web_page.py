@@ -1,0 +1,75 @@
+"""docs/web.md: its commands serve its applications to fifty clients; their file is the judge."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import ROOT
+from tests.web_server import CLIENTS, commands_of, files_of, running, wait_until
+
+PAGE = ROOT / "docs/web.md"
+COMMANDS = commands_of(PAGE)
+SERVERS = [command for command in COMMANDS if not command.startswith("pytest")]
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path) -> None:
+    files_of(PAGE, tmp_path)
+
+
+def paths_of(command: str) -> tuple[str, ...]:
+    return ("/orders", "/orders/async") if "fastapi_app" in command else ("/orders",)
+
+
+@pytest.mark.parametrize("command", SERVERS)
+def test_fifty_clients_get_no_error_but_those_they_ask_for(command: str, tmp_path: Path) -> None:
+    """Rows, records and answers 200 are the same, in whatever threads and processes the requests ran."""
+    with running(command, tmp_path) as server:
+        server.order(paths_of(command), 3)
+    server.check(tmp_path)
+    statuses = list(server.answers.values())
+    assert {what.split("-")[0] for what, s in server.answers.items() if s == 200} == {"good"}
+    assert (statuses.count(200), statuses.count(409)) == (2 * CLIENTS, CLIENTS)
+
+
+@pytest.mark.parametrize("command", [SERVERS[0], SERVERS[2], SERVERS[3]])
+def test_a_worker_that_is_killed_takes_no_answer_back(command: str, tmp_path: Path) -> None:
+    """And keeps nobody from going on: no lock stays."""
+    with running(command, tmp_path) as server:
+        with server.ordering(paths_of(command), 6):
+            os.kill(server.workers()[-1], signal.SIGKILL)
+        before = len(server.answers)
+        server.order(paths_of(command), 1, clients=2)
+    assert [server.answers[f"good-{before}-{number}-0"] for number in range(2)] == [200, 200]
+    server.check(tmp_path)
+
+
+def test_a_reload_and_a_shutdown_let_running_requests_end(tmp_path: Path) -> None:
+    (command,) = [each for each in SERVERS if "--preload" in each]
+    with running(command, tmp_path) as server:
+        before = set(server.workers())
+        with server.ordering(("/orders",), 4):
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: not before & set(server.workers()))
+        with server.ordering(("/orders",), 4):
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait()
+    server.check(tmp_path)
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    (command,) = [each for each in COMMANDS if each.startswith("pytest")]
+    done = subprocess.run(
+        [sys.executable, "-m", *command.split(), "-p", "no:cacheprovider", "--rootdir=."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
