@@ -17,7 +17,7 @@ from eosdb.aio.consumer import AsyncConsumer
 from eosdb.aio.polling import PolledConsumer
 from eosdb.aio.producer import AsyncProducer, Outgoing
 from eosdb.aio.proxies import AsyncAdmin, Proxy, reading
-from eosdb.aio.worker import Home, Workers
+from eosdb.aio.worker import Home, Workers, outlived
 from eosdb.aio.writer import Caller, Writer
 from eosdb.broker.sink import Batches
 from eosdb.client.consumer.settings import ConsumerConfig
@@ -169,7 +169,7 @@ class AsyncDatabase(Proxy[Database]):
         `db.begin()` that another task has open. Also done when it is cancelled."""
         if self._closed is None:
             self._home.check_may_write()
-        await asyncio.shield(self._begin_to_close())
+        await outlived(self._begin_to_close())
 
     def _begin_to_close(self) -> asyncio.Future[None]:
         if self._closed is None:
@@ -201,7 +201,7 @@ class AsyncDatabase(Proxy[Database]):
     ) -> None:
         closed = self._begin_to_close()
         if not isinstance(error, GeneratorExit):
-            await asyncio.shield(closed)
+            await outlived(closed)
 
     def __repr__(self) -> str:
         return f"<eosdb.aio.AsyncDatabase {self.path!r} {'closed' if self._closed else 'open'}>"

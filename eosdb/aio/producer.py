@@ -10,7 +10,7 @@ from itertools import groupby
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from eosdb.aio.worker import Home, to_the_end
+from eosdb.aio.worker import Home, outlived, to_the_end
 from eosdb.aio.writer import Call, Item, Writer
 from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.layout import Sendable
@@ -224,7 +224,7 @@ class AsyncProducer:
         """Send what waits, or abort the open transaction; idempotent. Also done when it is cancelled."""
         if self._stopped is None:
             self._home.check_may_write()
-        await asyncio.shield(self.begin_to_stop())
+        await outlived(self.begin_to_stop())
 
     def begin_to_stop(self) -> asyncio.Future[None]:
         """Have the thread close the producer, unless others share it."""
@@ -241,8 +241,8 @@ class AsyncProducer:
         key: object = None,
         *,
         partition: int | None = None,
-        headers: Sequence[Header] = (),
         timestamp: int | None = None,
+        headers: Sequence[Header] = (),
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record, waiting only for room; returns a future of its RecordMetadata.
 
@@ -270,8 +270,8 @@ class AsyncProducer:
         key: object = None,
         *,
         partition: int | None = None,
-        headers: Sequence[Header] = (),
         timestamp: int | None = None,
+        headers: Sequence[Header] = (),
     ) -> RecordMetadata:
         """Send one record, and return its place once it is stored. Raises what keeps it from that."""
         return await (
@@ -366,7 +366,7 @@ class AsyncProducer:
     ) -> None:
         stopped = self.begin_to_stop()
         if not isinstance(error, GeneratorExit):
-            await asyncio.shield(stopped)
+            await outlived(stopped)
 
 
 def with_metadata(

@@ -92,7 +92,7 @@ class Workers:
 
     async def outlive(self, done: Future[T]) -> T:
         """The result of what goes on even if the task that waits for it is cancelled."""
-        return await asyncio.shield(asyncio.wrap_future(done, loop=self._home.loop))
+        return await outlived(asyncio.wrap_future(done, loop=self._home.loop))
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it. A cancelled task leaves what has begun to itself."""
@@ -116,6 +116,24 @@ class Workers:
 def _undo(made: Future[T], undo: Callable[[T], object]) -> None:
     if made.exception() is None:
         undo(made.result())
+
+
+async def outlived(future: asyncio.Future[T]) -> T:
+    """The result of what goes on even if the task that waits for it is cancelled.
+
+    That is `asyncio.shield`, which however complains about errors that nobody waits for any more.
+    """
+    try:
+        await asyncio.wait({future})
+    except (asyncio.CancelledError, GeneratorExit):
+        future.add_done_callback(_retrieve)
+        raise
+    return future.result()
+
+
+def _retrieve(future: asyncio.Future[T]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 async def to_the_end(future: asyncio.Future[T]) -> T:

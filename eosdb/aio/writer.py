@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from eosdb.aio.worker import Home, Workers
+from eosdb.aio.worker import Home, Workers, outlived
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class Writer:
         call = Call(self._home.loop, make)
         made = self.put(owner, call)
         try:
-            return await asyncio.shield(made)
+            return await outlived(made)
         except (asyncio.CancelledError, GeneratorExit):
             self.put(owner, Call(self._home.loop, lambda: _undo(call, undo)))
             raise

@@ -69,14 +69,18 @@ def run_alone(main: Callable[[], Awaitable[None]]) -> None:
         no_thread_is_left()
     finally:
         logger.removeHandler(complaints)
-    assert not complaints.found
+    assert not complaints.found, complaints.found
 
 
-def stored(path: Path, topic: str = "t") -> list[bytes]:
-    """The values that a reader of committed data finds, by offset."""
-    with eosdb.connect(path / "t.db") as db:
-        found = db.query(
-            'SELECT value FROM committed_records WHERE topic = ? ORDER BY "partition", "offset"',
-            [topic],
-        )
-        return [bytes(value) for (value,) in found.rows]
+async def values(db: AsyncDatabase, topic: str = "t") -> list[str]:
+    """The values of the topic's committed records, by offset."""
+    found = await db.query(
+        "SELECT value FROM committed_records WHERE topic = ? ORDER BY offset", [topic]
+    )
+    return [bytes(value).decode() for (value,) in found.rows]
+
+
+async def filled(db: AsyncDatabase, count: int, partition: int = 0) -> None:
+    """Puts the numbers below `count` into the topic `t`."""
+    async with db.producer() as producer:
+        await producer.send_many("t", map(str, range(count)), partition=partition)

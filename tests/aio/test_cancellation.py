@@ -11,14 +11,9 @@ import eosdb.aio
 from eosdb import TopicPartition
 from eosdb.aio import AsyncConsumer, AsyncDatabase
 from tests.aio.cancelling import cancel_everywhere
-from tests.aio.running import no_thread_is_left, run, run_alone
+from tests.aio.running import filled, no_thread_is_left, run, run_alone, values
 
 TP = TopicPartition("t", 0)
-
-
-async def values(db: AsyncDatabase) -> list[str]:
-    found = await db.query("SELECT value FROM committed_records WHERE topic = 't' ORDER BY offset")
-    return [bytes(value).decode() for (value,) in found.rows]
 
 
 def test_a_database_that_is_opened_and_closed(tmp_path: Path) -> None:
@@ -136,11 +131,6 @@ def test_a_block_of_begin(tmp_path: Path) -> None:
         print("cancellations:", await cancel_everywhere(write, check))
 
     run(tmp_path, scenario)
-
-
-async def filled(db: AsyncDatabase, count: int) -> None:
-    async with db.producer() as producer:
-        await producer.send_many("t", map(str, range(count)))
 
 
 def test_records_that_are_read(tmp_path: Path) -> None:
