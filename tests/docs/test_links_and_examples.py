@@ -88,6 +88,11 @@ def test_the_page_about_asyncio_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/asyncio.md", tmp_path)
 
 
+def test_the_page_about_adoption_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/adopt.md", tmp_path)
+    commands_of("docs/adopt.md", tmp_path)
+
+
 def test_the_page_about_lakehouses_does_what_it_says(tmp_path: Path) -> None:
     commands_of("docs/lakehouse.md", tmp_path)
     python_of("docs/lakehouse.md", tmp_path)

@@ -14,6 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.admin import summary
 from eosdb.store.schema import newest
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import PLACES, owner, theirs, write
@@ -93,6 +94,14 @@ def test_an_older_adopted_file_is_upgraded_and_its_header_left_alone(db_path: Pa
     assert theirs(db_path) == before
 
 
+def test_who_watches_many_files_knows_an_adopted_one(adopted: Path) -> None:
+    with eosdb.connect(adopted, read_only=True) as db:
+        found = summary.look(adopted)
+        assert (found.file_id, found.position) == (db.info()["file_id"], 1)
+    os.utime(adopted, (1, 1))  # Nobody has written it for long: it is looked at without locks.
+    assert summary.look(adopted) == found
+
+
 def test_a_newer_adopted_file_is_refused_by_its_tables(adopted: Path) -> None:
     run(adopted, f"UPDATE {newest.ALEMBICS} SET version_num = '0999'")
     with pytest.raises(eosdb.SchemaTooNewError, match="schema 999"):
@@ -150,6 +159,20 @@ def test_the_owner_vacuums_while_eosdb_has_the_file_open(adopted: Path) -> None:
         db.producer().send("t", b"after").result()
         assert committed_values(db, TP) == [b"before", b"after"]
         assert db.verify().problems == ()
+
+
+def test_the_owner_makes_a_table_anew_as_its_migrations_do(adopted: Path) -> None:
+    with eosdb.connect(adopted) as db:
+        db.producer().send("t", b"before").result()
+        run(
+            adopted,
+            "CREATE TABLE new__meta (key TEXT PRIMARY KEY, value NOT NULL, more)",
+            "DROP TABLE moz_meta",
+            "ALTER TABLE new__meta RENAME TO moz_meta",
+            "ALTER TABLE moz_meta DROP COLUMN more",
+        )
+        db.producer().send("t", b"after").result()
+        assert (committed_values(db, TP), db.verify().problems) == ([b"before", b"after"], ())
 
 
 @pytest.mark.parametrize(

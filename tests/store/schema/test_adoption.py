@@ -186,6 +186,31 @@ def test_who_holds_the_write_lock_is_waited_for_and_then_named(db_path: Path) ->
         eosdb.connect(db_path, adopt=True, config=config).close()
 
 
+def test_who_has_the_file_for_itself_alone_is_named(db_path: Path) -> None:
+    script = f"PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; {PLACES}"
+    with owner(db_path, script):
+        before = folder_of(db_path)
+        with pytest.raises(eosdb.StorageError, match="locking_mode=EXCLUSIVE"):
+            eosdb.connect(db_path, adopt=True)
+        assert folder_of(db_path) == before
+
+
+def test_processes_that_adopt_at_the_same_time_make_one_history(db_path: Path) -> None:
+    write(db_path, PLACES)
+    program = (
+        "import contextlib, sys, eosdb\n"
+        "with eosdb.connect(sys.argv[1], adopt=True) as db:\n"
+        "    with contextlib.suppress(eosdb.TopicAlreadyExistsError):\n"
+        "        db.admin.create_topic('t')\n"
+        "    db.producer().send('t', b'x').result()\n"
+    )
+    command = [sys.executable, "-c", program, str(db_path)]
+    processes = [subprocess.Popen(command) for _ in range(4)]
+    assert [process.wait(timeout=120) for process in processes] == [0] * 4
+    with eosdb.connect(db_path) as db:
+        assert (db.verify().problems, db.info()["records"]) == ((), 4)
+
+
 @pytest.mark.parametrize("holder", [None, "BEGIN; SELECT * FROM moz_meta"])
 def test_the_journal_mode_is_switched_only_when_that_is_asked_for(
     db_path: Path, holder: str | None
