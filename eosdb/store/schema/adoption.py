@@ -83,8 +83,9 @@ def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
     return True
 
 
-def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool) -> None:
-    """Put eosdb's tables into another application's file, in one commit. The caller holds the writer mutex.
+def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, lock: str | None) -> None:
+    """Put eosdb's tables into another application's file, in one commit. The caller holds the writer mutex,
+    whose file is removed again if it is `lock` and nobody has adopted the file.
 
     Nothing if another process has done it meanwhile. Raises as `check`, DatabaseFullError, and
     DatabaseLockedError when a program of the owner's does not let go of it.
@@ -93,8 +94,9 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool) -> None:
         translated(path),
         contextlib.closing(connect(path, busy_timeout_ms)) as connection,
     ):
-        is_switched = to_wal and _mode(connection) != "wal"
+        is_switched = False
         try:
+            is_switched = to_wal and _mode(connection) != "wal"
             if is_switched:
                 connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
@@ -107,9 +109,12 @@ def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool) -> None:
             connection.execute("COMMIT")
         except BaseException:
             connection.rollback()
-            if is_switched:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("PRAGMA journal_mode=DELETE")
+            with contextlib.suppress(sqlite3.Error, OSError):
+                if kind.of(connection).version is None:
+                    if is_switched:
+                        connection.execute("PRAGMA journal_mode=DELETE")
+                    if lock is not None:
+                        os.unlink(lock)
             raise
         # Whoever copies the file without its log gets the tables.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -11,7 +11,6 @@ it would be a second history under the same id. So it is only read.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
@@ -89,19 +88,13 @@ def open_file(
         is_foreign = adopt and _check_adoptable(path, lock_timeout_ms, to_wal=to_wal)
         if not is_foreign:
             return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
-        had_lock = os.path.exists(path + _LOCK)
+        made_here = None if os.path.exists(path + _LOCK) else path + _LOCK
+        mutex = _open_mutex(path, lock_timeout_ms)
         try:
-            mutex = _open_mutex(path, lock_timeout_ms)
-            try:
-                mutex.acquire()
-                adoption.adopt(path, lock_timeout_ms, to_wal=to_wal)
-            finally:
-                mutex.close()
-        except BaseException:
-            if not had_lock:
-                with contextlib.suppress(OSError):
-                    os.unlink(path + _LOCK)
-            raise
+            mutex.acquire()
+            adoption.adopt(path, lock_timeout_ms, to_wal=to_wal, lock=made_here)
+        finally:
+            mutex.close()
         return _open_to_write(path, create, migrate, lock_timeout_ms, sync)
 
 

@@ -80,12 +80,14 @@ def test_an_older_adopted_file_is_upgraded_and_its_header_left_alone(db_path: Pa
         db_path,
         "PRAGMA journal_mode=WAL",
         "PRAGMA auto_vacuum=FULL",
+        "VACUUM",
         "CREATE TABLE own (x)",
         "CREATE VIEW broken AS SELECT * FROM gone",
         "PRAGMA user_version=4711",
         "PRAGMA application_id=12",
     )
     before = theirs(db_path)
+    assert before.settings["auto_vacuum"] == 1
     with pytest.raises(eosdb.SchemaOutOfDateError, match=f"schema {newest.SCHEMA_VERSION - 1}"):
         eosdb.connect(db_path, migrate=False)
     with eosdb.connect(db_path) as db:

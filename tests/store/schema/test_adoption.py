@@ -294,18 +294,23 @@ def test_the_owners_locks_in_this_process_outlast_the_look(db_path: Path) -> Non
         assert b"database is locked" in done.stderr
 
 
-def test_a_disk_that_is_full_undoes_it(db_path: Path) -> None:
-    write(db_path, PLACES)
-    before = folder_of(db_path)
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_a_disk_that_is_full_undoes_it(db_path: Path, mode: str) -> None:
+    write(db_path, PLACES, mode=mode)
+    before, content = folder_of(db_path), theirs(db_path)
     program = (
         "import resource, signal, sys, eosdb; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000)); "
-        "eosdb.connect(sys.argv[1], adopt=True)"
+        f"eosdb.connect(sys.argv[1], adopt={True if mode == 'WAL' else 'wal'!r})"
     )
     command = [sys.executable, "-c", program, str(db_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "DatabaseFullError" in done.stderr
-    assert folder_of(db_path) == before
+    if mode == "DELETE":  # Switched there and back: SQLite counts that.
+        assert db_path.read_bytes()[18:20] == before[db_path.name][0][18:20]
+        assert (list(folder_of(db_path)), theirs(db_path)) == ([db_path.name], content)
+    else:
+        assert folder_of(db_path) == before
 
 
 def test_killed_in_the_middle_nothing_has_been_adopted(db_path: Path) -> None:
