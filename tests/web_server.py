@@ -43,8 +43,11 @@ class Server:
 
     process: subprocess.Popen[bytes]
     port: int
+    folder: Path
     answers: dict[str, int] = field(default_factory=dict)
     """The status that each order was answered with."""
+    early: list[str] = field(default_factory=list)
+    """The orders, of one client in ten, whose record was not there when they were answered with 200."""
 
     def post(self, connection: http.client.HTTPConnection, path: str, what: str) -> None:
         try:
@@ -56,6 +59,11 @@ class Server:
             self.answers[what] = LOST
             connection.close()
 
+    def is_stored(self, what: str) -> bool:
+        query = "SELECT 1 FROM committed_records WHERE CAST(value AS TEXT) = ?"
+        with eosdb.connect(self.folder / "shop.db", read_only=True) as db:
+            return list(db.query(query, (what,)).rows) == [(1,)]
+
     def order(self, paths: tuple[str, ...], each: int, clients: int = CLIENTS) -> None:
         """Every client orders `each` times, in turn from these paths; each third order is bad."""
         before = len(self.answers)
@@ -64,7 +72,10 @@ class Server:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
             for i in range(each):
                 quality = "bad" if i % 3 == 2 else "good"
-                self.post(connection, paths[i % len(paths)], f"{quality}-{before}-{number}-{i}")
+                what = f"{quality}-{before}-{number}-{i}"
+                self.post(connection, paths[i % len(paths)], what)
+                if number % 10 == 0 and self.answers[what] == 200 and not self.is_stored(what):
+                    self.early.append(what)
             connection.close()
 
         threads(clients, work)
@@ -86,9 +97,10 @@ class Server:
         found = [int(child) for child in children.split()]
         return [each for each in found if "resource_tracker" not in _command(each)]
 
-    def check(self, folder: Path) -> None:
-        """What was answered with 200 is stored once, and nothing that was refused is."""
-        with eosdb.connect(folder / "shop.db") as db:
+    def check(self) -> None:
+        """What was answered with 200 is stored once, at that time; and nothing that was refused is."""
+        assert not self.early
+        with eosdb.connect(self.folder / "shop.db") as db:
             query = "SELECT CAST(value AS TEXT) FROM committed_records ORDER BY 1"
             records = [what for (what,) in db.query(query).rows]
             if db.columns("orders"):
@@ -125,7 +137,7 @@ def running(command: str, folder: Path, modules: Path | None = None) -> Iterator
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": str(modules or folder)},
         )
-    server = Server(process, port)
+    server = Server(process, port, folder)
     try:
         wait_until(lambda: process.poll() is not None or accepts(port))
         assert process.poll() is None, (folder / "server.log").read_text()
