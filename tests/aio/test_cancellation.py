@@ -217,3 +217,124 @@ def test_a_group_that_is_joined_and_left(tmp_path: Path) -> None:
         print("cancellations:", await cancel_everywhere(read, check))
 
     run(tmp_path, scenario)
+
+
+def test_somebody_who_waits_in_a_queue(tmp_path: Path) -> None:
+    """For a turn, for the lock of another process or thread, for room, or for another reader's poll."""
+
+    async def scenario(db: AsyncDatabase) -> None:
+        async with (
+            db.producer() as producer,
+            db.consumer("t", auto_offset_reset="earliest") as consumer,
+        ):
+
+            async def wait(number: int) -> None:
+                async with db.begin() as tx:
+                    waiting = [
+                        asyncio.create_task(coroutine)
+                        for coroutine in (
+                            begin(),
+                            producer.send_and_wait("t", f"{number} a"),
+                            db.admin.list_topics(),
+                            consumer.getone(),
+                            consumer.getone(),
+                        )
+                    ]
+                    try:
+                        for _ in range(3):
+                            await asyncio.sleep(0)
+                        await tx.publish("t", f"{number} b")
+                    finally:
+                        for task in waiting:
+                            task.cancel()
+                        await asyncio.wait(waiting)
+
+            async def begin() -> None:
+                async with db.begin() as tx:
+                    await tx.publish("t", "never")
+
+            async def check(number: int) -> None:
+                async with asyncio.timeout(30), db.begin() as tx:
+                    await tx.publish("t", f"{number} end")
+                await producer.send_and_wait("t", f"{number} sent")
+                found = [v.split()[1] for v in await values(db) if v.startswith(f"{number} ")]
+                assert found[-2:] == ["end", "sent"]
+                assert sorted(found[:-2]) in ([], ["a"], ["b"], ["a", "b"])
+                while (await consumer.getone()).value.decode() != f"{number} sent":
+                    pass
+
+            print("cancellations:", await cancel_everywhere(wait, check))
+        assert "never" not in await values(db)
+
+    run(tmp_path, scenario)
+
+
+def test_a_rebalance_with_callbacks(tmp_path: Path) -> None:
+    async def scenario(db: AsyncDatabase) -> None:
+        await filled(db, 20)
+        seen: dict[int, list[int]] = {}
+        committed: dict[int, int] = {}
+
+        async def read(number: int) -> None:
+            delivered = seen.setdefault(number, [])
+
+            async def revoked(partitions: list[TopicPartition]) -> None:
+                await asyncio.sleep(0)
+                await consumer.commit()
+                committed[number] = len(delivered)
+
+            consumer = db.consumer(
+                group_id=f"g{number}", auto_offset_reset="earliest", max_poll_records=5
+            )
+            async with consumer:
+                await consumer.subscribe("t", on_revoke=revoked)
+                for _ in range(7):
+                    delivered.append((await consumer.getone()).offset)
+                await consumer.unsubscribe()
+                await consumer.assign([TP])
+                delivered.append((await consumer.getone()).offset)
+                await consumer.seek_to_beginning()
+                await consumer.seek_to_end(TP)
+                await consumer.position_offsets()
+                await consumer.paused()
+                await consumer.partitions_for("t")
+                await consumer.beginning_offsets([TP])
+                await consumer.offsets_for_times({TP: 0})
+                await consumer.group_metadata()
+                await consumer.metrics()
+
+        async def check(number: int) -> None:
+            delivered = seen.get(number, [])
+            assert delivered == [*range(min(len(delivered), 7)), *[7][: len(delivered) - 7]]
+            async with db.consumer(group_id=f"g{number}") as other:
+                found = (await other.committed([TP])).get(TP)
+            assert (found.offset if found else 0) == committed.get(number, 0)
+            assert committed.get(number, 0) == min(len(delivered), 7) or not delivered
+
+        print("cancellations:", await cancel_everywhere(read, check))
+
+    run(tmp_path, scenario)
+
+
+def test_what_reads_and_what_administers(tmp_path: Path) -> None:
+    async def scenario(db: AsyncDatabase) -> None:
+        async def use(number: int) -> None:
+            await db.query("SELECT 1")
+            await db.columns("committed_records")
+            await db.admin.create_topic(f"t{number}")
+            await db.admin.journal()
+            await db.run(eosdb.Database.housekeeping)
+            await db.append_once("s", number, {TP: [eosdb.Record(value=b"a")]})
+            async with db.producer(transactional_id="p") as producer:
+                await producer.metrics()
+
+        async def check(number: int) -> None:
+            again = await db.append_once("s", number, {TP: [eosdb.Record(value=b"a")]})
+            stored = await db.query("SELECT count(*) FROM committed_records WHERE topic = 't'")
+            assert again.skipped or again.offsets
+            assert stored.rows == [(number + 1,)]
+            await db.admin.create_topic(f"u{number}")
+
+        print("cancellations:", await cancel_everywhere(use, check))
+
+    run(tmp_path, scenario)
