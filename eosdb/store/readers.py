@@ -148,9 +148,12 @@ class Readers:
     def _check_in(self, reader: object, connection: sqlite3.Connection | None) -> None:
         try:
             if connection is not None:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("COMMIT")
+                try:
+                    if connection.in_transaction:  # Some end their snapshot early.
+                        connection.execute("COMMIT")
                     self._idle.append(connection)
+                except sqlite3.Error:
+                    connection.close()
         finally:
             self._leave(reader)
 
