@@ -51,7 +51,7 @@ def commits_of(connection: sqlite3.Connection) -> list[str]:
         nonlocal state
         if sql.startswith("PRAGMA synchronous="):
             state = sql.removeprefix("PRAGMA synchronous=")
-        elif sql == "COMMIT":
+        elif sql.startswith("COMMIT"):
             commits.append(state)
 
     (number,) = connection.execute("PRAGMA synchronous").fetchone()

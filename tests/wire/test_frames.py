@@ -219,6 +219,7 @@ def test_closing_ends_with_clients_that_wait_stall_and_do_not_read(db: eosdb.Dat
         for _ in range(20):
             deaf.send_frame(fetching(max_wait_ms=0))
         assert eventually(lambda: len(server._parking._waiters) == 1, REAL_TIME)
+        assert eventually(lambda: len(server._connections) == 3, REAL_TIME)
         threads = list(server._connections.values())
         server.close()
         assert [thread.is_alive() for thread in threads] == [False] * 3
