@@ -44,6 +44,7 @@ ROOMS = [
     "eosdb.testing",
     "eosdb.arrow",
     "eosdb.lakehouse",
+    "eosdb.relay",
     "eosdb.spark_io",
     "eosdb.cli",
 ]
@@ -68,7 +69,17 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
     # Optional packages stay out of the core.
     (
         {"eosdb"},
-        {"click", "rich", "pyspark", "pyarrow", "deltalake", "pyiceberg", "matplotlib", "fsspec"},
+        {
+            "click",
+            "rich",
+            "pyspark",
+            "pyarrow",
+            "deltalake",
+            "pyiceberg",
+            "matplotlib",
+            "fsspec",
+            "confluent_kafka",
+        },
     ),
     # Kafka's protocol, and what it is made of, are met in one room.
     (
@@ -87,6 +98,7 @@ EXCEPT = {
         "eosdb.arrow",
         "eosdb.lakehouse",
         "eosdb.publishing.storage",
+        "eosdb.relay.kafka_client",
     },
     "eosdb.migrations": {"eosdb.migrations"},
 }

@@ -1,0 +1,195 @@
+"""What the two ends at a Kafka cluster share: clients of confluent-kafka with the relay's settings, their
+errors as what they mean, and questions about topics."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
+from eosdb.relay import failure
+from eosdb.relay.failure import InterruptedRelayError
+from eosdb.relay.kafka_settings import KafkaSettings
+
+TIMEOUT_S: Final = 15.0
+"""For a question to the cluster; after it the relay begins anew."""
+_LOCAL_AUTHENTICATION: Final = -169
+_ASK_S: Final = 1.0
+_log: Final = logging.getLogger("eosdb.relay.librdkafka")
+_log.addHandler(logging.NullHandler())  # Not to stderr, unless the program wants it.
+
+
+def confluent() -> ModuleType:
+    """The module `confluent_kafka`. Raises ConfigError where it is not installed."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError as error:
+        raise ConfigError(
+            f"a relay to or from Kafka needs confluent-kafka: pip install 'eosdb[kafka]' ({error})"
+        ) from None
+    return confluent_kafka
+
+
+class KafkaClient:
+    """Makes clients, and asks what an administrator would. One thread uses it."""
+
+    def __init__(self, address: str, settings: KafkaSettings) -> None:
+        self.module: Final = confluent()
+        self._settings: Final = settings
+        self.where: Final = address
+        self._last: tuple[int, str] | None = None
+        self._admin: Any = None
+
+    def producer(self, **fixed: object) -> Any:
+        """A producer with the settings given, and over them those of the relay."""
+        return self._make(self.module.Producer, fixed)
+
+    def consumer(self, **fixed: object) -> Any:
+        """A consumer that reads what is committed, of partitions that it is told."""
+        own = {
+            "group.id": "eosdb-relay",  # Required, and never used: nothing is committed to it.
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+        }
+        return self._make(self.module.Consumer, own | fixed)
+
+    @property
+    def admin(self) -> Any:
+        """An AdminClient, made when it is first needed."""
+        if self._admin is None:
+            self._admin = self._make(self.module.admin.AdminClient, {})
+        return self._admin
+
+    def forget_admin(self) -> None:
+        """Let go of its connections."""
+        self._admin = None
+
+    def _make(
+        self, kind: Callable[[Mapping[str, object]], Any], fixed: Mapping[str, object]
+    ) -> Any:
+        config = {"bootstrap.servers": self.where, "error_cb": self.notice, "logger": _log}
+        try:
+            return kind({**config, **self._settings.values, **fixed})
+        except self.module.KafkaException as error:
+            text = self._settings.hide(error.args[0].str())
+            raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
+        except (ValueError, TypeError) as error:
+            text = self._settings.hide(str(error))
+            raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
+
+    def notice(self, error: Any) -> None:
+        """Remember what librdkafka says of itself: why nobody answers."""
+        if self._last is None or self._last[0] != _LOCAL_AUTHENTICATION:
+            self._last = (error.code(), error.str())
+
+    def meaning(self, error: Any) -> EosdbError:
+        """What a KafkaError means for the relay. Where it only says that nobody answered, it is told with
+        what is known of the reason."""
+        code, text = error.code(), error.str() or error.name()
+        if self._last is not None and code < 0:
+            why, self._last = self._last, None
+            text = why[1] if why[1] in text or text in why[1] else f"{text} ({why[1]})"
+            code = why[0] if why[0] == _LOCAL_AUTHENTICATION else code
+        return failure.of_kafka(code, self._settings.hide(text), self.where)
+
+    @contextlib.contextmanager
+    def translating(self) -> Iterator[None]:
+        """Around calls of confluent-kafka."""
+        try:
+            yield
+        except self.module.KafkaException as error:
+            raise self.meaning(error.args[0]) from None
+        except BufferError as error:
+            raise InterruptedRelayError(f"{self.where}: {error}") from None
+
+    # -- questions ------------------------------------------------------------------------------------
+
+    def cluster_id(self) -> str:
+        """Kafka's id of the cluster."""
+        with self.translating():
+            found = self._metadata().cluster_id
+        if not found:
+            raise InterruptedRelayError(f"{self.where}: the cluster does not tell its id")
+        return str(found)
+
+    def _metadata(self) -> Any:
+        """Waits for an answer as long as nothing speaks against it."""
+        for _ in range(int(TIMEOUT_S / _ASK_S)):
+            try:
+                return self.admin.list_topics(timeout=_ASK_S)
+            except self.module.KafkaException:
+                self.admin.poll(0)
+                if self._last is not None:
+                    raise
+        return self.admin.list_topics(timeout=_ASK_S)
+
+    def partitions(self) -> dict[str, int]:
+        """All topics, and how many partitions each has."""
+        with self.translating():
+            topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if not topic.error}
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of those that are there."""
+        if not (asked := list(names)):
+            return {}
+        kafka = self.module
+        with self.translating():
+            futures = self.admin.describe_topics(
+                kafka.TopicCollection(asked), request_timeout=TIMEOUT_S
+            )
+        found = {}
+        for name, future in futures.items():
+            with contextlib.suppress(InterruptedRelayError), self.translating():
+                found[name] = str(future.result().topic_id)
+        return found
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The settings of topics as ConfigEntry; empty for a topic that may not be described."""
+        kind = self.module.admin.ConfigResource
+        resources = [kind(kind.Type.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        with self.translating():
+            futures = self.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+        found: dict[str, dict[str, Any]] = {}
+        for resource, future in futures.items():
+            try:
+                found[resource.name] = future.result()
+            except self.module.KafkaException as error:
+                meaning = self.meaning(error.args[0])
+                if isinstance(meaning, InterruptedRelayError):
+                    raise meaning from None
+                found[resource.name] = {}  # Not allowed to look; not needed either.
+        return found
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """Where the partition ends, whatever transactions are open."""
+        kafka = self.module
+        tp = kafka.TopicPartition(topic, partition)
+        with self.translating():
+            futures = self.admin.list_offsets(
+                {tp: kafka.admin.OffsetSpec.latest()},
+                isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=TIMEOUT_S,
+            )
+            return int(futures[tp].result().offset)
+
+    def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic, with as many replicas as the cluster does by default, unless it exists."""
+        new = self.module.admin.NewTopic(
+            name, partitions, replication_factor=-1, config=dict(config)
+        )
+        with (
+            contextlib.suppress(TopicAlreadyExistsError),
+            self.translating(),
+        ):
+            self.admin.create_topics([new], request_timeout=TIMEOUT_S)[name].result()

@@ -1,0 +1,99 @@
+"""What a relay decides: where it goes on in a partition, what the next chunk holds, how long it waits.
+
+Values in, values out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from eosdb.errors import ConfigError, InvalidPartitionsError, OffsetOutOfRangeError
+from eosdb.model.values import TopicPartition
+from eosdb.relay.values import Bounds, Position, SourceTopic, TopicFacts
+
+ON_GAP: Final = ("stop", "earliest")
+TOO_LARGE: Final = ("stop", "dead-letter")
+_FIRST_PAUSE_MS: Final = 100
+_LONGEST_PAUSE_MS: Final = 30_000
+_NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", "local.")
+"""Settings of topics that are about the brokers, not about the records."""
+
+
+def start_of(
+    tp: TopicPartition, position: Position | None, topic_id: str, bounds: Bounds, on_gap: str
+) -> int:
+    """The first offset to relay. Raises OffsetOutOfRangeError when the source no longer has what comes
+    next, unless `on_gap` says to go on with what there is; and always when it lacks what has been relayed,
+    for then it is not what it was."""
+    if position is None:
+        return bounds.start
+    if position.topic_id != topic_id:
+        lost = f"{tp}: the topic was deleted and made anew (its id is {topic_id}, not {position.topic_id})"
+    elif position.offset > bounds.end:
+        raise OffsetOutOfRangeError(
+            f"{tp}: relayed up to offset {position.offset}, and the source ends at {bounds.end}: it is an "
+            "older copy, or has lost records; bring back the newer one, or relay under another name"
+        )
+    elif position.offset < bounds.start:
+        lost = (
+            f"{tp}: relayed up to offset {position.offset}, and the source begins at {bounds.start}: what "
+            "lay between has been deleted, by retention or by hand"
+        )
+    else:
+        return position.offset
+    if on_gap == "earliest":
+        return bounds.start
+    raise OffsetOutOfRangeError(
+        f"{lost}; on_gap='earliest' (--on-gap earliest) goes on with the earliest record that there is"
+    )
+
+
+def next_ranges(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, tuple[int, int]]:
+    """For each partition that has something, what of it comes into the next chunk: [from, to), `most`
+    offsets in all. Those that have less than an equal share leave the rest to the others."""
+    behind = {tp: ends[tp] - at for tp, at in positions.items() if ends.get(tp, at) > at}
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    left, partitions = most, len(behind)
+    for tp, count in sorted(behind.items(), key=lambda item: (item[1], item[0])):
+        share = min(count, max(left // partitions, 1))
+        ranges[tp] = (positions[tp], positions[tp] + share)
+        left, partitions = left - share, partitions - 1
+    return ranges
+
+
+def checked_partitions(
+    topics: Iterable[SourceTopic], known: Mapping[str, TopicFacts], where: str
+) -> None:
+    """Raises InvalidPartitionsError when a topic has fewer partitions there than in the source."""
+    for topic in topics:
+        there = known[topic.name].partitions
+        if there < topic.partitions:
+            raise InvalidPartitionsError(
+                f"topic {topic.name!r} has {topic.partitions} partitions in the source and {there} at "
+                f"{where}; records keep their partition, so widen it there to {topic.partitions}"
+            )
+
+
+def config_to_copy(config: Mapping[str, str], known: Iterable[str] | None = None) -> dict[str, str]:
+    """The settings that a created topic takes over: what is about records, and is `known` there."""
+    names = config.keys() if known is None else config.keys() & set(known)
+    return {name: config[name] for name in sorted(names) if not name.startswith(_NOT_COPIED)}
+
+
+def wanted(available: Iterable[str], asked: Iterable[str] | None) -> list[str]:
+    """The topics to relay; by default all whose names do not begin with two underscores. Raises ConfigError
+    when `asked` is empty."""
+    if asked is None:
+        return sorted(name for name in available if not name.startswith("__"))
+    if not (names := sorted(set(asked))):
+        raise ConfigError("topics: got none, expected names of topics; leave it out for all")
+    return names
+
+
+def pauses() -> Iterator[int]:
+    """How long to wait before the next attempt, in ms: longer and longer, up to half a minute."""
+    return (min(_FIRST_PAUSE_MS * 2**number, _LONGEST_PAUSE_MS) for number in itertools.count())
