@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import click
@@ -16,6 +15,7 @@ from eosdb.config import BrokerConfig
 
 from .params import settings
 from .session import Session, pass_session
+from .stopping import stopped_by_signals
 
 _M_ARENA_MAX: Final = -8
 
@@ -76,10 +76,11 @@ def serve(
       eosdb serve shop.db --create --config auto.create.topics.enable=true
     """
     _share_one_heap()
+    stopped = threading.Event()
     if file is not None:
         session = dataclasses.replace(session, path=file)
     with (
-        _stop_signal() as stopped,
+        stopped_by_signals(stopped.set),
         session.open(create=create, durability=durability, config=broker_config(given)) as db,
         db.serve(
             port, host, require_sasl=require_sasl, tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca
@@ -111,25 +112,3 @@ def _share_one_heap() -> None:
     clients. They allocate by turns anyway, under the interpreter's lock."""
     with contextlib.suppress(AttributeError, OSError):  # Another C library has no such option.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-
-
-@contextlib.contextmanager
-def _stop_signal() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set; a second one ends the process as ever."""
-    stopped = threading.Event()
-    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGINT)}
-
-    def restore() -> None:
-        for which, handler in before.items():
-            signal.signal(which, handler)
-
-    def stop(*_: object) -> None:
-        restore()
-        stopped.set()
-
-    for which in before:
-        signal.signal(which, stop)
-    try:
-        yield stopped
-    finally:
-        restore()

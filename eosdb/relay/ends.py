@@ -6,7 +6,7 @@ Both raise what `eosdb.relay.failure` names: `InterruptedRelayError` to begin an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from eosdb.model.values import TopicPartition
@@ -47,8 +47,8 @@ class Source(Protocol):
     def is_caught_up(self) -> bool:
         """Whether the last `read` found the end of every partition."""
 
-    def wait(self, timeout_ms: int) -> None:
-        """Wait until there may be more, or for so long."""
+    def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
+        """Wait until there may be more, or for so long, or until it is stopped."""
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
         """Let those who look at the source know how far it has been relayed. Only shown: what counts is in
@@ -74,8 +74,9 @@ class Target(Protocol):
     def ready(self) -> None:
         """See to the position topic: create it if it is not there."""
 
-    def take_over(self, transactional_id: str) -> None:
-        """Take the transactional id: what its previous holder left open is ended, and it is fenced."""
+    def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
+        """Take the transactional id: what its previous holder left open is ended, and it is fenced.
+        `stopped` tells when not to wait any longer, then and later."""
 
     def position_records(self) -> Iterable[tuple[bytes | None, bytes | None]]:
         """Key and value of each committed record of the position topic, up to its end as it is now."""

@@ -68,11 +68,7 @@ _CLASSES: Final = {error.code: error for error in ApiError.__subclasses__()}
 
 def of_file(error: EosdbError, where: str) -> EosdbError:
     """What an error of eosdb's means."""
-    if isinstance(error, CorruptRecordError):
-        return error
-    if isinstance(error, _TRANSIENT) or (isinstance(error, ApiError) and error.retriable):
-        return InterruptedRelayError(f"{where}: {error}")
-    return error
+    return InterruptedRelayError(f"{where}: {error}") if _is_transient(error) else error
 
 
 def of_kafka(code: int, text: str, where: str) -> EosdbError:
@@ -87,7 +83,15 @@ def of_kafka(code: int, text: str, where: str) -> EosdbError:
     if code in (_LOCAL_INVALID_ARG, _LOCAL_UNSUPPORTED_FEATURE):
         return ConfigError(said)
     found = _CLASSES.get(code)
-    return InterruptedRelayError(said) if found is None else of_file(found(text), where)
+    if found is None or _is_transient(error := found(said)):
+        return InterruptedRelayError(said)
+    return error
+
+
+def _is_transient(error: EosdbError) -> bool:
+    if isinstance(error, CorruptRecordError):
+        return False  # Kafka's clients may ask another replica; a file has none.
+    return isinstance(error, _TRANSIENT) or (isinstance(error, ApiError) and error.retriable)
 
 
 def translating(where: str, call: Callable[[], T]) -> T:

@@ -22,9 +22,8 @@ class FileSource:
     """Reads partition by partition up to a consistent cut, so that a transaction arrives whole if it fits
     into a chunk. Nothing is read ahead."""
 
-    def __init__(self, db: Database, stopped: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, db: Database) -> None:
         self._db: Final = db
-        self._stopped: Final = stopped
         self.where: Final = db.path
         self._topics: Sequence[SourceTopic] = ()
         self._positions: dict[TopicPartition, int] = {}
@@ -116,8 +115,8 @@ class FileSource:
     def is_caught_up(self) -> bool:
         return all(self._positions[tp] >= end for tp, end in self._ends.items())
 
-    def wait(self, timeout_ms: int) -> None:
-        self._db.broker.wait_for_change(self._version, timeout_ms, self._stopped)
+    def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
+        self._db.broker.wait_for_change(self._version, timeout_ms, stopped)
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in positions.items()}

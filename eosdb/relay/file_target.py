@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from eosdb.client.producer.accumulator import ProduceFuture
@@ -34,7 +34,7 @@ class FileTarget:
     def ready(self) -> None:
         self._db.admin.create_topic(self._positions.topic, 1, POSITIONS_CONFIG, exist_ok=True)
 
-    def take_over(self, transactional_id: str) -> None:
+    def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
         self._producer = self._db.producer(
             transactional_id=transactional_id, max_request_size=INT32_MAX
         )

@@ -18,6 +18,8 @@ TIMEOUT_S: Final = 15.0
 """For a question to the cluster; after it the relay begins anew."""
 _LOCAL_AUTHENTICATION: Final = -169
 _ASK_S: Final = 1.0
+_TRANSACTION_S: Final = 60.0
+"""librdkafka's default."""
 _log: Final = logging.getLogger("eosdb.relay.librdkafka")
 _log.addHandler(logging.NullHandler())  # Not to stderr, unless the program wants it.
 
@@ -90,7 +92,7 @@ class KafkaClient:
         if self._last is None or self._last[0] != _LOCAL_AUTHENTICATION:
             self._last = (error.code(), error.str())
 
-    def meaning(self, error: Any) -> EosdbError:
+    def meaning(self, error: Any, topic: str | None = None) -> EosdbError:
         """What a KafkaError means for the relay. Where it only says that nobody answered, it is told with
         what is known of the reason."""
         code, text = error.code(), error.str() or error.name()
@@ -98,7 +100,8 @@ class KafkaClient:
             why, self._last = self._last, None
             text = why[1] if why[1] in text or text in why[1] else f"{text} ({why[1]})"
             code = why[0] if why[0] == _LOCAL_AUTHENTICATION else code
-        return failure.of_kafka(code, self._settings.hide(text), self.where)
+        where = self.where if topic is None else f"{self.where}, topic {topic}"
+        return failure.of_kafka(code, self._settings.hide(text), where)
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:
@@ -111,6 +114,12 @@ class KafkaClient:
             raise InterruptedRelayError(f"{self.where}: {error}") from None
 
     # -- questions ------------------------------------------------------------------------------------
+
+    @property
+    def transaction_s(self) -> float:
+        """How long the coordinator lets a transaction take."""
+        text = self._settings.values.get("transaction.timeout.ms", "")
+        return int(text) / 1000 if text.isdigit() else _TRANSACTION_S
 
     def cluster_id(self) -> str:
         """Kafka's id of the cluster."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -136,7 +136,7 @@ class KafkaSource:
     def is_caught_up(self) -> bool:
         return all(self._ended.get(tp, -1) >= at for tp, at in self._positions.items())
 
-    def wait(self, timeout_ms: int) -> None:
+    def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
         """`read` waits for the next record by itself."""
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from eosdb.errors import MessageTooLargeError
@@ -18,7 +18,7 @@ _BATCH_BYTES: Final = 1_000_000
 _ROOM_IN_BATCH: Final = 1_000
 """For what a batch has beside its records."""
 _ANY_SIZE: Final = 1_000_000_000
-_COMMIT_S: Final = 60.0
+_STEP_S: Final = 1.0
 _ABORT_S: Final = 5.0
 _ONE_MS: Final = 1
 """librdkafka takes the timestamp 0 for "now"."""
@@ -35,9 +35,11 @@ class KafkaTarget:
         self._producer: Any = None
         self._is_open = False
         self._error: Any = None
+        self._error_topic = ""
         self._refused: list[RelayRecord] = []
         self._batch_bytes = _BATCH_BYTES
         self._transactional_id = ""
+        self._stopped: Callable[[], bool] = lambda: False
 
     def id(self) -> str:
         return self._client.cluster_id()
@@ -46,8 +48,8 @@ class KafkaTarget:
         if self._positions not in self._client.partitions():
             self._client.create(self._positions, 1, POSITIONS_CONFIG)
 
-    def take_over(self, transactional_id: str) -> None:
-        self._transactional_id = transactional_id
+    def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
+        self._transactional_id, self._stopped = transactional_id, stopped
         self._producer = self._client.producer(
             **{
                 "transactional.id": transactional_id,
@@ -62,10 +64,17 @@ class KafkaTarget:
             self._call(self._producer.init_transactions, TIMEOUT_S)
 
     def _call(self, call: Any, timeout_s: float) -> None:
-        try:
-            call(timeout_s)
-        finally:
-            self._producer.poll(0)  # For what librdkafka says of itself.
+        """One of the calls that may be repeated after a time-out, in small steps."""
+        for _ in range(max(int(timeout_s / _STEP_S), 1)):
+            try:
+                return call(_STEP_S)  # type: ignore[no-any-return]
+            except self._client.module.KafkaException as error:
+                failed = error
+            finally:
+                self._producer.poll(0)  # For what librdkafka says of itself.
+            if not failed.args[0].retriable() or self._stopped():
+                break
+        raise failed
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Those of other relays are read, too; where one has a transaction open, until it has ended."""
@@ -115,7 +124,7 @@ class KafkaTarget:
             self._batch_bytes = most
             if self._producer is not None:
                 self._give_up()
-                self.take_over(self._transactional_id)
+                self.take_over(self._transactional_id, self._stopped)
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         self._client.create(name, partitions, planning.config_to_copy(config))
@@ -130,17 +139,17 @@ class KafkaTarget:
             for record in records:
                 self._produce(producer, record)
             try:
-                self._call(producer.commit_transaction, _COMMIT_S)
+                self._call(producer.commit_transaction, self._client.transaction_s)
             except self._client.module.KafkaException as error:
                 if self._refused:
                     self._call(producer.abort_transaction, TIMEOUT_S)
                     self._is_open = False
-                    message = f"{self.where}: {self._error.str()}"
+                    message = f"{self.where}, topic {self._error_topic}: {self._error.str()}"
                     raise TooLargeError(message, self._refused) from None
                 failed = error.args[0]
-                raise self._client.meaning(
-                    failed if failed.fatal() else self._error or failed
-                ) from None
+                if failed.fatal() or self._error is None:
+                    raise self._client.meaning(failed) from None
+                raise self._client.meaning(self._error, self._error_topic) from None
             self._is_open = False
 
     def _produce(self, producer: Any, record: Outgoing) -> None:
@@ -162,22 +171,22 @@ class KafkaTarget:
                 )
             except BufferError:
                 if self._error is not None:
-                    raise self._client.meaning(self._error) from None
+                    raise self._client.meaning(self._error, self._error_topic) from None
                 producer.poll(0.1)
 
-    def _failed(self, error: Any, _: Any, origin: RelayRecord | None = None) -> None:
+    def _failed(self, error: Any, message: Any, origin: RelayRecord | None = None) -> None:
         if error is None:
             return
         kafka = self._client.module.KafkaError
         if error.code() == MessageTooLargeError.code:
             if origin is not None:
                 self._refused.append(origin)
-                self._error = error
+                self._error, self._error_topic = error, message.topic()
         elif self._error is None and error.code() not in (
             kafka._PURGE_QUEUE,
             kafka._PURGE_INFLIGHT,
         ):
-            self._error = error
+            self._error, self._error_topic = error, message.topic()
 
     def release(self) -> None:
         self._give_up()

@@ -8,7 +8,6 @@ goes wrong, a new session finds out what became of the last transaction.
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
 from collections.abc import Iterator
 from types import TracebackType
@@ -35,6 +34,7 @@ from eosdb.relay.values import Chunk, Position, SourceTopic
 
 _log: Final = logging.getLogger("eosdb.relay")
 _IDLE_MS: Final = 500
+_LOOK_MS: Final = 50
 _LOOK_FOR_TOPICS_MS: Final = 5_000
 _NOTE_EVERY_MS: Final = 5_000
 
@@ -51,7 +51,7 @@ class Relay:
         self._clock: Final = clock
         self._settings: Final = settings
         self._run_id: Final = uuid.uuid4().hex
-        self._stopped: Final = threading.Event()
+        self._stopped = False  # No lock: a signal handler may set it.
         self._progress: Final = Progress(clock)
         self._topics: list[SourceTopic] = []
         self._topic_ids: dict[str, str] = {}
@@ -71,7 +71,7 @@ class Relay:
         path), ConfigError, CorruptRecordError, and errors of authorization.
         """
         try:
-            while not self._stopped.is_set():
+            while not self._stopped:
                 try:
                     if self._session(until_caught_up):
                         break
@@ -89,7 +89,7 @@ class Relay:
     def stop(self) -> None:
         """Make `run` return after the transaction that it is at. From any thread, and from signal
         handlers."""
-        self._stopped.set()
+        self._stopped = True
 
     def status(self) -> RelayStatus:
         """How far it is, and the last error. From any thread."""
@@ -124,7 +124,7 @@ class Relay:
         if self._found_run is not None:  # Fenced, perhaps: then the id is left to who has it.
             self._check_claim(keeper.standing(target.position_records()))
         # decisions/0045: first the id, then the positions; a predecessor cannot write in between.
-        target.take_over(transactional_id(keeper.relay, keeper.source_id))
+        target.take_over(transactional_id(keeper.relay, keeper.source_id), self._is_stopped)
         standing = keeper.standing(target.position_records())
         self._check_claim(standing)
         self._check_history(standing)
@@ -139,7 +139,7 @@ class Relay:
 
     def _copy(self, keeper: Keeper, until_caught_up: bool) -> bool:
         source = self._source
-        while not self._stopped.is_set():
+        while not self._stopped:
             chunk = source.read(self._settings.limits)
             self._progress.ends(source.ends())
             if chunk.positions:
@@ -147,11 +147,12 @@ class Relay:
                 self._failures = planning.pauses()
                 self._progress.wrote(chunk)
                 self._note_position(every_ms=_NOTE_EVERY_MS)
+                self._show_progress()
             elif source.is_caught_up() and until_caught_up:
                 return True
             else:
                 self._note_position(every_ms=_NOTE_EVERY_MS)
-                source.wait(_IDLE_MS)
+                source.wait(_IDLE_MS, self._is_stopped)
                 if not until_caught_up and self._has_other_topics():
                     return False
         return True
@@ -175,7 +176,9 @@ class Relay:
         pause_ms = next(self._failures)
         self._progress.failed(str(error))
         self._tell(f"{error}; trying again", once=True)
-        self._stopped.wait(pause_ms / 1000)
+        until_ms = self._clock.monotonic_ms() + pause_ms
+        while not self._stopped and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+            self._clock.sleep_ms(min(left_ms, _LOOK_MS))
 
     def _check_claim(self, standing: Standing) -> None:
         """A transaction that takes too long is fenced, too; but then nobody else has written a claim."""
@@ -264,6 +267,14 @@ class Relay:
         if now_ms - self._noted_ms >= every_ms and (to := self._progress.unnoted()):
             self._source.note(self._settings.name, to)
             self._noted_ms = now_ms
+
+    def _is_stopped(self) -> bool:
+        return self._stopped
+
+    def _show_progress(self) -> None:
+        if self._settings.on_progress is not None:
+            status = self.status()
+            self._settings.on_progress(status.records, status.records + status.lag)
 
     def _tell(self, text: str, *, once: bool = False) -> None:
         if once and text in self._told:

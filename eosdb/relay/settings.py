@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from eosdb.errors import ConfigError
+from eosdb.progress import Progress
 from eosdb.relay.planning import ON_GAP, TOO_LARGE
 from eosdb.relay.positions import POSITIONS_TOPIC
 from eosdb.relay.values import Limits
@@ -34,6 +35,7 @@ class RelayOptions(TypedDict, total=False):
     max_records: int
     max_bytes: int
     notify: Callable[[str], object] | None
+    on_progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +57,18 @@ class RelaySettings:
     """Records in a transaction at most; offsets of markers and aborted records count."""
     max_bytes: int = 8_388_608
     """Bytes of keys and values in a transaction, unless a single record is larger."""
-    notify: Callable[[str], object] | None = field(default=None)
+    notify: Callable[[str], object] | None = None
     """Called with a sentence about what an operator might want to know. None: the logger `eosdb.relay`."""
+    on_progress: Progress | None = None
+    """Called after each transaction with the records relayed by this object, and with those and the lag."""
 
     def __post_init__(self) -> None:
         if not check_text("name", self.name, ConfigError):
             raise ConfigError("name: got no text, expected a name for the relay such as 'relay'")
         if self.topics is not None:
             object.__setattr__(self, "topics", tuple(check_texts("topics", self.topics)))
-        for name in ("create_topics",):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name}: got {getattr(self, name)!r}, expected True or False")
+        if not isinstance(self.create_topics, bool):
+            raise ConfigError(f"create_topics: got {self.create_topics!r}, expected True or False")
         check_choice("too_large", self.too_large, *TOO_LARGE)
         check_choice("on_gap", self.on_gap, *ON_GAP)
         check_topic_name(self.positions_topic)

@@ -68,6 +68,7 @@ COMMANDS = {
     "produce": ["orders"],
     "publish": ["URL"],
     "rebuild": [],
+    "relay": ["--to", "TARGET", "--create", "--once"],
     "restore": ["TARGET", "--position", "1"],
     "serve": ["--port", "0"],
     "simulate": ["--seed", "1", "--steps", "50"],
