@@ -18,6 +18,8 @@ _BATCH_BYTES: Final = 1_000_000
 _ROOM_IN_BATCH: Final = 1_000
 """For what a batch has beside its records."""
 _ANY_SIZE: Final = 1_000_000_000
+_POSITIONS_WAIT_MS: Final = 20
+"""They are there already; for the markers behind them a fetch waits so long."""
 _STEP_S: Final = 1.0
 _ABORT_S: Final = 5.0
 _ONE_MS: Final = 1
@@ -78,7 +80,12 @@ class KafkaTarget:
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Those of other relays are read, too; where one has a transaction open, until it has ended."""
-        consumer = self._client.consumer()
+        consumer = self._client.consumer(
+            **{
+                "fetch.wait.max.ms": _POSITIONS_WAIT_MS,
+                "fetch.error.backoff.ms": _POSITIONS_WAIT_MS,
+            }
+        )
         kafka = self._client.module
         end = self._client.high_watermark(self._positions, 0)
         try:
