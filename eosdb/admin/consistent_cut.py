@@ -94,6 +94,20 @@ def consistent_ends(
     return ends
 
 
+def transactions_in(
+    connection: sqlite3.Connection, partition: Partition, start: int, end: int
+) -> list[dict[TopicPartition, tuple[int, int]]]:
+    """The committed transactions that have data in [start, end) of the partition, each with its first and
+    last data offset in every partition that is still there."""
+    found = {p.partition_id: p for p in partition_rows.read_all(connection)}
+    begun = baseline.read(connection).position
+    committed = _committed_in(connection, partition.partition_id, start, end, begun, {})
+    return [
+        {found[id_].topic_partition: span for id_, span in _stored(spans, found).items()}
+        for spans in committed
+    ]
+
+
 def _stored(spans: Spans, found: dict[int, Partition]) -> Spans:
     """Without what retention has removed, and without deleted partitions."""
     return {

@@ -68,6 +68,20 @@ class LogAdmin(RequestHandler):
         with self._store.read() as connection:
             return consistent_cut.read(connection, self._authorizer)
 
+    def transactions_in(
+        self, topic_partition: TopicPartition, start: int, end: int
+    ) -> list[dict[TopicPartition, tuple[int, int]]]:
+        """The committed transactions that have data in the offsets [start, end): for each its first and
+        last data offset in every partition. Raises UnknownTopicOrPartitionError and
+        TopicAuthorizationFailedError."""
+        tp = check_topic_partition(topic_partition)
+        check_int("start", start, 0)
+        check_int("end", end, 0)
+        with self._store.read() as connection:
+            self._authorizer.check(connection, "describe", "topic", tp.topic)
+            partition = partition_rows.read(connection, tp)
+            return consistent_cut.transactions_in(connection, partition, start, end)
+
     def first_record_at(
         self,
         topic_partition: TopicPartition,

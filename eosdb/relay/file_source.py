@@ -18,6 +18,10 @@ GROUP_PREFIX: Final = "__eosdb_relay."
 """The group under which a file shows how far it has been relayed."""
 
 
+_FEW: Final = 16
+"""Of so few records it does not matter if they are too many bytes."""
+
+
 class FileSource:
     """Reads partition by partition up to a consistent cut, so that a transaction arrives whole if it fits
     into a chunk. Nothing is read ahead."""
@@ -29,6 +33,8 @@ class FileSource:
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._version = -1
+        self._most = 2**31
+        """How many records have last been within the bytes of a chunk, doubled."""
 
     def id(self) -> str:
         return self._db.broker.cluster_id()
@@ -77,26 +83,41 @@ class FileSource:
         self._ends = {tp: cut[tp][1] for tp in self._positions if tp in cut}
         if len(self._ends) < len(self._positions):
             raise InterruptedRelayError(f"{self.where}: a topic was deleted")
-        ranges = planning.next_ranges(self._positions, self._ends, limits.records)
+        most = min(limits.records, self._most)
+        while True:
+            ranges = planning.next_ranges(
+                self._positions, self._ends, most, self._db.admin.transactions_in
+            )
+            chunk = self._read_ranges(ranges, limits.bytes)
+            is_whole = all(chunk.positions.get(tp) == end for tp, (_, end) in ranges.items())
+            if is_whole or most < _FEW:
+                break
+            most //= 2  # Too many bytes, so fewer records.
+        self._most = min(max(most, 1) * 2, limits.records)
+        self._check_topics()
+        self._positions |= chunk.positions
+        return chunk
+
+    def _read_ranges(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], max_bytes: int
+    ) -> Chunk:
+        """As much of the ranges as the bytes allow, at least one record."""
         records: list[RelayRecord] = []
         positions: dict[TopicPartition, int] = {}
-        left = limits.bytes
         for tp, (start, end) in ranges.items():
-            if left <= 0:
-                break
-            data = self._db.broker.fetch_data(
-                tp,
-                start,
-                isolation_level="read_committed",
-                max_records=end - start,
-                max_bytes=left,
-            )
-            taken = _records(tp, data, end)
-            left -= sum(record.size for record in taken)
-            records += taken
-            positions[tp] = min(data.next_offset, end)
-        self._check_topics()
-        self._positions |= positions
+            at = start
+            while at < end and (max_bytes > 0 or not records):
+                data = self._db.broker.fetch_data(
+                    tp,
+                    at,
+                    isolation_level="read_committed",
+                    max_records=end - at,
+                    max_bytes=max(max_bytes, 0),
+                )
+                taken = _records(tp, data, end)
+                max_bytes -= sum(record.size for record in taken)
+                records += taken
+                positions[tp] = at = min(data.next_offset, end)
         return Chunk(records, positions)
 
     def _check_topics(self) -> None:

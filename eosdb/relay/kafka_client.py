@@ -17,6 +17,7 @@ from eosdb.relay.kafka_settings import KafkaSettings
 TIMEOUT_S: Final = 15.0
 """For a question to the cluster; after it the relay begins anew."""
 _LOCAL_AUTHENTICATION: Final = -169
+_NOBODY: Final = (-187, _LOCAL_AUTHENTICATION)  # All brokers down.
 _ASK_S: Final = 1.0
 _TRANSACTION_S: Final = 60.0
 """librdkafka's default."""
@@ -70,9 +71,15 @@ class KafkaClient:
             self._admin = self._make(self.module.admin.AdminClient, {})
         return self._admin
 
-    def forget_admin(self) -> None:
-        """Let go of its connections."""
-        self._admin = None
+    def rest(self) -> None:
+        """Let go of connections, and of what was said about them."""
+        self._admin = self._last = None
+
+    def check_connected(self) -> None:
+        """Raises InterruptedRelayError when librdkafka has said that nobody is there."""
+        if self._last is not None and self._last[0] in _NOBODY:
+            code, text = self._last
+            raise failure.of_kafka(code, self._settings.hide(text), self.where)
 
     def _make(
         self, kind: Callable[[Mapping[str, object]], Any], fixed: Mapping[str, object]

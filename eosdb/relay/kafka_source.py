@@ -81,6 +81,7 @@ class KafkaSource:
             with self._client.translating():
                 messages = consumer.consume(most, timeout)
             if not messages and (records or timeout == _FIRST_S):
+                self._client.check_connected()
                 break
             for message in messages:
                 tp = TopicPartition(message.topic(), message.partition())
@@ -146,7 +147,7 @@ class KafkaSource:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
-        self._client.forget_admin()
+        self._client.rest()
 
     def close(self) -> None:
         self.rest()

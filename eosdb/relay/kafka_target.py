@@ -197,7 +197,7 @@ class KafkaTarget:
 
     def release(self) -> None:
         self._give_up()
-        self._client.forget_admin()
+        self._client.rest()
 
     def _give_up(self) -> None:
         producer, self._producer = self._producer, None

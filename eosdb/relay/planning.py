@@ -6,7 +6,7 @@ Values in, values out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from eosdb.errors import ConfigError, InvalidPartitionsError, OffsetOutOfRangeError
@@ -17,6 +17,12 @@ ON_GAP: Final = ("stop", "earliest")
 TOO_LARGE: Final = ("stop", "dead-letter")
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 30_000
+_STEPS: Final = 4
+"""In how many steps a partition's share of a chunk grows."""
+TransactionsIn = Callable[
+    [TopicPartition, int, int], Iterable[Mapping[TopicPartition, tuple[int, int]]]
+]
+"""The committed transactions with data in a partition's [from, to): first and last offset by partition."""
 _NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", "local.")
 """Settings of topics that are about the brokers, not about the records."""
 
@@ -51,10 +57,61 @@ def start_of(
 
 
 def next_ranges(
-    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    most: int,
+    transactions_in: TransactionsIn,
 ) -> dict[TopicPartition, tuple[int, int]]:
     """For each partition that has something, what of it comes into the next chunk: [from, to), `most`
-    offsets in all. Those that have less than an equal share leave the rest to the others."""
+    offsets in all, and no transaction in part, unless one does not fit. `ends` hold none in part either."""
+    behind = {tp: ends[tp] for tp, at in positions.items() if ends.get(tp, at) > at}
+    if sum(end - positions[tp] for tp, end in behind.items()) <= most:
+        return {tp: (positions[tp], end) for tp, end in behind.items()}
+    step = max(most // (_STEPS * len(behind)), 1)
+    starts = {tp: positions[tp] for tp in behind}
+    taken, growing = starts, sorted(behind)
+    while growing:
+        for tp in list(growing):
+            grown = _whole(taken, tp, min(taken[tp] + step, behind[tp]), behind, transactions_in)
+            if grown == taken or _size(starts, grown) > most:
+                growing.remove(tp)
+            else:
+                taken = grown
+        if not growing and taken == starts and step > 1:
+            step, growing = 1, sorted(behind)  # One transaction may fit where two do not.
+    found = {tp: (positions[tp], end) for tp, end in taken.items() if end > positions[tp]}
+    return found or _shares(positions, ends, most)
+
+
+def _size(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    return sum(end - starts[tp] for tp, end in ends.items())
+
+
+def _whole(
+    taken: Mapping[TopicPartition, int],
+    tp: TopicPartition,
+    end: int,
+    ends: Mapping[TopicPartition, int],
+    transactions_in: TransactionsIn,
+) -> dict[TopicPartition, int]:
+    """How much is taken when a partition is taken up to `end`, with the rest of each transaction that is
+    begun by that."""
+    grown, todo = {**taken, tp: end}, [(tp, taken[tp], end)]
+    while todo:
+        for spans in transactions_in(*todo.pop()):
+            for other, (_, last) in spans.items():
+                if other in grown and last >= grown[other]:
+                    whole = min(last + 1, ends[other])
+                    todo.append((other, grown[other], whole))
+                    grown[other] = whole
+    return grown
+
+
+def _shares(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, tuple[int, int]]:
+    """As many offsets, transactions in part or not. Partitions that have less than an equal share leave the
+    rest to the others."""
     behind = {tp: ends[tp] - at for tp, at in positions.items() if ends.get(tp, at) > at}
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     left, partitions = most, len(behind)

@@ -27,17 +27,52 @@ from eosdb.relay.values import Bounds, Position
 P0 = TopicPartition("orders", 0)
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=6), st.integers(1, 60))
-def test_a_chunk_takes_what_there_is_and_no_more_than_it_may(
-    partitions: list[tuple[int, int]], most: int
+Spans = dict[TopicPartition, tuple[int, int]]
+
+
+def interleaved(
+    transactions: list[dict[int, int]],
+) -> tuple[list[Spans], dict[TopicPartition, int]]:
+    """Transactions by their number of records in each partition, one behind the other; and the ends."""
+    at: dict[int, int] = {}
+    found: list[Spans] = []
+    for counts in transactions:
+        spans = {}
+        for number, count in counts.items():
+            first = at.get(number, 0)
+            at[number] = first + count
+            spans[TopicPartition("t", number)] = (first, first + count - 1)
+        found.append(spans)
+    return found, {TopicPartition("t", number): end for number, end in at.items()}
+
+
+def size(spans: Spans) -> int:
+    return sum(last - first + 1 for first, last in spans.values())
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 9), min_size=1), max_size=12),
+    st.integers(1, 60),
+)
+def test_chunk_after_chunk_takes_everything_and_in_part_only_what_does_not_fit(
+    transactions: list[dict[int, int]], most: int
 ) -> None:
-    positions = {TopicPartition("t", n): at for n, (at, _) in enumerate(partitions)}
-    ends = {TopicPartition("t", n): at + count for n, (at, count) in enumerate(partitions)}
-    ranges = planning.next_ranges(positions, ends, most)
-    assert all(positions[tp] == start < end <= ends[tp] for tp, (start, end) in ranges.items())
-    taken = sum(end - start for start, end in ranges.values())
-    there = sum(count for _, count in partitions)
-    assert taken == min(most, there) or (taken <= len(ranges) and most < len(ranges))
+    found, ends = interleaved(transactions)
+    positions = dict.fromkeys(ends, 0)
+
+    def transactions_in(tp: TopicPartition, start: int, end: int) -> list[Spans]:
+        return [s for s in found if tp in s and s[tp][0] < end and s[tp][1] >= start]
+
+    while ranges := planning.next_ranges(positions, ends, most, transactions_in):
+        assert all(positions[tp] == start < end <= ends[tp] for tp, (start, end) in ranges.items())
+        assert size({tp: (start, end - 1) for tp, (start, end) in ranges.items()}) <= max(most, 5)
+        positions |= {tp: end for tp, (_, end) in ranges.items()}
+        if max(map(size, found)) <= most:
+            for spans in found:
+                behind = [first >= positions[tp] for tp, (first, _) in spans.items()]
+                before = [last < positions[tp] for tp, (_, last) in spans.items()]
+                assert all(behind) or all(before)
+    assert positions == ends
 
 
 def test_pauses_grow_and_stop_growing() -> None:

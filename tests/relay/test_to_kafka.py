@@ -171,6 +171,21 @@ def test_positions_are_in_a_compacted_topic_of_the_target(
     assert len([key for key in kept if key and b'"orders"' in key]) == 2
 
 
+def test_a_transaction_that_fits_arrives_in_one(
+    source: eosdb.Database, cluster: KafkaDouble
+) -> None:
+    for start in range(0, 100, 10):
+        fill(source, range(start, start + 10))
+    relayed(source, cluster, max_records=34)
+    tp = TopicPartition("orders", 0)
+    records = cluster.db.broker.fetch(tp, 0, max_records=1_000).records
+    kinds = "".join("x" if record.control else "." for record in records)
+    counts = [len(part) for part in kinds.split("x") if part]
+    assert sum(counts) == 50
+    assert len(counts) > 2
+    assert not [count for count in counts if count % 5]
+
+
 def test_records_wait_until_their_transaction_can_be_read_whole(
     source: eosdb.Database, cluster: KafkaDouble
 ) -> None:
