@@ -1,15 +1,17 @@
 """Kills and pauses of a relay and of its target, and then whether each record is there once.
 
 `EOSDB_BENCH_KAFKA=HOST:PORT python -m benchmarks.relay_hunt kafka --restart COMMAND` takes a broker on this
-machine, which COMMAND starts again when it was killed; `serve` takes `eosdb serve`, `file` another file.
-While a program writes to the source, commits and aborts, each event comes at a random instant. At the end
-the relay catches up, and both sides are compared record by record: key, value, headers and timestamp, in
-the order of each partition. Exit status 1 when they differ.
+machine, which COMMAND starts again when it was killed; `serve` takes `eosdb serve`, `file` another file;
+with `--back` the cluster is the source and a file the target. While a program writes to the source, commits
+and aborts, each event comes at a random instant. At the end the relay catches up, and both sides are
+compared record by record: key, value, headers and timestamp, in the order of each partition. Exit status 1
+when they differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import shlex
@@ -35,7 +37,7 @@ PARTITIONS: Final = 3
 TIMEOUT_MS: Final = 6_000
 """Of the relay's transactions; pauses are longer."""
 PAUSE_S: Final = TIMEOUT_MS / 1000 + 4
-UP_S: Final = 180
+UP_S: Final = 120
 Content = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
@@ -85,7 +87,8 @@ class Relaying:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment)
 
     def kill(self) -> None:
         self.check()
@@ -103,9 +106,14 @@ class Relaying:
         self.start()
         time.sleep(PAUSE_S)
         paused.send_signal(signal.SIGCONT)
-        if paused.wait(UP_S) != 1 or b"another relay named" not in self._log.read_bytes():
+        try:
+            paused.wait(UP_S)
+        except subprocess.TimeoutExpired:
+            paused.send_signal(signal.SIGABRT)  # Says where it is.
+            paused.wait()
+        if paused.returncode != 1 or b"another relay named" not in self._log.read_bytes():
             sys.exit(
-                f"the paused relay ended with {paused.returncode}: {self._log.read_text()[-900:]}"
+                f"the paused relay ended with {paused.returncode}: {self._log.read_text()[-4000:]}"
             )
         return None
 
@@ -165,6 +173,64 @@ class Filling:
                 self._stopped.wait(count / self._rate)
 
 
+class FillingCluster:
+    """Writes to a cluster as source until it is stopped; what became of a transaction while the cluster
+    died does not matter, for the cluster itself is compared."""
+
+    def __init__(self, address: str, rate: int, seed: int) -> None:
+        self._stopped = threading.Event()
+        self._random, self._rate, self._address = random.Random(seed), rate, address
+        self.committed = -1
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> FillingCluster:
+        import confluent_kafka.admin as admin
+
+        client = admin.AdminClient({"bootstrap.servers": self._address})
+        config = {"retention.ms": "-1"}
+        new = admin.NewTopic(TOPIC, PARTITIONS, replication_factor=-1, config=config)
+        client.create_topics([new])[TOPIC].result(UP_S)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        import confluent_kafka as kafka
+
+        number = 0
+        while not self._stopped.is_set():
+            settings = {
+                "bootstrap.servers": self._address, "transactional.id": "filling", "log_level": 0,
+                "transaction.timeout.ms": TIMEOUT_MS, "message.timeout.ms": TIMEOUT_MS,
+            }  # fmt: skip
+            producer = kafka.Producer(settings)
+            with contextlib.suppress(kafka.KafkaException, BufferError):
+                producer.init_transactions(20)
+                while not self._stopped.is_set():
+                    number = self._transaction(producer, number)
+
+    def _transaction(self, producer: Any, number: int) -> int:
+        chance = self._random
+        count = chance.choice((1, 2, 10, 100, 400))
+        producer.begin_transaction()
+        for _ in range(count):
+            headers = [("n", b"%d" % number), ("n", None)][: chance.randrange(3)]
+            key = None if chance.random() < 0.2 else f"k{number % 50}"
+            value = None if chance.random() < 0.05 else f"{number}-" + "x" * chance.randrange(200)
+            producer.produce(TOPIC, value, key, chance.randrange(PARTITIONS), headers=headers)
+            number += 1
+        producer.flush(20)
+        if chance.random() < 0.2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+        self._stopped.wait(count / self._rate)
+        return number
+
+
 def pause(pid: int) -> None:
     os.kill(pid, signal.SIGSTOP)
     time.sleep(PAUSE_S)
@@ -218,6 +284,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("target", choices=("kafka", "serve", "file"))
+    parser.add_argument("--back", action="store_true", help="from the cluster into a file")
     parser.add_argument("--restart", help="command that starts the broker")
     parser.add_argument("--relay-kills", type=int, default=50)
     parser.add_argument("--target-kills", type=int, default=50)
@@ -232,7 +299,7 @@ def main() -> None:
 
 
 def hunt(options: argparse.Namespace, folder: Path) -> int:
-    source, copy = folder / "source.db", folder / "target.db"
+    source, copy, back = folder / "source.db", folder / "target.db", folder / "back.db"
     target: Served | None = None
     if options.target == "kafka":
         address = os.environ["EOSDB_BENCH_KAFKA"]
@@ -258,21 +325,31 @@ def hunt(options: argparse.Namespace, folder: Path) -> int:
         TOPIC,
     ]
     command += ["--create"] if target is None else ["--config", str(config)]
+    if options.back and target is not None:
+        command[4:7] = [str(back), "--from", target.address]
+        command.append("--create")
     began = time.monotonic()
-    with Filling(source, options.rate, options.seed) as filling:
+    with (
+        FillingCluster(target.address, options.rate, options.seed)
+        if options.back and target is not None
+        else Filling(source, options.rate, options.seed)
+    ) as filling:
         relaying = Relaying(command, folder / "relay.log")
         done = events(options, relaying, target)
     relaying.stop()
     subprocess.run([*command, "--once"], check=True, stdout=subprocess.DEVNULL, timeout=600)
-    was = list(in_file(source))
-    now = list(in_file(copy) if target is None else in_cluster(target.address))
+    was = list(in_cluster(target.address) if options.back and target else in_file(source))
+    now = list(
+        in_file(back if options.back else copy) if options.back or not target else in_cluster(to)
+    )
     if options.target == "serve" and target is not None:
         os.kill(target.pid(), signal.SIGKILL)
-    same = was == now and len(was) == filling.committed
+    same = was == now and filling.committed in (-1, len(was))
     counts = ", ".join(f"{count} {what}" for what, count in sorted(done.items()))
     twice = len(now) - len(set(Counter(now)))
+    way = f"{options.target}{' back' if options.back else ''}, seed {options.seed}"
     print(
-        f"{options.target}, seed {options.seed}: {counts}; {len(was)} records in the source, {len(now)} in "
+        f"{way}: {counts}; {len(was)} records in the source, {len(now)} in "
         f"the target, {'the same' if same else f'NOT THE SAME ({twice} not unique)'}, "
         f"{time.monotonic() - began:.0f} s"
     )

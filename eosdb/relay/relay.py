@@ -35,6 +35,7 @@ from eosdb.relay.values import Chunk, Position, SourceTopic
 _log: Final = logging.getLogger("eosdb.relay")
 _IDLE_MS: Final = 500
 _LOOK_MS: Final = 50
+_CREATED_LOOKS: Final = 40
 _LOOK_FOR_TOPICS_MS: Final = 5_000
 _NOTE_EVERY_MS: Final = 5_000
 
@@ -221,7 +222,11 @@ class Relay:
                     "partitions, or let the relay do so"
                 )
             target.create(topic.name, topic.partitions, topic.config)
-        facts |= target.facts([name for name in names if name not in facts])
+        for _ in range(_CREATED_LOOKS):  # A cluster takes a moment to let everybody know.
+            facts |= target.facts([name for name in names if name not in facts])
+            if len(facts) == len(names):
+                break
+            self._clock.sleep_ms(_LOOK_MS)
         if lacking := [name for name in names if name not in facts]:
             raise InterruptedRelayError(f"{target.where}: topic {lacking[0]} is not there yet")
         planning.checked_partitions(self._topics, facts, target.where)
