@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos fuzz judges lakehouse lint bench docs simulate clean
+.PHONY: demo test test-fast chaos fuzz judges relay lakehouse lint bench docs simulate clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -31,6 +31,15 @@ fuzz: $(SETUP)
 JUDGES ?=
 judges: $(SETUP)
 	$(PYTHON) -m tests.judges $(JUDGES)
+
+# A relay and both its sides killed and paused, and every record compared (RELAY="--relay-kills 10" for fewer). With a real
+# broker: EOSDB_BENCH_KAFKA=host:port make relay RELAY_TO="kafka --restart 'command that starts it'".
+RELAY ?=
+RELAY_TO ?= serve
+relay: $(SETUP)
+	$(PYTHON) -m benchmarks.relay_hunt file $(RELAY)
+	$(PYTHON) -m benchmarks.relay_hunt $(RELAY_TO) $(RELAY)
+	$(PYTHON) -m benchmarks.relay_hunt $(RELAY_TO) --back $(RELAY)
 
 # Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
 # killed; fetches Spark in the versions that these have jars for.

@@ -53,6 +53,14 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
     help="Topic of the target that remembers how far it has come.",
 )  # fmt: skip
 @click.option(
+    "--max-records", type=click.IntRange(min=1), default=5_000, show_default=True,
+    help="Records in a transaction of the target at most.",
+)  # fmt: skip
+@click.option(
+    "--max-bytes", type=click.IntRange(min=1), default=8_388_608, show_default=True,
+    help="Bytes in a transaction of the target at most, unless a single record is larger.",
+)  # fmt: skip
+@click.option(
     "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
     help="Show figures for Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port.",
 )  # fmt: skip
@@ -93,6 +101,8 @@ def relay(
         "too_large": options["too_large"],
         "on_gap": options["on_gap"],
         "positions_topic": options["positions_topic"],
+        "max_records": options["max_records"],
+        "max_bytes": options["max_bytes"],
         "notify": lambda text: click.echo(text, err=True),
     }
     settings = {} if config is None else from_file(config)
