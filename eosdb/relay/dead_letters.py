@@ -39,6 +39,11 @@ class Aside:
         )
         return record.topic + DEAD_LETTERS
 
+    def forget(self) -> None:
+        """They have arrived."""
+        self._failures.clear()
+        self._is_bare.clear()
+
     def outgoing(self, record: RelayRecord) -> Outgoing:
         """How the record is sent."""
         topic, partition, offset, timestamp, key, value, headers = record

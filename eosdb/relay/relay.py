@@ -60,6 +60,7 @@ class Relay:
         self._failures: Iterator[int] = planning.pauses()
         self._looked_ms = self._noted_ms = clock.monotonic_ms()
         self._told: set[str] = set()
+        self._is_away = False
         self._aside = Aside(settings.name)
 
     def run(self, *, until_caught_up: bool = False) -> RelayStatus:
@@ -145,13 +146,15 @@ class Relay:
             self._progress.ends(source.ends())
             if chunk.positions:
                 self._write(chunk, keeper)
-                self._failures = planning.pauses()
+                self._failures, self._is_away = planning.pauses(), False
+                self._aside.forget()
                 self._progress.wrote(chunk)
                 self._note_position(every_ms=_NOTE_EVERY_MS)
                 self._show_progress()
             elif source.is_caught_up() and until_caught_up:
                 return True
             else:
+                self._is_away = False
                 self._note_position(every_ms=_NOTE_EVERY_MS)
                 source.wait(_IDLE_MS, self._is_stopped)
                 if not until_caught_up and self._has_other_topics():
@@ -176,7 +179,9 @@ class Relay:
         self._source.rest()
         pause_ms = next(self._failures)
         self._progress.failed(str(error))
-        self._tell(f"{error}; trying again", once=True)
+        if not self._is_away:  # Once, however long it lasts.
+            self._tell(f"{error}; trying again")
+        self._is_away = True
         until_ms = self._clock.monotonic_ms() + pause_ms
         while not self._stopped and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
             self._clock.sleep_ms(min(left_ms, _LOOK_MS))
@@ -284,5 +289,6 @@ class Relay:
     def _tell(self, text: str, *, once: bool = False) -> None:
         if once and text in self._told:
             return
-        self._told.add(text)
+        if once:
+            self._told.add(text)
         (self._settings.notify or _log.warning)(text)
