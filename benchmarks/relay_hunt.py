@@ -97,24 +97,22 @@ class Relaying:
         self.start()
 
     def pause(self) -> None:
-        """Half of the times another relay takes over meanwhile; then this one must end by itself."""
+        """Half of the times another relay starts meanwhile; then one of the two must end by itself: that
+        which has not claimed the target first."""
         self.check()
         if random.random() < 0.5:
             return pause(self._process.pid)
-        paused = self._process
-        paused.send_signal(signal.SIGSTOP)
+        first = self._process
+        first.send_signal(signal.SIGSTOP)
         self.start()
+        both = (first, self._process)
         time.sleep(PAUSE_S)
-        paused.send_signal(signal.SIGCONT)
-        try:
-            paused.wait(UP_S)
-        except subprocess.TimeoutExpired:
-            paused.send_signal(signal.SIGABRT)  # Says where it is.
-            paused.wait()
-        if paused.returncode != 1 or b"another relay named" not in self._log.read_bytes():
-            sys.exit(
-                f"the paused relay ended with {paused.returncode}: {self._log.read_text()[-4000:]}"
-            )
+        first.send_signal(signal.SIGCONT)
+        until(lambda: any(one.poll() is not None for one in both), "one of two relays ends")
+        ended = next(one for one in both if one.poll() is not None)
+        self._process = both[1 - both.index(ended)]
+        if ended.returncode != 1 or b"another relay named" not in self._log.read_bytes():
+            sys.exit(f"a relay ended with {ended.returncode}: {self._log.read_text()[-4000:]}")
         return None
 
     def check(self) -> None:
