@@ -114,8 +114,8 @@ WITH_SPARK = {"spark read", "spark stream"}
 UNTIL_STOPPED = {"serve"}
 """It prints one line and goes on; tests/cli/test_serve.py looks at it."""
 ENDING = set(COMMANDS) - WITH_SPARK - UNTIL_STOPPED
-SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show", "export"}
-"""They read every record of the topic, of a dead letter topic in life; an export prints one line."""
+SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show", "export", "relay"}
+"""They read every record of the topic, of a dead letter topic in life; an export and a relay print one line."""
 
 
 def leaves(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
