@@ -15,6 +15,7 @@ import contextlib
 import os
 import random
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -292,8 +293,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     options = parser.parse_args()
     random.seed(options.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        sys.exit(hunt(options, Path(folder)))
+    folder = Path(tempfile.mkdtemp(prefix="relay-hunt-"))
+    status = hunt(options, folder)
+    if status == 0:
+        shutil.rmtree(folder)
+    else:
+        print(f"both sides and the relay's log are left in {folder}")
+    sys.exit(status)
 
 
 def hunt(options: argparse.Namespace, folder: Path) -> int:
