@@ -115,7 +115,8 @@ UNTIL_STOPPED = {"serve"}
 """It prints one line and goes on; tests/cli/test_serve.py looks at it."""
 ENDING = set(COMMANDS) - WITH_SPARK - UNTIL_STOPPED
 SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show", "export", "relay"}
-"""They read every record of the topic, of a dead letter topic in life; an export and a relay print one line."""
+"""They read every record of the topic, of a dead letter topic in life; exports and relays print one
+line."""
 
 
 def leaves(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
