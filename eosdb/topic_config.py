@@ -1,7 +1,8 @@
 """Settings of a topic: Kafka's, all of them, those that eosdb obeys and those that it only keeps.
 
-`TOPIC_SETTINGS` is the one table (Kafka 4.1). What is in it and legal there is accepted; `TopicConfig` is
-what follows for a topic from its own settings on top of the broker's (decisions/0032).
+`TOPIC_SETTINGS` is the one table (Kafka 4.1, and two of eosdb's own for a topic that moves to a cluster).
+What is in it and legal there is accepted; `TopicConfig` is what follows for a topic from its own settings
+on top of the broker's (decisions/0032).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from eosdb.config import (
 from eosdb.errors import InvalidConfigError, InvalidRequestError
 from eosdb.model.values import TimestampType
 
+MOVING_TO: Final = "eosdb.moving.to"
+MOVED_TO: Final = "eosdb.moved.to"
+# decisions/0046: a setting closes a topic to writers, whoever they are.
 _REPLICAS: Final = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
 
@@ -105,6 +109,15 @@ def _replicas(name: str, value: object) -> str:
     return text
 
 
+def _place(name: str, value: object) -> str:
+    text = str(value)
+    if text != text.strip() or not text.isprintable():
+        raise InvalidConfigError(
+            f"{name}: got {value!r}, expected HOST:PORT, or nothing for a topic that is not moved"
+        )
+    return text
+
+
 def _int(default: int, low: int, high: int = INT32_MAX) -> TopicSetting:
     return TopicSetting(SettingKind.INT, str(default), _whole(low, high))
 
@@ -129,6 +142,8 @@ TOPIC_SETTINGS: Final = {
     "delete.retention.ms": _long(
         86_400_000, 0, "delete_retention_ms", "log_cleaner_delete_retention_ms"
     ),
+    MOVED_TO: TopicSetting(SettingKind.STRING, "", _place, "moved_to"),
+    MOVING_TO: TopicSetting(SettingKind.STRING, "", _place, "moving_to"),
     "file.delete.delay.ms": _long(60_000, 0),
     "flush.messages": _long(INT64_MAX, 1),
     "flush.ms": _long(INT64_MAX, 0),
@@ -181,6 +196,22 @@ class TopicConfig:
     timestamp_type: TimestampType
     min_compaction_lag_ms: int
     delete_retention_ms: int
+    moved_to: str
+    """Where the topic is now, HOST:PORT; it takes no more records here. Empty: nowhere."""
+    moving_to: str
+    """Likewise, while that is still under way."""
+
+    @property
+    def closed(self) -> str:
+        """Why it takes no records, and what to do; empty if it takes them."""
+        if self.moved_to:
+            return f"the topic has moved to {self.moved_to}; let the program connect there"
+        if self.moving_to:
+            return (
+                f"the topic is being moved to {self.moving_to}, and takes no records here until that is "
+                "done or taken back; let the program connect there then"
+            )
+        return ""
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -193,7 +224,9 @@ class TopicConfig:
         for name, setting in TOPIC_SETTINGS.items():
             given: object = overrides.get(name)
             if setting.field:
-                given = getattr(broker, setting.broker_field) if given is None else given
+                if given is None:
+                    own = setting.broker_field
+                    given = getattr(broker, own) if own else setting.default
                 values[setting.field] = setting.parse(name, given)
             elif given is not None:
                 setting.parse(name, given)

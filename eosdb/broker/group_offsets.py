@@ -14,8 +14,14 @@ from eosdb.coordinator.groups.decisions import (
     check_offset_delete,
     check_unsubscribed,
 )
-from eosdb.errors import ApiError, GroupIdNotFoundError, NonEmptyGroupError
+from eosdb.errors import (
+    ApiError,
+    GroupIdNotFoundError,
+    NonEmptyGroupError,
+    PolicyViolationError,
+)
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
+from eosdb.log import partition_rows
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
@@ -166,7 +172,7 @@ def commit_offsets(
 ) -> None:
     """`offset_commit` inside a unit that the caller has begun."""
     core.authorizer.check(unit, "read", "group", group_id)
-    offsets = admitted(core, unit, commits, refused)
+    offsets = still_here(core, unit, group_id, admitted(core, unit, commits, refused), refused)
     if refused and not offsets:
         return
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
@@ -189,6 +195,21 @@ def admitted(core: Core, unit: Unit, items: Sequence[P], refused: Refused | None
     return group_offsets.accepted(
         readable, lambda item: group_offsets.check_exists(unit, item), refused
     )
+
+
+def still_here(
+    core: Core, unit: Unit, group_id: str, commits: Sequence[OffsetCommit], refused: Refused | None
+) -> tuple[OffsetCommit, ...]:
+    """Those whose topic has not moved away, for the group's offsets have moved with it; eosdb's own notes
+    stay. Raises PolicyViolationError, or has it in what is `refused`."""
+
+    def check(commit: OffsetCommit) -> None:
+        partition = partition_rows.load(unit, TopicPartition(commit.topic, commit.partition))
+        closed = partition_rows.config(unit, partition.topic_id, core.config).closed
+        if closed and not group_id.startswith(group_offsets.NOTES):
+            raise PolicyViolationError(f"{commit.topic}-{commit.partition}: {closed}")
+
+    return group_offsets.accepted(commits, check, refused)
 
 
 def check_committer(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from eosdb.broker import listing
-from eosdb.broker.group_offsets import Committer, Refused, admitted, check_committer
+from eosdb.broker.group_offsets import Committer, Refused, admitted, check_committer, still_here
 from eosdb.broker.handler import RequestHandler
 from eosdb.config import INT32_MAX, INT64_MAX
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -150,7 +150,8 @@ class TransactionRequests(RequestHandler):
         def admit(unit: Unit) -> tuple[OffsetCommit, ...]:
             self._may_transact(transactional_id)(unit)
             self._authorizer.check(unit, "read", "group", group_id)
-            return admitted(self._core, unit, commits, refused)
+            found = admitted(self._core, unit, commits, refused)
+            return still_here(self._core, unit, group_id, found, refused)
 
         self._coordinator.txn_offset_commit(
             transactional_id,

@@ -15,6 +15,7 @@ from eosdb.errors import (
     InvalidRecordError,
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
+    PolicyViolationError,
 )
 from eosdb.events import lean
 from eosdb.events.kinds import BatchAppended, MarkerWritten
@@ -101,7 +102,8 @@ def append(
     """Append the batch, or find that it is stored already and write nothing.
 
     `producer` is the one that the coordinator knows for the transactional id. Raises
-    MessageTooLargeError, InvalidRecordError and the errors of `judge` and `judge_by_rows`.
+    MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and the
+    errors of `judge` and `judge_by_rows`.
     """
     if batch.size > config.max_message_bytes:
         raise MessageTooLargeError(
@@ -126,6 +128,8 @@ def append(
             partition.log_start_offset,
             duplicate=True,
         )
+    if config.closed:
+        raise PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
     timestamps = batch.timestamps if log_append_time < 0 else [now_ms]
     newest = max(timestamps)
     if 0 <= config.retention_ms < now_ms - newest:

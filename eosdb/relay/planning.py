@@ -23,8 +23,8 @@ TransactionsIn = Callable[
     [TopicPartition, int, int], Iterable[Mapping[TopicPartition, tuple[int, int]]]
 ]
 """The committed transactions with data in a partition's [from, to): first and last offset by partition."""
-_NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", "local.")
-"""Settings of topics that are about the brokers, not about the records."""
+_NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", "local.", "eosdb.")
+"""Settings of topics that are about the brokers, or about the source itself, not about the records."""
 
 
 def start_of(

@@ -28,6 +28,8 @@ from eosdb.validation import check_int, check_mapping, check_text, check_topic_p
 
 OWN: Final = "__eosdb."
 """Groups whose offsets are eosdb's own notes; they never expire."""
+NOTES: Final = "__eosdb"
+"""Those, and the ones in which a relay shows how far it is."""
 _PUT: Final = (
     "INSERT INTO group_offsets (group_id, topic, partition, committed_offset, leader_epoch, "
     "metadata, commit_timestamp, commit_position, retain_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
