@@ -114,7 +114,7 @@ class FileSource:
                     max_records=end - at,
                     max_bytes=max(max_bytes, 0),
                 )
-                taken = _records(tp, data, end)
+                taken = records_of(tp, data, end)
                 max_bytes -= sum(record.size for record in taken)
                 records += taken
                 positions[tp] = at = min(data.next_offset, end)
@@ -151,7 +151,7 @@ class FileSource:
         """The database is its owner's."""
 
 
-def _records(tp: TopicPartition, data: FetchedData, end: int) -> list[RelayRecord]:
+def records_of(tp: TopicPartition, data: FetchedData, end: int) -> list[RelayRecord]:
     headers = data.headers or [()] * len(data.offsets)
     columns = zip(data.offsets, data.timestamps, data.keys, data.values, headers, strict=True)
     return [

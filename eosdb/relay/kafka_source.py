@@ -88,7 +88,7 @@ class KafkaSource:
                 if message.error() is not None:
                     self._event(tp, message, positions)
                     continue
-                record = _record(message)
+                record = record_of(message)
                 records.append(record)
                 size += record.size
                 positions[tp] = record.offset + 1
@@ -167,7 +167,7 @@ def _own(config: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _record(message: Any) -> RelayRecord:
+def record_of(message: Any) -> RelayRecord:
     kind, timestamp = message.timestamp()
     return RelayRecord(
         message.topic(),

@@ -67,6 +67,7 @@ COMMANDS = {
     "perf produce": ["orders", "--num-records", "5", "--record-size", "10"],
     "produce": ["orders"],
     "publish": ["URL"],
+    "migrate-to-kafka": ["--to", "127.0.0.1:1"],
     "rebuild": [],
     "relay": ["--to", "TARGET", "--create", "--once"],
     "restore": ["TARGET", "--position", "1"],

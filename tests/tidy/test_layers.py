@@ -45,6 +45,7 @@ ROOMS = [
     "eosdb.arrow",
     "eosdb.lakehouse",
     "eosdb.relay",
+    "eosdb.moving",
     "eosdb.spark_io",
     "eosdb.cli",
 ]

@@ -1,0 +1,165 @@
+"""The cluster's side of a move: what is in it, its records, and the offsets of its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from eosdb.errors import GroupIdNotFoundError, IllegalStateError
+from eosdb.model.values import TopicPartition
+from eosdb.moving.values import Group, TopicHere, TopicThere
+from eosdb.relay.failure import InterruptedRelayError
+from eosdb.relay.kafka_client import TIMEOUT_S, KafkaClient
+from eosdb.relay.kafka_source import record_of
+from eosdb.relay.kafka_target import KafkaTarget
+from eosdb.relay.positions import Keeper
+from eosdb.relay.values import RelayRecord
+
+_AT_ONCE: Final = 2_000
+_MEMORY_KB: Final = 32_768
+
+
+class There:
+    """The cluster. One thread uses it."""
+
+    def __init__(self, client: KafkaClient, positions_topic: str) -> None:
+        self._client: Final = client
+        self._kafka: Final = client.module
+        self._positions_topic: Final = positions_topic
+        self.where: Final = client.where
+
+    def id(self) -> str:
+        return self._client.cluster_id()
+
+    def rest(self) -> None:
+        """Let go of connections."""
+        self._client.rest()
+
+    def topics(self, asked: Iterable[TopicHere]) -> dict[str, TopicThere]:
+        """Those of the topics that the cluster has."""
+        partitions = self._client.partitions()
+        names = [topic.name for topic in asked if topic.name in partitions]
+        configs, found = self._client.configs(names), {}
+        for name in names:
+            config = {
+                key: entry.value for key, entry in configs[name].items() if entry.value is not None
+            }
+            is_empty = self._is_empty(name, partitions[name])
+            found[name] = TopicThere(partitions[name], config, is_empty)
+        return found
+
+    def _is_empty(self, name: str, partitions: int) -> bool:
+        kafka = self._kafka
+        tps = [kafka.TopicPartition(name, number) for number in range(partitions)]
+        found = []
+        for spec in (kafka.admin.OffsetSpec.earliest(), kafka.admin.OffsetSpec.latest()):
+            with self._client.translating():
+                futures = self._client.admin.list_offsets(
+                    dict.fromkeys(tps, spec), request_timeout=TIMEOUT_S
+                )
+                found.append([futures[tp].result().offset for tp in tps])
+        return bool(found[0] == found[1])
+
+    def positions(self, relay: str, source_id: str) -> dict[TopicPartition, int]:
+        """How far the relay has come, as the cluster remembers it."""
+        if self._positions_topic not in self._client.partitions():
+            return {}
+        records = KafkaTarget(self._client, self._positions_topic).position_records()
+        standing = Keeper(relay, source_id, self._positions_topic).standing(records)
+        return {tp: position.offset for tp, position in standing.positions.items()}
+
+    # -- groups ---------------------------------------------------------------------------------------
+
+    def groups(self, asked: Sequence[Group], there: Iterable[str]) -> dict[str, Group]:
+        """The members and offsets that the groups have there, in topics that are there."""
+        known, found = set(there), {}
+        for group in asked:
+            tps = [tp for tp in group.offsets if tp.topic in known]
+            found[group.name] = Group(
+                group.name, self._members(group.name), self._offsets(group.name, tps)
+            )
+        return found
+
+    def _members(self, name: str) -> int:
+        with self._client.translating():
+            futures = self._client.admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S)
+        try:
+            with self._client.translating():
+                return len(futures[name].result().members)
+        except GroupIdNotFoundError:
+            return 0
+
+    def _offsets(self, name: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if not tps:
+            return {}
+        asked = self._kafka.ConsumerGroupTopicPartitions(
+            name, [self._kafka.TopicPartition(*tp) for tp in tps]
+        )
+        try:
+            with self._client.translating():
+                futures = self._client.admin.list_consumer_group_offsets(
+                    [asked], request_timeout=TIMEOUT_S
+                )
+                result = futures[name].result()
+        except GroupIdNotFoundError:
+            return {}
+        found = {}
+        for one in result.topic_partitions:
+            if one.error is not None:
+                raise self._client.meaning(one.error, one.topic)
+            if one.offset >= 0:
+                found[TopicPartition(one.topic, one.partition)] = int(one.offset)
+        return found
+
+    def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the offsets of a group without members. Raises what the cluster answers."""
+        kafka = self._kafka
+        wanted = kafka.ConsumerGroupTopicPartitions(
+            name, [kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        )
+        with self._client.translating():
+            futures = self._client.admin.alter_consumer_group_offsets(
+                [wanted], request_timeout=TIMEOUT_S
+            )
+            result = futures[name].result()
+        for one in result.topic_partitions:
+            if one.error is not None:
+                raise self._client.meaning(one.error, one.topic)
+
+    # -- records --------------------------------------------------------------------------------------
+
+    def records(self, tp: TopicPartition, ended: list[int]) -> Iterator[RelayRecord]:
+        """The committed records of the partition, from its beginning to its end; where that is, is put
+        into `ended`. Raises IllegalStateError where an open transaction hides the end."""
+        high = self._client.high_watermark(*tp)
+        consumer = self._client.consumer(
+            **{"queued.max.messages.kbytes": _MEMORY_KB, "check.crcs": True}
+        )
+        kafka = self._kafka
+        try:
+            consumer.assign([kafka.TopicPartition(*tp, kafka.OFFSET_BEGINNING)])
+            while True:
+                with self._client.translating():
+                    messages = consumer.consume(_AT_ONCE, TIMEOUT_S)
+                if not messages:
+                    raise InterruptedRelayError(f"{self.where}: {tp} could not be read to its end")
+                for message in messages:
+                    error = message.error()
+                    if error is None:
+                        yield record_of(message)
+                    elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                        ended.append(_end(tp, message.offset(), high))
+                        return
+                    elif not error.retriable():
+                        raise self._client.meaning(error, tp.topic)
+        finally:
+            consumer.close()
+
+
+def _end(tp: TopicPartition, at: int, high: int) -> int:
+    if at < high:
+        raise IllegalStateError(
+            f"{tp} of the cluster can be read up to offset {at} of {high}: a transaction is open there, "
+            "of another program or of another relay; end it, and try again"
+        )
+    return at
