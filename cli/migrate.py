@@ -15,6 +15,7 @@ from eosdb.relay.positions import POSITIONS_TOPIC
 from . import output
 from .progress import progress
 from .session import Session, pass_session
+from .stopping import stopped_by_signals
 
 _COLUMNS = ("Step", "Subject", "Detail", "State")
 
@@ -35,6 +36,15 @@ _COLUMNS = ("Step", "Subject", "Detail", "State")
     "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
     help="Topic of the cluster that remembers how far the relay has come.",
 )  # fmt: skip
+@click.option("--execute", is_flag=True, help="Do it; without, only the plan is printed.")
+@click.option(
+    "--undo", is_flag=True,
+    help="Open the file to writers again, unless the cluster has what the file has not.",
+)  # fmt: skip
+@click.option(
+    "--wait", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="SECONDS",
+    help="Wait so long for members of groups to leave, and for open transactions to end.",
+)  # fmt: skip
 @output.format_option
 @pass_session
 def migrate_to_kafka(
@@ -46,15 +56,27 @@ def migrate_to_kafka(
     name: str,
     config: str | None,
     positions_topic: str,
+    execute: bool,
+    undo: bool,
+    wait: float,
     output_format: str,
 ) -> None:
-    """Move the topics of FILE (or that of --db) to a Kafka cluster: topics with their settings, records,
-    offsets of consumer groups.
+    """Move the topics of FILE (or that of --db) to a Kafka cluster: topics with their settings, all
+    records, and the offsets of consumer groups. Prints what there is to do, and what stands in the way;
+    with --execute it is done. Killed and started again, it goes on. Kafka needs pip install
+    'eosdb[kafka]'.
+
+    The records come by `eosdb relay`, which may run for weeks before (--name). At the end the topics are
+    closed to whoever writes to the file, both sides are compared record by record, and groups are set to
+    where they stood.
 
     \b
     Example:
       eosdb migrate-to-kafka shop.db --to broker:9092
+      eosdb migrate-to-kafka shop.db --to broker:9092 --execute --wait 60
     """
+    if execute and undo:
+        raise click.UsageError("--execute and --undo are opposites; give one of them")
     if file is not None:
         session = dataclasses.replace(session, path=file)
     settings = {} if config is None else from_file(config)
@@ -70,9 +92,16 @@ def migrate_to_kafka(
             notify=lambda text: click.echo(text, err=True),
             on_progress=cleanup.enter_context(progress(db.clock, "relay", "records")),
         )
-        found = move.plan()
+        cleanup.callback(move.close)
+        cleanup.enter_context(stopped_by_signals(move.stop))
+        if execute:
+            found = move.execute(wait_ms=round(wait * 1000))
+        else:
+            found = move.undo() if undo else move.plan()
     _print(found, output_format)
-    if found.obstacles:
+    if execute and not found.is_done:
+        raise IllegalStateError("stopped before the end; run it again, and it goes on")
+    if found.obstacles and not undo:
         raise IllegalStateError(f"{len(found.obstacles)} obstacles; see to them first")
 
 

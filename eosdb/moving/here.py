@@ -52,6 +52,7 @@ class Here:
                     {number: at.log_start_offset for number, at in of.items()},
                     config.get(MOVING_TO, ""),
                     config.get(MOVED_TO, ""),
+                    admin.topic_config(name).compact,
                 )
             )
         return tuple(found)

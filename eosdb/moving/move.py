@@ -5,19 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from eosdb.database import Database
-from eosdb.errors import ConfigError
+from eosdb.errors import ConfigError, IllegalStateError
+from eosdb.model.values import TopicPartition
+from eosdb.moving.comparison import compare
 from eosdb.moving.here import Here
-from eosdb.moving.plan import plan
+from eosdb.moving.plan import ahead, outcome, plan, refuse
 from eosdb.moving.there import There
-from eosdb.moving.values import Facts, Plan
+from eosdb.moving.values import Compared, Facts, Offsets, Plan
 from eosdb.progress import Progress
+from eosdb.relay import Relay
+from eosdb.relay import to_kafka as to_kafka_relay
+from eosdb.relay.failure import InterruptedRelayError
 from eosdb.relay.kafka_client import KafkaClient
 from eosdb.relay.kafka_settings import kafka_settings
+from eosdb.relay.planning import pauses as pauses_between_attempts
 from eosdb.relay.positions import POSITIONS_TOPIC
-from eosdb.validation import check_text
+from eosdb.topic_config import MOVED_TO, MOVING_TO
+from eosdb.validation import check_text, check_whole
+
+T = TypeVar("T")
+_LOOK_MS: Final = 200
+_CLOSE: Final = 1_000
+"""So few offsets may be left when the topics are closed: they take a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,7 @@ class MoveSettings:
     name: str
     topics: tuple[str, ...] | None
     positions_topic: str
+    config: Mapping[str, str] | None
     notify: Callable[[str], object]
     on_progress: Progress | None
 
@@ -41,14 +54,202 @@ class Move:
         self._client: Final = client
         self._settings: Final = settings
         self._stopped = False
+        self._relay: Relay | None = None
 
     def stop(self) -> None:
-        """Make `execute` return after the step that it is at. From any thread, and from signal handlers."""
+        """Make `execute` and `undo` return early. From any thread, and from signal handlers."""
         self._stopped = True
+        if self._relay is not None:
+            self._relay.stop()
+
+    def close(self) -> None:
+        """Let go of the cluster. The database is its owner's."""
+        self._there.rest()
 
     def plan(self) -> Plan:
         """What there is to do, and what stands in the way. Changes nothing."""
         return plan(self._facts())
+
+    def execute(self, *, wait_ms: int = 0) -> Plan:
+        """Do what is left to do, and return the plan as it is then.
+
+        Waits `wait_ms` at most for members of groups to leave, and then for open transactions to end, which
+        are aborted after it. While the cluster is away it tries again. Raises IllegalStateError for what
+        stands in the way, and what `Relay.run` raises; done again, it goes on.
+        """
+        check_whole("wait_ms", wait_ms, 0)
+        offsets = self._patiently(lambda: self._execute(wait_ms))
+        return self.plan() if offsets is None else outcome(self.plan(), offsets)
+
+    def undo(self) -> Plan:
+        """Open the topics of the file again, and return the plan for the next time.
+
+        What had been committed in the file still goes to the cluster. Raises IllegalStateError when there
+        is something in the cluster that the file does not have.
+        """
+        self._patiently(self._undo)
+        return self.plan()
+
+    def _patiently(self, step: Callable[[], T]) -> T | None:
+        """The step's answer, however long the cluster is away; None when stopped."""
+        pauses = pauses_between_attempts()
+        while not self._stopped:
+            try:
+                return step()
+            except InterruptedRelayError as error:
+                self._there.rest()
+                self._tell(f"{error}; trying again")
+                self._db.clock.sleep_ms(next(pauses))
+        return None
+
+    # -- forwards -------------------------------------------------------------------------------------
+
+    def _execute(self, wait_ms: int) -> Offsets | None:
+        """The offsets committed in the cluster; None if there was nothing to do, or it was stopped."""
+        facts = self._facts()
+        refuse(plan(facts).obstacles, except_members=True)
+        if plan(facts).is_done:
+            return None
+        if not all(topic.is_closed for topic in facts.topics):
+            self._bring_records(until_close=True)
+            facts = self._without_members(wait_ms)
+            if self._stopped:
+                return None
+            self._here.close(facts.topics, facts.address)
+            self._tell(f"closed to writers: {', '.join(topic.name for topic in facts.topics)}")
+        self._end_transactions(facts, wait_ms)
+        self._bring_records()
+        if self._stopped:
+            return None
+        facts = self._facts()
+        offsets = self._offsets_there(facts, self._compare(facts))
+        for group, found in offsets.items():
+            self._there.commit(group, found)
+            self._tell(f"offsets of group {group} are in the cluster")
+        self._here.finish(facts.topics, facts.address)
+        self._tell(f"moved; let the programs connect to {facts.address} (bootstrap.servers)")
+        return offsets
+
+    def _without_members(self, wait_ms: int) -> Facts:
+        """What there is when the groups have no members."""
+        clock, told = self._db.clock, False
+        deadline = clock.monotonic_ms() + wait_ms
+        while True:
+            facts = self._facts()
+            obstacles = plan(facts).obstacles
+            if not obstacles or self._stopped or clock.monotonic_ms() >= deadline:
+                refuse(obstacles)
+                return facts
+            refuse(obstacles, except_members=True)
+            if not told:
+                self._tell(f"waiting: {'; '.join(obstacles)}")
+                told = True
+            clock.sleep_ms(_LOOK_MS)
+
+    def _end_transactions(self, facts: Facts, wait_ms: int) -> None:
+        """Nothing is open afterwards: the topics are closed, so none can begin."""
+        clock = self._db.clock
+        deadline = clock.monotonic_ms() + wait_ms
+        while found := self._here.open_transactions(facts.topics):
+            if self._stopped:
+                return
+            if clock.monotonic_ms() < deadline:
+                clock.sleep_ms(_LOOK_MS)
+                continue
+            for one in found:
+                self._tell(f"ending the open transaction {one}")
+                self._here.end(one)
+
+    def _bring_records(self, *, until_close: bool = False) -> None:
+        """Everything committed by now. With `until_close`, less than a chunk may be left: while others
+        write, there is no end."""
+        settings = self._settings
+
+        def progress(done: int, total: int) -> None:
+            if settings.on_progress is not None:
+                settings.on_progress(done, total)
+            if until_close and total - done <= _CLOSE:
+                relay.stop()
+
+        relay = to_kafka_relay(
+            self._db,
+            self._there.where,
+            config=settings.config,
+            name=settings.name,
+            topics=settings.topics,
+            positions_topic=settings.positions_topic,
+            notify=settings.notify,
+            on_progress=progress,
+        )
+        with relay:
+            self._relay = relay
+            if not self._stopped:
+                done = relay.run(until_caught_up=True)
+                self._tell(f"{done.records} records relayed")
+            self._relay = None
+
+    # -- comparing ------------------------------------------------------------------------------------
+
+    def _compare(self, facts: Facts) -> dict[TopicPartition, Compared]:
+        """All partitions. Raises IllegalStateError unless the records are the same on both sides."""
+        found, differences = {}, list[str]()
+        for topic in facts.topics:
+            for number in topic.ends:
+                tp = TopicPartition(topic.name, number)
+                committed = [group.offsets[tp] for group in facts.groups if tp in group.offsets]
+                known = facts.there[topic.name]
+                found[tp] = one = compare(self._here, self._there, topic, known, tp, committed)
+                if one.difference is not None:
+                    differences.append(one.difference)
+            self._tell(f"compared: {topic.name}")
+        if differences:
+            raise IllegalStateError("; ".join(differences))
+        return found
+
+    def _offsets_there(
+        self, facts: Facts, compared: Mapping[TopicPartition, Compared]
+    ) -> dict[str, dict[TopicPartition, int]]:
+        """By group. Raises IllegalStateError for a group that has read further in the cluster."""
+        offsets = {
+            group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
+            for group in facts.groups
+        }
+        refuse(ahead(offsets, facts.groups_there))
+        return offsets
+
+    # -- back -----------------------------------------------------------------------------------------
+
+    def _undo(self) -> None:
+        facts = self._facts()
+        if not any(topic.is_closed for topic in facts.topics):
+            self._tell("nothing is closed; nothing to take back")
+            return
+        self._end_transactions(facts, 0)
+        self._bring_records()
+        if self._stopped:
+            return
+        facts = self._facts()
+        try:
+            compared = self._compare(facts)
+        except IllegalStateError as error:
+            raise IllegalStateError(
+                f"the file stays closed, for the cluster has what it has not: {error}; bring that back "
+                "first (eosdb relay --from), or open the topics all the same: eosdb topics alter TOPIC "
+                f"--delete-config {MOVED_TO} --delete-config {MOVING_TO}"
+            ) from None
+        offsets = {
+            group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
+            for group in facts.groups
+        }
+        for text in ahead(offsets, facts.groups_there):
+            self._tell(f"{text}; in the file it reads those records again")
+        self._here.open(facts.topics)
+        self._tell(f"open to writers: {', '.join(topic.name for topic in facts.topics)}")
+
+    # -- small steps ----------------------------------------------------------------------------------
+
+    def _tell(self, text: str) -> None:
+        self._settings.notify(text)
 
     def _facts(self) -> Facts:
         here, there = self._here, self._there
@@ -92,6 +293,7 @@ def to_kafka(
         name,
         None if topics is None else tuple(topics),
         positions_topic,
+        config,
         notify or (lambda text: None),
         on_progress,
     )

@@ -5,11 +5,13 @@ Values in, values out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
+from eosdb.errors import IllegalStateError
 from eosdb.model.values import TopicPartition
-from eosdb.moving.values import Facts, Group, Plan, Step, TopicHere, TopicThere
+from eosdb.moving.values import Facts, Group, Offsets, Plan, Step, TopicHere, TopicThere
 from eosdb.relay.planning import config_to_copy
 
 CREATE: Final = "create topic"
@@ -117,6 +119,43 @@ def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
             f"group {group.name} has {there.members} members in the cluster already; stop them until the "
             "move is done"
         )
+
+
+def is_about_members(obstacle: str) -> bool:
+    """Whether it goes away by itself when programs stop."""
+    return obstacle.startswith("group ")
+
+
+def refuse(obstacles: Iterable[str], *, except_members: bool = False) -> None:
+    """Raises IllegalStateError if there are any."""
+    if found := [text for text in obstacles if not (except_members and is_about_members(text))]:
+        raise IllegalStateError("; ".join(found))
+
+
+def ahead(offsets: Offsets, there: Mapping[str, Group]) -> list[str]:
+    """The groups that have read further in the cluster than in the file; `offsets` are the cluster's."""
+    return [
+        f"group {name} stands at offset {found} of {tp} in the cluster, and where it stands in the file is "
+        f"offset {at} there: it has read on, so delete the group there if that was a rehearsal"
+        for name, own in offsets.items()
+        for tp, at in own.items()
+        if (found := there[name].offsets.get(tp, -1)) > at
+    ]
+
+
+def outcome(done: Plan, offsets: Offsets) -> Plan:
+    """The plan with the offsets that the groups have got."""
+    steps = tuple(
+        replace(step, detail=_offsets(offsets[step.subject]))
+        if step.action == COMMIT and step.subject in offsets
+        else step
+        for step in done.steps
+    )
+    return replace(done, steps=steps)
+
+
+def _offsets(own: Mapping[TopicPartition, int]) -> str:
+    return ", ".join(f"{tp}: {offset}" for tp, offset in sorted(own.items()))
 
 
 # -- notes --------------------------------------------------------------------------------------------

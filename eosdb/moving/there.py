@@ -17,6 +17,10 @@ from eosdb.relay.values import RelayRecord
 
 _AT_ONCE: Final = 2_000
 _MEMORY_KB: Final = 32_768
+_STEP_S: Final = 0.05
+"""`consume` waits so long for the number of messages asked for, also at the end."""
+_END_WAIT_MS: Final = 20
+"""Nothing more comes, so a fetch at the end need not wait."""
 
 
 class There:
@@ -49,16 +53,21 @@ class There:
         return found
 
     def _is_empty(self, name: str, partitions: int) -> bool:
-        kafka = self._kafka
-        tps = [kafka.TopicPartition(name, number) for number in range(partitions)]
-        found = []
-        for spec in (kafka.admin.OffsetSpec.earliest(), kafka.admin.OffsetSpec.latest()):
-            with self._client.translating():
-                futures = self._client.admin.list_offsets(
-                    dict.fromkeys(tps, spec), request_timeout=TIMEOUT_S
-                )
-                found.append([futures[tp].result().offset for tp in tps])
-        return bool(found[0] == found[1])
+        kind = self._kafka.admin.OffsetSpec
+        tps = [TopicPartition(name, number) for number in range(partitions)]
+        return self._list(tps, kind.earliest()) == self._list(tps, kind.latest())
+
+    def has_deleted(self, tp: TopicPartition) -> bool:
+        """Whether the cluster has deleted the oldest records of the partition."""
+        return self._list([tp], self._kafka.admin.OffsetSpec.earliest()) != [0]
+
+    def _list(self, tps: Sequence[TopicPartition], spec: object) -> list[int]:
+        asked = [self._kafka.TopicPartition(*tp) for tp in tps]
+        with self._client.translating():
+            futures = self._client.admin.list_offsets(
+                dict.fromkeys(asked, spec), request_timeout=TIMEOUT_S
+            )
+            return [futures[tp].result().offset for tp in asked]
 
     def positions(self, relay: str, source_id: str) -> dict[TopicPartition, int]:
         """How far the relay has come, as the cluster remembers it."""
@@ -133,15 +142,22 @@ class There:
         into `ended`. Raises IllegalStateError where an open transaction hides the end."""
         high = self._client.high_watermark(*tp)
         consumer = self._client.consumer(
-            **{"queued.max.messages.kbytes": _MEMORY_KB, "check.crcs": True}
+            **{
+                "queued.max.messages.kbytes": _MEMORY_KB,
+                "check.crcs": True,
+                "fetch.wait.max.ms": _END_WAIT_MS,
+                "fetch.error.backoff.ms": _END_WAIT_MS,
+            }
         )
         kafka = self._kafka
         try:
             consumer.assign([kafka.TopicPartition(*tp, kafka.OFFSET_BEGINNING)])
+            idle_s = 0.0
             while True:
                 with self._client.translating():
-                    messages = consumer.consume(_AT_ONCE, TIMEOUT_S)
-                if not messages:
+                    messages = consumer.consume(_AT_ONCE, _STEP_S)
+                idle_s = 0.0 if messages else idle_s + _STEP_S
+                if idle_s >= TIMEOUT_S:
                     raise InterruptedRelayError(f"{self.where}: {tp} could not be read to its end")
                 for message in messages:
                     error = message.error()

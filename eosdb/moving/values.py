@@ -19,6 +19,7 @@ class TopicHere:
     starts: Mapping[int, int] = field(default_factory=dict)
     moving_to: str = ""
     moved_to: str = ""
+    is_compacted: bool = False
 
     @property
     def is_closed(self) -> bool:
@@ -75,6 +76,22 @@ class Facts:
     users: int = 0
     others: tuple[str, ...] = ()
     """Topics of the file that do not move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the comparison of a partition's two sides has given."""
+
+    tp: TopicPartition
+    records: int
+    """That the file has."""
+    difference: str | None
+    offsets: Mapping[int, int]
+    """Offsets of the cluster by those of the file; empty if there is a difference."""
+
+
+Offsets = Mapping[str, Mapping[TopicPartition, int]]
+"""Offsets of the cluster, by group and partition."""
 
 
 @dataclass(frozen=True, slots=True)
