@@ -53,21 +53,14 @@ class There:
         return found
 
     def _is_empty(self, name: str, partitions: int) -> bool:
-        kind = self._kafka.admin.OffsetSpec
-        tps = [TopicPartition(name, number) for number in range(partitions)]
-        return self._list(tps, kind.earliest()) == self._list(tps, kind.latest())
+        return all(
+            self._client.start(name, number) == self._client.high_watermark(name, number)
+            for number in range(partitions)
+        )
 
     def has_deleted(self, tp: TopicPartition) -> bool:
         """Whether the cluster has deleted the oldest records of the partition."""
-        return self._list([tp], self._kafka.admin.OffsetSpec.earliest()) != [0]
-
-    def _list(self, tps: Sequence[TopicPartition], spec: object) -> list[int]:
-        asked = [self._kafka.TopicPartition(*tp) for tp in tps]
-        with self._client.translating():
-            futures = self._client.admin.list_offsets(
-                dict.fromkeys(asked, spec), request_timeout=TIMEOUT_S
-            )
-            return [futures[tp].result().offset for tp in asked]
+        return self._client.start(*tp) > 0
 
     def positions(self, relay: str, source_id: str) -> dict[TopicPartition, int]:
         """How far the relay has come, as the cluster remembers it."""
@@ -140,7 +133,7 @@ class There:
     def records(self, tp: TopicPartition, ended: list[int]) -> Iterator[RelayRecord]:
         """The committed records of the partition, from its beginning to its end; where that is, is put
         into `ended`. Raises IllegalStateError where an open transaction hides the end."""
-        high = self._client.high_watermark(*tp)
+        start, high = self._client.start(*tp), self._client.high_watermark(*tp)
         consumer = self._client.consumer(
             **{
                 "queued.max.messages.kbytes": _MEMORY_KB,
@@ -151,7 +144,7 @@ class There:
         )
         kafka = self._kafka
         try:
-            consumer.assign([kafka.TopicPartition(*tp, kafka.OFFSET_BEGINNING)])
+            consumer.assign([kafka.TopicPartition(*tp, start)])
             idle_s = 0.0
             while True:
                 with self._client.translating():

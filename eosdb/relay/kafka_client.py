@@ -189,11 +189,19 @@ class KafkaClient:
 
     def high_watermark(self, topic: str, partition: int) -> int:
         """Where the partition ends, whatever transactions are open."""
+        return self._offset(topic, partition, self.module.admin.OffsetSpec.latest())
+
+    def start(self, topic: str, partition: int) -> int:
+        """Where the partition begins. A consumer that is told "the beginning" instead asks for half a
+        second."""
+        return self._offset(topic, partition, self.module.admin.OffsetSpec.earliest())
+
+    def _offset(self, topic: str, partition: int, spec: object) -> int:
         kafka = self.module
         tp = kafka.TopicPartition(topic, partition)
         with self.translating():
             futures = self.admin.list_offsets(
-                {tp: kafka.admin.OffsetSpec.latest()},
+                {tp: spec},
                 isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=TIMEOUT_S,
             )

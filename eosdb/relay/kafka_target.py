@@ -87,9 +87,10 @@ class KafkaTarget:
             }
         )
         kafka = self._client.module
+        start = self._client.start(self._positions, 0)
         end = self._client.high_watermark(self._positions, 0)
         try:
-            consumer.assign([kafka.TopicPartition(self._positions, 0, kafka.OFFSET_BEGINNING)])
+            consumer.assign([kafka.TopicPartition(self._positions, 0, start)])
             at = 0
             while at < end:
                 message = consumer.poll(TIMEOUT_S)
