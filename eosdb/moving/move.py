@@ -92,13 +92,15 @@ class Move:
 
     def _patiently(self, step: Callable[[], T]) -> T | None:
         """The step's answer, however long the cluster is away; None when stopped."""
-        pauses = pauses_between_attempts()
+        pauses, told = pauses_between_attempts(), ""
         while not self._stopped:
             try:
                 return step()
             except InterruptedRelayError as error:
                 self._there.rest()
-                self._tell(f"{error}; trying again")
+                if (text := f"{error}; trying again") != told:
+                    self._tell(text)
+                told = text
                 self._db.clock.sleep_ms(next(pauses))
         return None
 
@@ -255,12 +257,13 @@ class Move:
         here, there = self._here, self._there
         topics = here.topics(self._settings.topics)
         groups = here.groups(topics)
-        found = there.topics(topics)
+        positions = there.positions(self._settings.name, self._db.broker.cluster_id())
+        found = there.topics(topics, {tp.topic for tp in positions})
         return Facts(
             there.where,
             topics,
             found,
-            there.positions(self._settings.name, self._db.broker.cluster_id()),
+            positions,
             groups,
             there.groups(groups, found),
             here.open_transactions(topics),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from eosdb.errors import GroupIdNotFoundError, IllegalStateError
+from eosdb.errors import GroupIdNotFoundError
 from eosdb.model.values import TopicPartition
 from eosdb.moving.values import Group, TopicHere, TopicThere
 from eosdb.relay.failure import InterruptedRelayError
 from eosdb.relay.kafka_client import TIMEOUT_S, KafkaClient
 from eosdb.relay.kafka_source import record_of
-from eosdb.relay.kafka_target import KafkaTarget
 from eosdb.relay.positions import Keeper
 from eosdb.relay.values import RelayRecord
 
@@ -39,8 +38,8 @@ class There:
         """Let go of connections."""
         self._client.rest()
 
-    def topics(self, asked: Iterable[TopicHere]) -> dict[str, TopicThere]:
-        """Those of the topics that the cluster has."""
+    def topics(self, asked: Iterable[TopicHere], relayed: Collection[str]) -> dict[str, TopicThere]:
+        """Those of the topics that the cluster has; the relay has written to some of them."""
         partitions = self._client.partitions()
         names = [topic.name for topic in asked if topic.name in partitions]
         configs, found = self._client.configs(names), {}
@@ -48,14 +47,16 @@ class There:
             config = {
                 key: entry.value for key, entry in configs[name].items() if entry.value is not None
             }
-            is_empty = self._is_empty(name, partitions[name])
+            is_empty = name not in relayed and self._is_empty(name, partitions[name])
             found[name] = TopicThere(partitions[name], config, is_empty)
         return found
 
     def _is_empty(self, name: str, partitions: int) -> bool:
-        return all(
-            self._client.start(name, number) == self._client.high_watermark(name, number)
+        """Whether nothing in it is committed; what a killed relay has left open does not count."""
+        return not any(
+            True
             for number in range(partitions)
+            for _ in self.records(TopicPartition(name, number), [], whole=False)
         )
 
     def has_deleted(self, tp: TopicPartition) -> bool:
@@ -66,7 +67,8 @@ class There:
         """How far the relay has come, as the cluster remembers it."""
         if self._positions_topic not in self._client.partitions():
             return {}
-        records = KafkaTarget(self._client, self._positions_topic).position_records()
+        tp = TopicPartition(self._positions_topic, 0)
+        records = ((one.key, one.value) for one in self.records(tp, [], whole=False))
         standing = Keeper(relay, source_id, self._positions_topic).standing(records)
         return {tp: position.offset for tp, position in standing.positions.items()}
 
@@ -130,9 +132,11 @@ class There:
 
     # -- records --------------------------------------------------------------------------------------
 
-    def records(self, tp: TopicPartition, ended: list[int]) -> Iterator[RelayRecord]:
+    def records(
+        self, tp: TopicPartition, ended: list[int], *, whole: bool = True
+    ) -> Iterator[RelayRecord]:
         """The committed records of the partition, from its beginning to its end; where that is, is put
-        into `ended`. Raises IllegalStateError where an open transaction hides the end."""
+        into `ended`. If `whole`, raises InterruptedRelayError while an open transaction hides the end."""
         start, high = self._client.start(*tp), self._client.high_watermark(*tp)
         consumer = self._client.consumer(
             **{
@@ -157,18 +161,14 @@ class There:
                     if error is None:
                         yield record_of(message)
                     elif error.code() == kafka.KafkaError._PARTITION_EOF:
-                        ended.append(_end(tp, message.offset(), high))
+                        if whole and message.offset() < high:
+                            raise InterruptedRelayError(
+                                f"{self.where}: {tp} can be read up to offset {message.offset()} of "
+                                f"{high}: a transaction is open there"
+                            )
+                        ended.append(message.offset())
                         return
                     elif not error.retriable():
                         raise self._client.meaning(error, tp.topic)
         finally:
             consumer.close()
-
-
-def _end(tp: TopicPartition, at: int, high: int) -> int:
-    if at < high:
-        raise IllegalStateError(
-            f"{tp} of the cluster can be read up to offset {at} of {high}: a transaction is open there, "
-            "of another program or of another relay; end it, and try again"
-        )
-    return at

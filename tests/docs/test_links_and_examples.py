@@ -14,7 +14,9 @@ import pytest
 
 from eosdb.cli.main import main
 from eosdb.spark_io import jar
+from eosdb.testing.kafka import KafkaDouble
 from scripts import make_cli
+from tests.relay.contents import values
 from tests.tidy.tree import ROOT
 
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -83,6 +85,17 @@ def test_the_page_about_publishing_does_what_it_says(
 def test_the_page_about_relays_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/relay.md", tmp_path)
     commands_of("docs/relay.md", tmp_path)
+
+
+def test_the_page_about_the_move_to_kafka_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python_of("docs/moving-to-kafka.md", tmp_path)
+    with KafkaDouble(tmp_path / "real.db") as real, KafkaDouble(tmp_path / "test.db") as other:
+        monkeypatch.setenv("BROKER", real)
+        monkeypatch.setenv("TEST_BROKER", other)
+        commands_of("docs/moving-to-kafka.md", tmp_path)
+        assert {b"coffee", b"tea", b"milk"} == set(values(real.db))
 
 
 def test_the_page_about_the_outbox_does_what_it_says(tmp_path: Path) -> None:

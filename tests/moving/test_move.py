@@ -250,3 +250,17 @@ def test_a_compacted_topic_moves(tmp_path: Path, cluster: KafkaDouble) -> None:
         at = cluster.db.broker.offset_fetch("readers")[tp].offset
         data = cluster.db.broker.fetch_data(tp, at, isolation_level="read_committed")
         assert list(data.values) == [b"56", b"57", b"58", b"59"]
+
+
+def test_what_a_killed_relay_left_open_does_not_count(
+    shop: eosdb.Database, cluster: KafkaDouble
+) -> None:
+    cluster.db.admin.create_topic("orders", 2)
+    with cluster.db.producer(transactional_id="killed") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"never", partition=0).result()
+        assert not to_kafka(shop, cluster).plan().obstacles
+        producer.abort_transaction()
+    assert to_kafka(shop, cluster).execute().is_done
+    _is_moved(shop, cluster)
