@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos fuzz judges relay lakehouse lint bench docs simulate clean
+.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -40,6 +40,11 @@ relay: $(SETUP)
 	$(PYTHON) -m benchmarks.relay_hunt file $(RELAY)
 	$(PYTHON) -m benchmarks.relay_hunt $(RELAY_TO) $(RELAY)
 	$(PYTHON) -m benchmarks.relay_hunt $(RELAY_TO) --back $(RELAY)
+
+# A file moved to a cluster with kills, and every group's next records compared; MOVE=host:port for a real broker.
+MOVE ?=
+move: $(SETUP)
+	$(PYTHON) -m benchmarks.move_hunt $(MOVE)
 
 # Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
 # killed; fetches Spark in the versions that these have jars for.

@@ -176,7 +176,7 @@ def _move_with_kills(path: Path, address: str, kills: int, chance: random.Random
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             out, _ = running.communicate(
-                timeout=chance.uniform(0.8, 5.0) if killed < kills else None
+                timeout=chance.uniform(0.6, 2.5) if killed < kills else None
             )
         except subprocess.TimeoutExpired:
             running.kill()

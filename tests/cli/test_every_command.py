@@ -114,7 +114,9 @@ WITH_SPARK = {"spark read", "spark stream"}
 """They start a JVM each; tests/spark looks at them."""
 UNTIL_STOPPED = {"serve"}
 """It prints one line and goes on; tests/cli/test_serve.py looks at it."""
-ENDING = set(COMMANDS) - WITH_SPARK - UNTIL_STOPPED
+WITH_A_CLUSTER = {"migrate-to-kafka"}
+"""tests/moving/test_command.py has one."""
+ENDING = set(COMMANDS) - WITH_SPARK - UNTIL_STOPPED - WITH_A_CLUSTER
 SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show", "export", "relay"}
 """They read every record of the topic, of a dead letter topic in life; exports and relays print one
 line."""
