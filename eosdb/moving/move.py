@@ -28,6 +28,7 @@ from eosdb.validation import check_text, check_whole
 
 T = TypeVar("T")
 _LOOK_MS: Final = 200
+_PLAN_PATIENCE_MS: Final = 10_000
 _CLOSE: Final = 1_000
 """So few offsets may be left when the topics are closed: they take a moment."""
 
@@ -67,8 +68,12 @@ class Move:
         self._there.rest()
 
     def plan(self) -> Plan:
-        """What there is to do, and what stands in the way. Changes nothing."""
-        return plan(self._facts())
+        """What there is to do, and what stands in the way. Changes nothing.
+
+        A cluster that is just starting, or away for seconds, is asked again; raises what it then says.
+        """
+        found = self._patiently(self._facts, _PLAN_PATIENCE_MS)
+        return plan(self._facts() if found is None else found)
 
     def execute(self, *, wait_ms: int = 0) -> Plan:
         """Do what is left to do, and return the plan as it is then.
@@ -90,14 +95,18 @@ class Move:
         self._patiently(self._undo)
         return self.plan()
 
-    def _patiently(self, step: Callable[[], T]) -> T | None:
-        """The step's answer, however long the cluster is away; None when stopped."""
+    def _patiently(self, step: Callable[[], T], patience_ms: int | None = None) -> T | None:
+        """The step's answer, however long the cluster is away, unless the patience ends; None when
+        stopped."""
         pauses, told = pauses_between_attempts(), ""
+        began = self._db.clock.monotonic_ms()
         while not self._stopped:
             try:
                 return step()
             except InterruptedRelayError as error:
                 self._there.rest()
+                if patience_ms is not None and self._db.clock.monotonic_ms() - began > patience_ms:
+                    raise
                 if (text := f"{error}; trying again") != told:
                     self._tell(text)
                 told = text

@@ -102,7 +102,9 @@ class KafkaClient:
     def meaning(self, error: Any, topic: str | None = None) -> EosdbError:
         """What a KafkaError means for the relay. Where it only says that nobody answered, it is told with
         what is known of the reason."""
-        code, text = error.code(), error.str() or error.name()
+        code, text = error.code(), error.str().strip()
+        if not text or text.endswith(":"):  # Brokers may send a code and no words.
+            text = f"{text} {error.name()}".strip()
         if self._last is not None and code < 0:
             why, self._last = self._last, None
             text = why[1] if why[1] in text or text in why[1] else f"{text} ({why[1]})"

@@ -12,7 +12,11 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.errors import IllegalStateError, PolicyViolationError
+from eosdb.errors import (
+    CoordinatorLoadInProgressError,
+    IllegalStateError,
+    PolicyViolationError,
+)
 from eosdb.moving import to_kafka
 from eosdb.relay import to_kafka as relay_to_kafka
 from eosdb.testing.kafka import KafkaDouble
@@ -53,6 +57,17 @@ def _is_moved(shop: eosdb.Database, cluster: KafkaDouble) -> None:
     for group in GROUPS:
         for tp in (P0, P1):
             assert _values_from(cluster.db, group, tp) == _values_from(shop, group, tp), (group, tp)
+
+
+def test_a_plan_asks_again_where_a_broker_has_just_started(
+    shop: eosdb.Database, cluster: KafkaDouble
+) -> None:
+    told: list[str] = []
+    cluster.answer("describe_groups", CoordinatorLoadInProgressError, times=1)
+    assert not to_kafka(shop, cluster, notify=told.append).plan().obstacles
+    assert len(told) == 1
+    assert told[0].endswith("; trying again")
+    assert cluster.counts["answer"] == 1
 
 
 def test_everything_moves_and_groups_stand_where_they_stood(
