@@ -207,7 +207,10 @@ class KafkaClient:
                 isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=TIMEOUT_S,
             )
-            return int(futures[tp].result().offset)
+            found = int(futures[tp].result().offset)
+        if found < 0:  # Taken for an empty topic, it would make a relay begin at the start.
+            raise InterruptedRelayError(f"{self.where}: {topic}-{partition} does not tell its end")
+        return found
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic, with as many replicas as the cluster does by default, unless it exists."""
