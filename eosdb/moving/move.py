@@ -14,7 +14,7 @@ from eosdb.moving.comparison import compare
 from eosdb.moving.here import Here
 from eosdb.moving.plan import ahead, outcome, plan, refuse
 from eosdb.moving.there import There
-from eosdb.moving.values import Compared, Facts, Offsets, Plan
+from eosdb.moving.values import Compared, Facts, Offsets, OpenTransaction, Plan
 from eosdb.progress import Progress
 from eosdb.relay import Relay
 from eosdb.relay import to_kafka as to_kafka_relay
@@ -161,6 +161,7 @@ class Move:
         """Nothing is open afterwards: the topics are closed, so none can begin."""
         clock = self._db.clock
         deadline = clock.monotonic_ms() + wait_ms
+        told: set[OpenTransaction] = set()
         while found := self._here.open_transactions(facts.topics):
             if self._stopped:
                 return
@@ -168,7 +169,11 @@ class Move:
                 clock.sleep_ms(_LOOK_MS)
                 continue
             for one in found:
-                self._tell(f"ending the open transaction {one}")
+                if one in told:  # Its owner is at it.
+                    clock.sleep_ms(_LOOK_MS)
+                else:
+                    self._tell(f"ending the open transaction {one}")
+                    told.add(one)
                 self._here.end(one)
 
     def _bring_records(self, *, until_close: bool = False) -> None:

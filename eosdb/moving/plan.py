@@ -70,7 +70,7 @@ def lag(topic: TopicHere, facts: Facts) -> int:
 
 def _obstacles(facts: Facts) -> Iterator[str]:
     if not facts.topics:
-        yield "the file has no topic to move; name some with --topic, or relay nothing"
+        yield "the file has no topic to move; those that begin with two underscores are named by --topic"
     for topic in facts.topics:
         elsewhere = topic.moved_to or topic.moving_to
         if elsewhere and elsewhere != facts.address:
