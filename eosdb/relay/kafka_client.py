@@ -208,7 +208,9 @@ class KafkaClient:
                 request_timeout=TIMEOUT_S,
             )
             found = int(futures[tp].result().offset)
-        if found < 0:  # Taken for an empty topic, it would make a relay begin at the start.
+        if found < 0:
+            # librdkafka says so, and nothing of an error, when its connection breaks. Taken for an empty
+            # topic of positions, it would make a relay begin at the start.
             raise InterruptedRelayError(f"{self.where}: {topic}-{partition} does not tell its end")
         return found
 

@@ -62,6 +62,10 @@ class KafkaSource:
                     low, high = consumer.get_watermark_offsets(
                         self._client.module.TopicPartition(topic.name, number), timeout=15
                     )
+                if low < 0 or high < 0:
+                    raise InterruptedRelayError(
+                        f"{self.where}: {topic.name}-{number} does not tell where it begins and ends"
+                    )
                 found[TopicPartition(topic.name, number)] = Bounds(low, high)
         return found
 

@@ -11,6 +11,7 @@ from eosdb.errors import (
     ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
+from eosdb.relay.kafka_client import KafkaClient
 from eosdb.relay.positions import POSITIONS_TOPIC
 from eosdb.testing.kafka import KafkaDouble
 from tests.relay.contents import Running, contents, fill, values, wait_until
@@ -54,6 +55,26 @@ def test_a_second_run_sends_nothing_again(source: eosdb.Database, cluster: Kafka
     assert relayed(source, cluster).records == 0
     fill(source, range(10, 13))
     assert relayed(source, cluster).records == 3
+    assert contents(cluster.db) == contents(source)
+
+
+def test_positions_whose_end_is_not_told_are_not_taken_for_none(
+    source: eosdb.Database, cluster: KafkaDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka answers ListOffsets with -1001, and no error, when its connection breaks."""
+    fill(source, range(10))
+    relayed(source, cluster)
+    start = KafkaClient.start
+
+    def start_and_lose_the_end(self: KafkaClient, topic: str, partition: int) -> int:
+        found = start(self, topic, partition)
+        monkeypatch.setattr(KafkaClient, "start", start)
+        cluster.lose_response("list_offsets")
+        return found
+
+    monkeypatch.setattr(KafkaClient, "start", start_and_lose_the_end)
+    assert relayed(source, cluster).records == 0
+    assert cluster.counts["lose_response"] == 1
     assert contents(cluster.db) == contents(source)
 
 
