@@ -117,3 +117,4 @@ class AsyncAdmin(Proxy[Admin]):
     timeline = reading(Admin.timeline)
     topic_config = reading(Admin.topic_config)
     transaction_history = reading(Admin.transaction_history)
+    transactions_in = reading(Admin.transactions_in)
