@@ -13,6 +13,7 @@ from eosdb.relay.kafka_settings import from_file
 from eosdb.relay.positions import POSITIONS_TOPIC
 
 from . import output
+from .params import kafka_config_option
 from .progress import progress
 from .session import Session, pass_session
 from .stopping import stopped_by_signals
@@ -28,10 +29,7 @@ _COLUMNS = ("Step", "Subject", "Detail", "State")
     "--name", default="relay", show_default=True,
     help="Name of the relay that brings the records; it goes on where it stands.",
 )  # fmt: skip
-@click.option(
-    "--config", type=click.Path(dir_okay=False), metavar="PATH",
-    help="Settings of librdkafka, name=value in each line (sasl.password, ssl.ca.location, …).",
-)  # fmt: skip
+@kafka_config_option
 @click.option(
     "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
     help="Topic of the cluster that remembers how far the relay has come.",

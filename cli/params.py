@@ -33,6 +33,11 @@ class TimeMs(_Base):
 
 TIME_MS = TimeMs()
 
+kafka_config_option = click.option(
+    "--config", type=click.Path(dir_okay=False), metavar="PATH",
+    help="Settings of librdkafka, name=value in each line (sasl.password, ssl.ca.location, …).",
+)  # fmt: skip
+
 
 def settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """The callback of a repeatable option NAME=VALUE."""

@@ -14,6 +14,7 @@ from eosdb.relay.kafka_settings import from_file
 from eosdb.relay.positions import POSITIONS_TOPIC
 from eosdb.relay.settings import RelayOptions
 
+from .params import kafka_config_option
 from .progress import progress
 from .session import Session, pass_session
 from .stopping import stopped_by_signals
@@ -44,10 +45,7 @@ _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
     "--on-gap", type=click.Choice(("stop", "earliest")), default="stop", show_default=True,
     help="What to do when the source has deleted what comes next: stop, or go on with what it has.",
 )  # fmt: skip
-@click.option(
-    "--config", type=click.Path(dir_okay=False), metavar="PATH",
-    help="Settings of librdkafka, name=value in each line (sasl.password, ssl.ca.location, …).",
-)  # fmt: skip
+@kafka_config_option
 @click.option(
     "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
     help="Topic of the target that remembers how far it has come.",

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from eosdb.aio.producer import with_metadata
-from eosdb.aio.worker import Home, Workers, to_the_end
+from eosdb.aio.worker import Home, Workers, to_the_end_of_a_block
 from eosdb.broker.outbox import UserTransaction
 from eosdb.errors import DatabaseLockedError
 from eosdb.model.values import (
@@ -139,13 +139,7 @@ class Block(AbstractAsyncContextManager[AsyncUserTransaction, None]):
     ) -> None:
         left = self._turn.workers.submit(self._leave, error)
         left.add_done_callback(lambda _: self._turn.give())
-        if isinstance(error, GeneratorExit):
-            return  # The loop is no more; the thread does it.
-        try:
-            await to_the_end(left)
-        except Exception:
-            if not isinstance(error, asyncio.CancelledError):
-                raise
+        await to_the_end_of_a_block(left, error)
 
     def _leave(self, error: BaseException | None) -> Any:
         return self._block.__exit__(None if error is None else type(error), error, None)

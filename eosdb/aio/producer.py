@@ -10,7 +10,7 @@ from itertools import groupby
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from eosdb.aio.worker import Home, outlived, to_the_end
+from eosdb.aio.worker import Home, outlived, to_the_end, to_the_end_of_a_block
 from eosdb.aio.writer import Call, Item, Writer
 from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.layout import Sendable
@@ -161,13 +161,7 @@ class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
         traceback: TracebackType | None,
     ) -> None:
         left = self._writer.call(self._outgoing, partial(self._leave, error))
-        if isinstance(error, GeneratorExit):
-            return  # The loop is no more; the thread does it.
-        try:
-            await to_the_end(left)
-        except Exception:
-            if not isinstance(error, asyncio.CancelledError):
-                raise
+        await to_the_end_of_a_block(left, error)
 
     def _leave(self, error: BaseException | None) -> None:
         refused = self._outgoing.take_refused()

@@ -147,3 +147,15 @@ async def to_the_end(future: asyncio.Future[T]) -> T:
     if cancelled is not None:
         raise cancelled from (None if future.cancelled() else future.exception())
     return future.result()
+
+
+async def to_the_end_of_a_block(left: asyncio.Future[T], error: BaseException | None) -> None:
+    """Wait until a block that ended with `error`, if any, has been left. What leaving raises gives way to a
+    cancellation."""
+    if isinstance(error, GeneratorExit):
+        return  # The loop is no more; the thread does it.
+    try:
+        await to_the_end(left)
+    except Exception:
+        if not isinstance(error, asyncio.CancelledError):
+            raise

@@ -17,10 +17,10 @@ from typing import Any
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.failpoints import Failpoint, watched
+from eosdb.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.crash.own_tables_worker import SETTINGS, TABLE, handle, is_bad
-from tests.crash.test_processing import Killed, MortalTransport
+from tests.crash.test_processing import run_until_killed
 from tests.tidy.tree import ROOT
 
 FEW, EACH_ROUND, ROUNDS = 9, 60, 3
@@ -46,27 +46,11 @@ def fill(path: Path, numbers: range) -> None:
 
 def live(path: Path, clock: eosdb.ManualClock, lives_until: int) -> Failpoint | None:
     """Run a processor that is killed at the given visit of any failpoint. Returns where it died."""
-    db, visits, died_at = eosdb.connect(path, clock=clock, durability="off"), 0, None
-    transport = MortalTransport(db.broker)
-
-    def visit(point: Failpoint) -> None:
-        nonlocal visits, died_at
-        visits += 1
-        if visits > lives_until:
-            transport.is_dead, died_at = True, died_at or point
-            raise Killed
-
     settings: dict[str, Any] = {**SETTINGS, "transaction_size": 4}
     # Started again, it takes its own place.
     settings["consumer"] = {"group_instance_id": "one"}
-    processor = db.processor("in", handle, "out", transport=transport, **settings)
-    try:
-        with watched(visit):
-            processor.run(until_idle_ms=200)
-    except Killed:
-        assert died_at is not None
-    db.abandon()
-    return died_at
+    db = eosdb.connect(path, clock=clock, durability="off")
+    return run_until_killed(db, handle, settings, lives_until)[1]
 
 
 def check(path: Path, count: int) -> None:

@@ -63,10 +63,12 @@ def fill(path: Path, count: int) -> None:
                 producer.send("in", b"%d" % i, partition=i % 2)
 
 
-def live(path: Path, clock: eosdb.ManualClock, lives_until: int) -> tuple[int, Failpoint | None]:
+def run_until_killed(
+    db: eosdb.Database, handler: Any, settings: dict[str, Any], lives_until: int
+) -> tuple[int, Failpoint | None]:
     """Run a processor that is killed at the given visit of any failpoint. Returns the visits, and
     where it died."""
-    db, visits, died_at = open_file(path, clock), 0, None
+    visits, died_at = 0, None
     transport = MortalTransport(db.broker)
 
     def visit(point: Failpoint) -> None:
@@ -76,8 +78,7 @@ def live(path: Path, clock: eosdb.ManualClock, lives_until: int) -> tuple[int, F
             transport.is_dead, died_at = True, died_at or point
             raise Killed
 
-    settings = {**SETTINGS, "transaction_size": 10}
-    processor = db.processor("in", handle, "out", transport=transport, **settings)
+    processor = db.processor("in", handler, "out", transport=transport, **settings)
     try:
         with watched(visit):
             processor.run(until_idle_ms=200)
@@ -85,6 +86,11 @@ def live(path: Path, clock: eosdb.ManualClock, lives_until: int) -> tuple[int, F
         assert died_at is not None
     db.abandon()
     return visits, died_at
+
+
+def live(path: Path, clock: eosdb.ManualClock, lives_until: int) -> tuple[int, Failpoint | None]:
+    settings = {**SETTINGS, "transaction_size": 10}
+    return run_until_killed(open_file(path, clock), handle, settings, lives_until)
 
 
 def check(path: Path, count: int) -> None:
