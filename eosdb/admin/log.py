@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from eosdb.admin import consistent_cut, dump, storage, timeline
+from eosdb.admin import consistent_cut, dump, overview, storage, timeline
 from eosdb.admin.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError
 from eosdb.log import fetch, partition_rows, scan, snapshots
 from eosdb.log.scan import Part
+from eosdb.model.overview import Overview
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
 from eosdb.model.values import (
     OffsetAndTimestamp,
@@ -40,6 +41,16 @@ class LogAdmin(RequestHandler):
                 for partition in partition_rows.read_all(connection)
                 if self._authorizer.allows(connection, "describe", "topic", partition.topic)
             }
+
+    def overview(self) -> Overview:
+        """The file at one instant, in figures, at a cost that does not grow with its past: what the
+        principal may describe of its partitions, groups, open transactions and dead letters."""
+        with self._store.read() as connection:
+
+            def may_see(kind: str, name: str) -> bool:
+                return self._authorizer.allows(connection, "describe", kind, name)
+
+            return overview.read(connection, self._store.path, self._clock.time_ms(), may_see)
 
     def log_directory(self) -> LogDirectory:
         """Where the file is, and how many bytes of records each partition has there. Raises

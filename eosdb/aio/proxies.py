@@ -107,6 +107,7 @@ class AsyncAdmin(Proxy[Admin]):
     list_views = reading(Admin.list_views)
     log_directory = reading(Admin.log_directory)
     open_transactions = reading(Admin.open_transactions)
+    overview = reading(Admin.overview)
     partition_offsets = reading(Admin.partition_offsets)
     put_credential = writing(Admin.put_credential)
     remove_user = writing(Admin.remove_user)
