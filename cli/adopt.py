@@ -47,6 +47,3 @@ def extract(session: Session, file: str, target: str) -> None:
     with session.at(file).open() as db, progress(db.clock, "extract", "events") as report:
         position = db.extract(target, on_progress=report)
     click.echo(f"{target} has eosdb's tables, with {position} events; {file} has its own")
-
-
-COMMANDS = (adopt, extract)

@@ -115,6 +115,3 @@ def _views(db: eosdb.Database) -> Iterator[tuple[str, str, str]]:
     for typed in db.admin.list_views():
         columns = ", ".join(f"{name} {kind}" for name, kind in typed.columns.items())
         yield typed.name, columns, f"JSON values of topic {typed.topic}"
-
-
-COMMANDS = (init, info, stats, migrate, sql)

@@ -17,36 +17,11 @@ import click
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
-from . import (
-    acls,
-    adopt,
-    database,
-    dead_letters,
-    export,
-    groups,
-    ingest,
-    journal,
-    log,
-    maintenance,
-    migrate,
-    perf,
-    publish,
-    records,
-    relay,
-    serve,
-    simulate,
-    spark,
-    timeline,
-    topics,
-    transactions,
-    users,
-    views,
-    why,
-)
+from .commands import CommandsByName
 from .session import Session
 
 
-class ErrorBoundary(click.Group):
+class ErrorBoundary(CommandsByName):
     """Turns eosdb's errors, unreadable files and interrupts into one line and an exit status."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,37 +91,3 @@ def main(context: click.Context, path: str | None, read_only: bool, principal: s
       eosdb consume orders --from-beginning
     """
     context.obj = Session(path, read_only, principal)
-
-
-for command in (
-    *database.COMMANDS,
-    *maintenance.COMMANDS,
-    *adopt.COMMANDS,
-    *publish.COMMANDS,
-    topics.topics,
-    *records.COMMANDS,
-    ingest.ingest,
-    export.export,
-    groups.groups,
-    transactions.transactions,
-    why.why,
-    timeline.timeline,
-    log.log,
-    log.snapshots,
-    log.delete_records,
-    journal.journal,
-    views.views,
-    acls.acls,
-    users.users,
-    dead_letters.dlq,
-    relay.relay,
-    migrate.migrate_to_kafka,
-    serve.serve,
-    simulate.simulate,
-    perf.perf,
-    spark.spark,
-):
-    main.add_command(command)
-
-if __name__ == "__main__":
-    main()

@@ -136,6 +136,3 @@ def compact(session: Session) -> None:
             "the file shrinks with a write after the snapshot has ended that is still being read by "
             f"{done.held_by}"
         )
-
-
-COMMANDS = (verify, rebuild, backup, restore, housekeeping, compact)

@@ -62,6 +62,3 @@ def fetch(url: str, target: str | None, snapshot: str | None) -> None:
     with progress(eosdb.SystemClock(), "fetch", "bytes") as report:
         path = publishing.fetch(url, target, snapshot=snapshot, on_progress=report)
     click.echo(path)
-
-
-COMMANDS = (publish, fetch)

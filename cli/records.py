@@ -191,6 +191,3 @@ def _row(record: eosdb.ConsumerRecord) -> tuple[object, ...]:
 
 def _headers(headers: Iterable[eosdb.Header]) -> str:
     return json.dumps([[name, output.shown(value)] for name, value in headers]) if headers else ""
-
-
-COMMANDS = (produce, consume)
