@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import faulthandler
+import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.requests import TP, Send
 from tests.rooms import marker_of
 
 START_MS = 1_700_000_000_000
+_STDERR = pytest.StashKey[int]()
 
 # Machines are slow and crowded at times: how long an example takes says nothing.
 settings.register_profile("eosdb", deadline=None)
@@ -24,6 +27,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds", type=int, default=3, help="how many random runs each long simulation makes"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_STDERR] = os.dup(2)  # Not yet captured.
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """After a failure, pytest waits for a test's fixtures without the time limit of pyproject.toml."""
+    if seconds := float(item.config.getini("faulthandler_timeout")):
+        faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.stash[_STDERR])
+    return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
