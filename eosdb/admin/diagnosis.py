@@ -6,6 +6,7 @@ Everything is read in the caller's one snapshot, so the parts of an answer belon
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Iterator
 from typing import Final
@@ -31,6 +32,7 @@ _OPEN: Final = """
     LEFT JOIN journal j ON j.position = r.position
     WHERE s.current_txn_start_offset >= 0
 """
+_NAMED: Final = "transactional_id IN (SELECT value FROM json_each(?))"
 _WAITING: Final = """
     SELECT count(*), coalesce(sum(EXISTS (
         SELECT 1 FROM partition_producers s
@@ -57,14 +59,14 @@ def open_transactions(
         f"{_OPEN}{narrowed} ORDER BY 1, 2, 6",
         () if partition is None else (partition.partition_id,),
     ).fetchall()
+    names = json.dumps(sorted({row[-1] for row in rows if row[-1] is not None}))
+    known = {
+        found.transactional_id: found
+        for found in transaction_rows.read_where(connection, _NAMED, (names,))
+    }
     for topic, number, *state, transactional_id in rows:
-        known = (
-            None
-            if transactional_id is None
-            else transaction_rows.read(connection, transactional_id)
-        )
         found = hanging.Open(TopicPartition(topic, number), *state)
-        yield hanging.report(found, known, epoch, now_ms)
+        yield hanging.report(found, known.get(transactional_id), epoch, now_ms)
 
 
 def diagnose(

@@ -46,10 +46,7 @@ class LogAdmin(RequestHandler):
         """The file at one instant, in figures, at a cost that does not grow with its past: what the
         principal may describe of its partitions, groups, open transactions and dead letters."""
         with self._store.read() as connection:
-
-            def may_see(kind: str, name: str) -> bool:
-                return self._authorizer.allows(connection, "describe", kind, name)
-
+            may_see = self._authorizer.describes(connection)
             return overview.read(connection, self._store.path, self._clock.time_ms(), may_see)
 
     def log_directory(self) -> LogDirectory:

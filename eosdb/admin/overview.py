@@ -7,12 +7,12 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from eosdb.admin import diagnosis
+from eosdb.admin import dead_letters, diagnosis
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.offsets import OWN
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.overview import (
-    DeadLetterFigures,
     GroupFigures,
     GroupPosition,
     Overview,
@@ -45,7 +45,7 @@ def read(
             for found in diagnosis.open_transactions(connection, now_ms)
             if may_see("topic", found.topic)
         ),
-        dead_letters=tuple(_dead_letters(connection, partitions)),
+        dead_letters=tuple(dead_letters.read(connection, partitions)),
     )
 
 
@@ -71,31 +71,26 @@ def _groups(
     partitions: Sequence[Partition],
     may_see: Callable[[str, str], bool],
 ) -> Iterator[GroupFigures]:
-    ends = {(p.topic, p.partition): p for p in partitions}
+    ends = {(p.topic, p.partition): (p.log_start_offset, p.log_end_offset) for p in partitions}
     positions: defaultdict[str, list[GroupPosition]] = defaultdict(list)
     for group_id, topic, number, offset in connection.execute(
         "SELECT group_id, topic, partition, committed_offset FROM group_offsets ORDER BY 1, 2, 3"
     ):
         known = ends.get((topic, number))
         if known is not None:
-            behind = max(known.log_end_offset - max(offset, known.log_start_offset), 0)
+            start, end = known
+            behind = end - (offset if offset > start else start)
             positions[group_id].append(
-                GroupPosition(topic=topic, partition=number, committed_offset=offset, behind=behind)
+                GroupPosition(topic, number, offset, behind if behind > 0 else 0)
             )
-    for group_id in sorted({*positions, *group_rows.names(connection)}):
-        if not may_see("group", group_id):
+    known_groups = group_rows.sizes(connection)
+    for group_id in group_rows.names(connection):
+        if group_id.startswith(OWN) or not may_see("group", group_id):
             continue
-        group = group_rows.load(connection, group_id)
+        state, members = known_groups.get(group_id, (GroupState.EMPTY, 0))
         yield GroupFigures(
             group_id=group_id,
-            state=GroupState.EMPTY.value if group is None else group.state.value,
-            members=0 if group is None else len(group.members),
+            state=state.value,
+            members=members,
             positions=tuple(positions[group_id]),
         )
-
-
-def _dead_letters(
-    connection: sqlite3.Connection, partitions: Sequence[Partition]
-) -> Iterator[DeadLetterFigures]:
-    """The topics whose newest record is a dead letter."""
-    return iter(())

@@ -8,8 +8,9 @@ them.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from eosdb.errors import (
@@ -120,6 +121,17 @@ class Authorizer:
         """Whether there are no rows at all: then everything is allowed."""
         acls = () if self._unstoppable else load(source)
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
+
+    def describes(self, source: Source) -> Callable[[str, str], bool]:
+        """Tells of a resource's type and name whether the principal may describe it, from rows read once:
+        for reports about many."""
+        acls = () if self._unstoppable else load(source)
+
+        @cache
+        def answer(resource_type: str, name: str) -> bool:
+            return not acls or allowed(acls, self.principal, "describe", resource_type, name)
+
+        return answer
 
     def operations(self, source: Source, resource_type: str, name: str) -> frozenset[str]:
         """All that the principal may do with the resource (KIP-430). Raises InvalidRequestError."""

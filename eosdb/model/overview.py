@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from eosdb.model.reports import OpenTransaction
 from eosdb.model.values import PartitionOffsets, TopicPartition
@@ -26,9 +27,8 @@ class PartitionFigures:
         return TopicPartition(self.topic, self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPosition:
-    """Where a group stands in one partition."""
+class GroupPosition(NamedTuple):
+    """Where a group stands in one partition. A named tuple, because a file may have thousands."""
 
     topic: str
     partition: int
@@ -58,8 +58,10 @@ class DeadLetterFigures:
 
     topic: str
     waiting: int
-    """Dead letters that have not been replayed, counted in offsets."""
+    """Dead letters that have not been replayed; an estimate when they are many (a thousand offsets or more
+    in one partition)."""
     newest_timestamp: int
+    """In epoch ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from eosdb.client.transport import Transport
 from eosdb.clock import Clock
 from eosdb.config import INT32_MAX
 from eosdb.errors import InvalidRequestError
+from eosdb.model.dead_letters import replay_group, replayed_beyond
 from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 REPLAYED_FROM: Final = "__eosdb.replayed-from"
@@ -51,7 +52,7 @@ class DeadLetters:
         self._transport = transport
         self._clock = clock
         self._topic = topic
-        self._name = f"__eosdb.dlq.{topic}"
+        self._name = replay_group(topic)
 
     def letters(self) -> Iterator[DeadLetter]:
         """All letters still in the topic, in order of partition and offset.
@@ -151,8 +152,7 @@ class _Progress:
 
     def __init__(self, committed: OffsetAndMetadata | None) -> None:
         self._below = 0 if committed is None else committed.offset
-        metadata = "" if committed is None else committed.metadata
-        self._beyond = {int(offset) for offset in metadata.split(",") if offset}
+        self._beyond = replayed_beyond("" if committed is None else committed.metadata)
 
     def has(self, offset: int) -> bool:
         return offset < self._below or offset in self._beyond

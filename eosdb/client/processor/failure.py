@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from eosdb.model.dead_letters import NEVER, PREFIX
 from eosdb.model.values import ConsumerRecord, Header
 
-PREFIX: Final = "__eosdb.errors."
 _MESSAGE_MAX: Final = 1_000
 _STACKTRACE_MAX: Final = 8_000
 _NUMBERS: Final = ("partition", "offset", "attempts", "failed_ms", "due_ms")
@@ -35,7 +35,7 @@ class Failure:
     message: str
     stacktrace: str
     failed_ms: int
-    due_ms: int = -1
+    due_ms: int = NEVER
     """When it will be tried again; -1 for never."""
 
     @classmethod

@@ -80,6 +80,16 @@ def names(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
+@reads("groups")
+def sizes(connection: sqlite3.Connection) -> dict[str, tuple[GroupState, int]]:
+    """Each group that somebody ever joined: its state, and how many members it has."""
+    rows = connection.execute("SELECT group_id, state, members FROM groups")
+    return {
+        group_id: (GroupState(state), 0 if members == "[]" else len(json.loads(members)))
+        for group_id, state, members in rows
+    }
+
+
 def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
     """Carry out the decided change; the sessions of removed members are deleted with them."""
     if after == before:

@@ -1,0 +1,92 @@
+"""Which topics hold dead letters, and how many wait to be replayed: found from the newest record of each
+partition, so that it costs one lookup for each, however long the log is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from eosdb.log.partition_rows import Partition
+from eosdb.model.damage import reads
+from eosdb.model.dead_letters import DUE, NEVER, replay_group, replayed_beyond
+from eosdb.model.overview import DeadLetterFigures
+
+_MARKERS_MAX: Final = 16
+"""How many markers may follow a partition's newest record."""
+COUNTED_MAX: Final = 1_000
+"""How many of a partition's waiting offsets are looked at to count the letters among them."""
+_DUE_NEVER: Final = json.dumps(
+    [DUE, base64.b64encode(str(NEVER).encode()).decode()], separators=(",", ":")
+)
+"""As it is in a record's stored headers, in which nothing else can look like it."""
+# `typeof` and `length` do not read what is stored: a large value is not read to look at what follows it.
+_NEWEST_IS_DEAD: Final = f"""
+    SELECT p.partition_id FROM partitions p
+    WHERE (
+        SELECT typeof(r.headers) = 'text' AND instr(r.headers, ?) > 0
+        FROM (
+            SELECT control, headers FROM records
+            WHERE partition_id = p.partition_id ORDER BY "offset" DESC LIMIT {_MARKERS_MAX}
+        ) r
+        WHERE typeof(r.control) = 'null' LIMIT 1
+    )
+"""
+_POSITIONS: Final = (
+    "SELECT partition, committed_offset, metadata FROM group_offsets "
+    "WHERE group_id = ? AND topic = ?"
+)
+_WAITING: Final = f"""
+    SELECT count(*), coalesce(sum(is_data), 0), coalesce(max("offset"), -1)
+    FROM (
+        SELECT typeof(control) = 'null' AS is_data, "offset" FROM records
+        WHERE partition_id = ? AND "offset" >= ? ORDER BY "offset" LIMIT {COUNTED_MAX}
+    )
+"""
+
+
+def read(
+    connection: sqlite3.Connection, partitions: Sequence[Partition]
+) -> Iterator[DeadLetterFigures]:
+    """The topics of dead letters among those of the partitions, by name."""
+    dead = {number for (number,) in connection.execute(_NEWEST_IS_DEAD, (_DUE_NEVER,))}
+    topics: defaultdict[str, list[Partition]] = defaultdict(list)
+    for found in partitions:
+        topics[found.topic].append(found)
+    for topic in sorted(topics):
+        if any(found.partition_id in dead for found in topics[topic]):
+            yield _figures(connection, topic, topics[topic])
+
+
+@reads("group_offsets")
+def _figures(
+    connection: sqlite3.Connection, topic: str, partitions: Sequence[Partition]
+) -> DeadLetterFigures:
+    replayed = {
+        number: (offset, replayed_beyond(metadata))
+        for number, offset, metadata in connection.execute(_POSITIONS, (replay_group(topic), topic))
+    }
+    return DeadLetterFigures(
+        topic=topic,
+        waiting=sum(
+            _waiting(connection, found, *replayed.get(found.partition, (0, set())))
+            for found in partitions
+        ),
+        newest_timestamp=max(found.max_timestamp for found in partitions),
+    )
+
+
+def _waiting(
+    connection: sqlite3.Connection, partition: Partition, below: int, beyond: set[int]
+) -> int:
+    """Letters that have not been replayed: exact while few, beyond that as dense as the first."""
+    start = max(below, partition.log_start_offset)
+    if start >= partition.log_end_offset:
+        return 0
+    rows, letters, last = connection.execute(_WAITING, (partition.partition_id, start)).fetchone()
+    if rows == COUNTED_MAX:
+        letters = round(letters / (last + 1 - start) * (partition.log_end_offset - start))
+    return max(int(letters) - sum(offset >= start for offset in beyond), 0)

@@ -1,0 +1,172 @@
+"""A file in figures at one instant: dead letters, groups, open transactions, at a flat cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import eosdb
+from eosdb import Acl, ConsumerRecord, OffsetAndMetadata, Record, RecordBatch, TopicPartition
+from eosdb.admin.dead_letters import COUNTED_MAX
+from eosdb.client.processor.failure import Failure
+from eosdb.model.dead_letters import NEVER
+from eosdb.model.overview import DeadLetterFigures, between
+
+IN = TopicPartition("in", 0)
+
+
+def fail(db: eosdb.Database) -> None:
+    """Every record of `in` becomes a dead letter."""
+
+    def refuse(record: ConsumerRecord) -> None:
+        raise ValueError("no")
+
+    eosdb.process(
+        db,
+        "in",
+        refuse,
+        group_id="g",
+        transactional_id="tx",
+        until_idle_ms=10,
+        max_attempts=1,
+        dead_letter_topic="dlq",
+    )
+
+
+@pytest.fixture
+def failing(db: eosdb.Database) -> eosdb.Database:
+    """Five records in `in`; a dead letter topic of two partitions."""
+    db.admin.create_topic("in")
+    db.admin.create_topic("dlq", partitions=2)
+    db.broker.append(IN, RecordBatch([Record(key=b"%d" % i, value=b"v") for i in range(5)]))
+    return db
+
+
+def dead_letters(db: eosdb.Database) -> dict[str, int]:
+    return {found.topic: found.waiting for found in db.admin.overview().dead_letters}
+
+
+def test_dead_letters_are_counted_without_the_markers_between_them(
+    failing: eosdb.Database, clock: eosdb.ManualClock
+) -> None:
+    assert dead_letters(failing) == {}
+    fail(failing)
+    (found,) = failing.admin.overview().dead_letters
+    assert found == DeadLetterFigures(
+        topic="dlq", waiting=5, newest_timestamp=found.newest_timestamp
+    )
+    assert 0 < found.newest_timestamp <= clock.time_ms()
+
+
+def test_letters_that_were_replayed_wait_no_longer(failing: eosdb.Database) -> None:
+    fail(failing)
+    letters = failing.dead_letters("dlq")
+    one = next(iter(letters.letters())).record
+    letters.replay([(one.partition, one.offset)])
+    assert dead_letters(failing) == {"dlq": 4}
+    letters.replay()
+    assert dead_letters(failing) == {"dlq": 0}
+
+
+def test_records_that_wait_for_their_next_attempt_are_no_dead_letters(
+    db: eosdb.Database,
+) -> None:
+    db.admin.create_topic("dlq.retry.1")
+    db.broker.append(TopicPartition("dlq.retry.1", 0), RecordBatch([failed(due_ms=5)]))
+    assert dead_letters(db) == {}
+    db.broker.append(TopicPartition("dlq.retry.1", 0), RecordBatch([failed()]))
+    assert dead_letters(db) == {"dlq.retry.1": 2}
+
+
+def test_many_letters_are_estimated_from_the_first(db: eosdb.Database) -> None:
+    db.admin.create_topic("dlq")
+    tp = TopicPartition("dlq", 0)
+    for _ in range(3):
+        db.broker.append(tp, RecordBatch([failed()] * COUNTED_MAX))
+    assert dead_letters(db) == {"dlq": 3 * COUNTED_MAX}
+
+
+def failed(due_ms: int = NEVER) -> Record:
+    failure = Failure("g", "in", 0, 7, 1, "ValueError", "no", "", 0, due_ms)
+    return Record(value=b"v", headers=failure.mark([("own", b"1")]))
+
+
+def test_headers_that_only_look_like_it_make_no_dead_letter(db: eosdb.Database) -> None:
+    db.admin.create_topic("in")
+    own = (("note", b'["__eosdb.errors.due_ms","LTE="]'), ('["__eosdb.errors.due_ms', b"-1"))
+    db.broker.append(IN, RecordBatch([Record(value=b"v", headers=own)]))
+    assert dead_letters(db) == {}
+
+
+def test_groups_have_their_state_members_and_distance(db: eosdb.Database) -> None:
+    db.admin.create_topic("in")
+    db.broker.append(IN, RecordBatch([Record(value=b"v")] * 5))
+    with db.consumer("joined") as consumer, db.consumer("alone") as alone:
+        consumer.subscribe("in")
+        consumer.poll()
+        alone.assign([IN])
+        alone.commit({IN: OffsetAndMetadata(3)})
+        groups = {group.group_id: group for group in db.admin.overview().groups}
+    assert (groups["joined"].state, groups["joined"].members) == ("Stable", 1)
+    assert (groups["alone"].state, groups["alone"].members, groups["alone"].behind) == (
+        "Empty",
+        0,
+        2,
+    )
+
+
+def test_replays_are_no_group_of_the_user(failing: eosdb.Database) -> None:
+    fail(failing)
+    failing.dead_letters("dlq").replay()
+    assert [group.group_id for group in failing.admin.overview().groups] == ["g"]
+
+
+def test_what_the_principal_may_not_describe_is_left_out(
+    failing: eosdb.Database, db_path: Path
+) -> None:
+    fail(failing)
+    failing.admin.create_topic("open")
+    failing.admin.create_acls([Acl("User:guest", "describe", "topic", "open", "literal", "allow")])
+    with eosdb.connect(db_path, principal="User:guest", read_only=True) as guest:
+        seen = guest.admin.overview()
+    assert [found.topic for found in seen.partitions] == ["open"]
+    assert (seen.groups, seen.transactions, seen.dead_letters) == ((), (), ())
+
+
+def test_the_cost_does_not_grow_with_what_is_in_the_file(db: eosdb.Database) -> None:
+    """Statements are counted: one for each kind of thing, not one for each thing."""
+    statements = count_statements(db)
+    for name in ("a", "b"):
+        db.admin.create_topic(name, partitions=20)
+        for number in range(20):
+            tp = TopicPartition(name, number)
+            db.broker.append(tp, RecordBatch([Record(value=b"v")] * 50))
+            with db.consumer(f"{name}{number}") as consumer:
+                consumer.assign([tp])
+                consumer.commit({tp: OffsetAndMetadata(1)})
+    assert count_statements(db) == statements
+
+
+def count_statements(db: eosdb.Database) -> int:
+    run: list[str] = []
+    with db._store.read() as connection:
+        connection.set_trace_callback(run.append)
+    try:
+        db.admin.overview()
+    finally:
+        with db._store.read() as connection:
+            connection.set_trace_callback(None)
+    return len(run)
+
+
+def test_rates_are_what_was_added_since(db: eosdb.Database, clock: eosdb.ManualClock) -> None:
+    db.admin.create_topic("in", partitions=2)
+    before = db.admin.overview()
+    db.broker.append(IN, RecordBatch([Record(value=b"v")] * 50))
+    clock.advance(5_000)
+    rates = between(before, db.admin.overview())
+    assert rates is not None
+    assert rates.offsets == {IN: 10.0}
+    assert rates.events > 0
+    assert between(before, before) is None
