@@ -10,7 +10,7 @@ from . import timeline_picture
 from .output import cell
 
 if TYPE_CHECKING:
-    from eosdb.admin.timeline import PartitionTimeline, TransactionSpan
+    from eosdb.model.timeline import PartitionTimeline, TransactionSpan
 
 _STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #111827; margin: 1.5rem; }

@@ -27,7 +27,7 @@ from .output import cell
 from .timeline_labels import clustered, fitted, placed, shortened
 
 if TYPE_CHECKING:
-    from eosdb.admin.timeline import PartitionTimeline, TimelineBin, TransactionSpan
+    from eosdb.model.timeline import PartitionTimeline, TimelineBin, TransactionSpan
 
 LANES_MAX = 48
 """Anything higher is too large to look at, and has more pixels than a PNG can be drawn in."""

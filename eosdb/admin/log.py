@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from eosdb.admin import consistent_cut, dump, overview, storage, timeline
-from eosdb.admin.timeline import MAX_BINS, MAX_TRANSACTIONS, PartitionTimeline
+from eosdb.admin.timeline_bins import MAX_BINS, MAX_TRANSACTIONS, Window
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError
@@ -17,6 +17,7 @@ from eosdb.log import fetch, partition_rows, scan, snapshots
 from eosdb.log.scan import Part
 from eosdb.model.overview import Overview
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
+from eosdb.model.timeline import PartitionTimeline
 from eosdb.model.values import (
     OffsetAndTimestamp,
     PartitionOffsets,
@@ -195,20 +196,33 @@ class LogAdmin(RequestHandler):
         topic: str,
         partition: int | None = None,
         *,
+        by: str = "offset",
         start: int | None = None,
         end: int | None = None,
+        since: int | None = None,
+        until: int | None = None,
         max_transactions: int = MAX_TRANSACTIONS,
         max_bins: int = MAX_BINS,
     ) -> tuple[PartitionTimeline, ...]:
-        """Transactions along the offsets [start, end) of one partition, or of all, by number.
+        """The transactions of one partition, or of all by number, along its offsets, or `by="time"`, along
+        the time at which they were appended.
 
-        A partition with more than `max_transactions` has only totals and bins; bins are always there.
+        The window is the offsets [start, end) that were appended in [since, until) (epoch ms); each may be
+        left out. `bins` are at most `max_bins` parts of one width along the axis, each with its records by
+        the outcome of their transaction and the transactions that ended there: `TimelineBin` says how.
+        A partition with more than `max_transactions` has these instead of a list of its transactions, and
+        in `longest` the few that are long enough to be seen, or open. Reads the partition once, in about
+        0.2 s for 20,000 transactions.
+
         Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
         """
-        timeline.check_window(start, end, max_transactions, max_bins)
-        window = (start, end, max_transactions, max_bins)
+        window = Window(by, start, end, since, until, max_transactions, max_bins)
+        window.check()
+        now_ms = self._clock.time_ms()
         with self._store.read() as connection:
-            return tuple(timeline.read(connection, self._authorizer, topic, partition, *window))
+            return tuple(
+                timeline.read(connection, self._authorizer, topic, partition, window, now_ms)
+            )
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
         """The stored batches from the one that holds `offset`, read one by one.

@@ -1,4 +1,4 @@
-"""One partition's transactions along its offsets: the values from which a picture is drawn.
+"""Reads one partition's transactions along its offsets, or along the time at which they were appended.
 
 In one partition the transactions of a producer do not overlap, so one walk in order of offsets finds
 them all. It goes from batch to batch (a record names its event, and the event says how long the batch
@@ -8,29 +8,30 @@ its marker.
 
 Memory is flat: kept are the transactions open at the current point of the walk, a bounded number of
 finished ones, and a bounded number of bins, whose counts are exact.
+
+When something was appended is what its event says, not the record's own timestamp, which its producer may
+have set to anything. Times are taken to grow along the log, as they do unless a clock is set back.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from eosdb.admin.timeline_bins import OUTCOMES, Bins, Collector, Span, Window, in_order
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.groups.offsets import OWN
-from eosdb.errors import InvalidRequestError
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
-from eosdb.model.values import PartitionOffsets, TopicPartition
-from eosdb.validation import check_int, check_topic_partition
-
-MAX_TRANSACTIONS: Final = 300
-MAX_BINS: Final = 480
+from eosdb.model.timeline import GroupPosition, PartitionTimeline, TransactionSpan
+from eosdb.model.values import TopicPartition
+from eosdb.validation import check_topic_partition
 
 _WALK: Final = """
-WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control) AS (
-    SELECT -1, :start, -1, 0, NULL
+WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control, position) AS (
+    SELECT -1, :start, -1, 0, NULL, -1
     UNION ALL
     SELECT
         r."offset",
@@ -48,7 +49,7 @@ WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control) AS
                 )
             )
         END,
-        r.producer_id, r.is_transactional, r.control
+        r.producer_id, r.is_transactional, r.control, r.position
     FROM step
     CROSS JOIN records r ON r.rowid = (
         SELECT n.rowid FROM records n
@@ -56,231 +57,135 @@ WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control) AS
         ORDER BY n."offset" LIMIT 1
     )
 )
-SELECT "offset", after, producer_id, is_transactional, control FROM step
+SELECT
+    "offset", after, producer_id, is_transactional, control,
+    (SELECT timestamp FROM journal j WHERE j.position = step.position)
+FROM step
+"""
+_APPENDED: Final = """
+    SELECT r."offset", coalesce(j.timestamp, r.timestamp)
+    FROM records r LEFT JOIN journal j ON j.position = r.position
+    WHERE r.partition_id = ? AND r."offset" >= ? ORDER BY r."offset" LIMIT 1
+"""
+_LAST_APPENDED: Final = """
+    SELECT coalesce(j.timestamp, r.timestamp)
+    FROM records r LEFT JOIN journal j ON j.position = r.position
+    WHERE r.partition_id = ? AND r."offset" < ? ORDER BY r."offset" DESC LIMIT 1
 """
 _OPEN: Final = (
     "SELECT producer_id, current_txn_start_offset FROM partition_producers "
     "WHERE partition_id = ? AND current_txn_start_offset >= 0 ORDER BY current_txn_start_offset"
 )
 _TRANSACTIONAL_ID: Final = "SELECT transactional_id FROM producer_ids WHERE producer_id = ?"
-_OUTCOMES: Final = {"COMMIT": "committed", "ABORT": "aborted", None: "open"}
-_COLUMNS: Final = ("committed", "aborted", "open", "plain", "COMMIT", "ABORT")
-"""What a bin counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSpan:
-    """One transaction in one partition: [first_offset, marker_offset].
-
-    `first_offset` is that of its first record still stored, or the marker's own if retention or
-    compaction has left none; `records` counts the stored ones, without the marker. An open transaction
-    has no marker: `marker_offset` -1; it begins where it holds the last stable offset. `transactional_id`
-    is None if unknown, or hidden from the principal.
-    """
-
-    producer_id: int
-    transactional_id: str | None
-    first_offset: int
-    marker_offset: int
-    records: int
-    outcome: str
-    """`committed`, `aborted` or `open`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineBin:
-    """What is stored in [start, end): data records by outcome, and markers."""
-
-    start: int
-    end: int
-    committed: int
-    aborted: int
-    open: int
-    plain: int
-    commit_markers: int
-    abort_markers: int
-
-    @property
-    def stored(self) -> int:
-        """All records, markers included."""
-        return (
-            self.committed + self.aborted + self.open + self.plain
-            + self.commit_markers + self.abort_markers
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPosition:
-    """A consumer group's position: the offset it committed, the next it will read."""
-
-    group_id: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionTimeline:
-    """One partition's log in the window [start, end).
-
-    `committed`, `aborted` and `open` count the transactions that touch the window; `transactions` are
-    these, by first offset, or empty if there are too many (`aggregated`). The bins have one width, though
-    the last may be shorter, and cover the window whether aggregated or not.
-    """
-
-    topic: str
-    partition: int
-    offsets: PartitionOffsets
-    start: int
-    end: int
-    committed: int
-    aborted: int
-    open: int
-    transactions: tuple[TransactionSpan, ...]
-    bins: tuple[TimelineBin, ...]
-    groups: tuple[GroupPosition, ...] = ()
-    groups_left_out: int = 0
-
-    @property
-    def total(self) -> int:
-        """How many transactions touch the window."""
-        return self.committed + self.aborted + self.open
-
-    @property
-    def aggregated(self) -> bool:
-        """Whether the transactions are only counted, not listed."""
-        return len(self.transactions) < self.total
-
-    def rows(self, clearance: int = 1) -> tuple[int, ...]:
-        """For each transaction the lowest row in which it covers no other (greedy interval colouring).
-
-        An open one goes on to the log end; `clearance` is the least room a transaction takes.
-        """
-        ends: list[int] = []
-        rows = []
-        for span in self.transactions:
-            last = self.offsets.log_end_offset if span.marker_offset < 0 else span.marker_offset + 1
-            row = next((i for i, end in enumerate(ends) if end <= span.first_offset), len(ends))
-            if row == len(ends):
-                ends.append(0)
-            ends[row] = max(last, span.first_offset + clearance)
-            rows.append(row)
-        return tuple(rows)
 
 
 def _read_partition(
+    connection: sqlite3.Connection, partition: Partition, window: Window, now_ms: int
+) -> PartitionTimeline:
+    begin, stop = _offsets(connection, partition, window)
+    unfinished: dict[int, int] = dict(
+        connection.execute(_OPEN, (partition.partition_id,)).fetchall()
+    )
+    start_ms, end_ms = _times(
+        connection, partition, window, (begin, stop), now_ms if unfinished else -1
+    )
+    axis = (begin, stop) if window.by == "offset" else (start_ms, end_ms)
+    found = Collector((begin, stop), window, Bins(axis, window.by, window.max_bins))
+    _walk(connection, partition, unfinished, found)
+    names: dict[int, str | None] = {}
+
+    def made(s: Span) -> TransactionSpan:
+        if s.producer_id not in names:
+            row = connection.execute(_TRANSACTIONAL_ID, (s.producer_id,)).fetchone()
+            names[s.producer_id] = None if row is None else row[0]
+        name = names[s.producer_id]
+        first_ms = start_ms if s.first_ms < 0 else s.first_ms
+        return TransactionSpan(
+            s.producer_id, name, s.first, s.marker, s.records, s.outcome, first_ms, s.marker_ms
+        )
+
+    return PartitionTimeline(
+        topic=partition.topic,
+        partition=partition.partition,
+        offsets=partition.offsets(),
+        start=begin,
+        end=stop,
+        committed=found.totals["committed"],
+        aborted=found.totals["aborted"],
+        open=found.totals["open"],
+        transactions=tuple(map(made, sorted(found.spans, key=in_order))),
+        bins=found.bins.made(),
+        by=window.by,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        longest=tuple(map(made, sorted(found.longest(), key=in_order))),
+    )
+
+
+def _offsets(
+    connection: sqlite3.Connection, partition: Partition, window: Window
+) -> tuple[int, int]:
+    """The window in offsets, within the log."""
+    low, high = partition.log_start_offset, partition.log_end_offset
+    begin = low if window.start is None else min(max(window.start, low), high)
+    stop = high if window.end is None else max(min(window.end, high), begin)
+    if window.since is not None:
+        begin = min(max(begin, _first_appended(connection, partition, window.since)), stop)
+    if window.until is not None:
+        stop = max(min(stop, _first_appended(connection, partition, window.until)), begin)
+    return begin, stop
+
+
+def _first_appended(connection: sqlite3.Connection, partition: Partition, time_ms: int) -> int:
+    """The first offset appended at this time or later, by halving; the log end if there is none."""
+    low, high = partition.log_start_offset, partition.log_end_offset
+    while low < high:
+        middle = (low + high) // 2
+        row = connection.execute(_APPENDED, (partition.partition_id, middle)).fetchone()
+        if row is None or row[0] >= high or row[1] >= time_ms:
+            high = middle
+        else:
+            low = row[0] + 1
+    return low
+
+
+def _times(
     connection: sqlite3.Connection,
     partition: Partition,
-    start: int | None,
-    end: int | None,
-    max_transactions: int,
-    max_bins: int,
-) -> PartitionTimeline:
-    """The partition's timeline in [start, end), None: from the log start, to the log end."""
-    low, high = partition.log_start_offset, partition.log_end_offset
-    begin = low if start is None else min(max(start, low), high)
-    stop = high if end is None else max(min(end, high), begin)
-    found = _Collector(begin, stop, max_transactions, max_bins)
-    _walk(connection, partition, found)
-    names: dict[int, str | None] = {}
-    for span in found.spans:
-        if span.producer_id not in names:
-            row = connection.execute(_TRANSACTIONAL_ID, (span.producer_id,)).fetchone()
-            names[span.producer_id] = None if row is None else row[0]
-    spans = (
-        TransactionSpan(
-            s.producer_id, names[s.producer_id], s.first, s.marker, s.records, s.outcome
-        )
-        for s in found.spans
+    window: Window,
+    offsets: tuple[int, int],
+    now_ms: int,
+) -> tuple[int, int]:
+    """The window in time. `now_ms`: what an open transaction goes on to, -1 if there is none."""
+    begin, stop = offsets
+    first = connection.execute(_APPENDED, (partition.partition_id, begin)).fetchone()
+    last = connection.execute(_LAST_APPENDED, (partition.partition_id, stop)).fetchone()
+    start_ms = (
+        window.since if window.since is not None else first[1] if first and begin < stop else 0
     )
-    return PartitionTimeline(
-        partition.topic,
-        partition.partition,
-        partition.offsets(),
-        begin,
-        stop,
-        found.totals["committed"],
-        found.totals["aborted"],
-        found.totals["open"],
-        tuple(sorted(spans, key=lambda span: (span.first_offset, span.marker_offset))),
-        found.bins.made(),
-    )
+    if window.until is not None:
+        return min(start_ms, window.until), window.until
+    end_ms = last[0] + 1 if last and begin < stop else start_ms
+    return start_ms, max(start_ms, end_ms, now_ms if window.end is None else -1)
 
 
-@dataclass(slots=True)
-class _Span:
-    """A transaction as far as the walk has seen it."""
-
-    producer_id: int
-    first: int
-    marker: int = -1
-    records: int = 0
-    outcome: str = "open"
-    by_bin: dict[int, int] = field(default_factory=dict)
-
-
-class _Bins:
-    """Counters along [start, end)."""
-
-    def __init__(self, start: int, end: int, most: int) -> None:
-        self.start, self.end = start, end
-        size = end - start
-        self.width = max(1, -(-size // most))
-        self._counts = [dict.fromkeys(_COLUMNS, 0) for _ in range(-(-size // self.width))]
-
-    def parts(self, start: int, end: int) -> Iterable[tuple[int, int]]:
-        """The bins that [start, end) touches, and how many of its offsets lie in each."""
-        at, stop = max(start, self.start), min(end, self.end)
-        while at < stop:
-            number = (at - self.start) // self.width
-            edge = min(stop, self.start + (number + 1) * self.width)
-            yield number, edge - at
-            at = edge
-
-    def add(self, column: str, parts: Iterable[tuple[int, int]]) -> None:
-        for number, count in parts:
-            self._counts[number][column] += count
-
-    def made(self) -> tuple[TimelineBin, ...]:
-        edges = range(self.start, self.end, self.width)
-        return tuple(
-            TimelineBin(edge, min(edge + self.width, self.end), *counts.values())
-            for edge, counts in zip(edges, self._counts, strict=True)
-        )
-
-
-class _Collector:
-    """What the walk has found: totals and bins always, spans while they are few."""
-
-    def __init__(self, start: int, end: int, max_transactions: int, max_bins: int) -> None:
-        self.start, self.end = start, end
-        self.totals = dict.fromkeys(_OUTCOMES.values(), 0)
-        self.spans: list[_Span] = []
-        self.bins = _Bins(start, end, max_bins)
-        self._room = max_transactions
-
-    def finish(self, span: _Span) -> None:
-        """Add a transaction whose outcome is known."""
-        self.bins.add(span.outcome, span.by_bin.items())
-        if span.first >= self.end or 0 <= span.marker < self.start:
-            return
-        self.totals[span.outcome] += 1
-        if sum(self.totals.values()) <= self._room:
-            self.spans.append(span)
-        else:
-            self.spans.clear()
-
-
-def _walk(connection: sqlite3.Connection, partition: Partition, found: _Collector) -> None:
-    partition_id, low = partition.partition_id, partition.log_start_offset
-    unfinished: dict[int, int] = dict(connection.execute(_OPEN, (partition_id,)).fetchall())
-    running: dict[int, _Span] = {}
+def _walk(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    unfinished: dict[int, int],
+    found: Collector,
+) -> None:
+    """`unfinished`: where the transactions begin that are open, by producer id."""
+    low = partition.log_start_offset
+    running: dict[int, Span] = {}
     awaited = 0
     """How many of the running ones have a marker later in the log."""
     steps = connection.execute(
         _WALK,
-        {"partition_id": partition_id, "start": low, "clean": partition.clean_offset},
+        {"partition_id": partition.partition_id, "start": low, "clean": partition.clean_offset},
     )
     next(steps)
-    for at, after, producer_id, is_transactional, control in steps:
+    for at, after, producer_id, is_transactional, control, time_ms in steps:
         if at >= found.end and not awaited:
             break
         if control is not None:
@@ -288,29 +193,29 @@ def _walk(connection: sqlite3.Connection, partition: Partition, found: _Collecto
                 span = running.pop(producer_id)
                 awaited -= 1
             elif at < found.end:
-                span = _Span(producer_id, at)
+                span = Span(producer_id, at, time_ms)
             else:
                 continue
-            span.marker = at
-            span.outcome = _OUTCOMES[control]
-            found.bins.add(control, found.bins.parts(at, after))
+            span.marker, span.marker_ms = at, time_ms
+            span.outcome = OUTCOMES[control]
+            found.bins.add(control, found.parts(at, after, time_ms))
             found.finish(span)
         elif not is_transactional:
-            found.bins.add("plain", found.bins.parts(at, after))
+            found.bins.add("plain", found.parts(at, after, time_ms))
         else:
             known = running.get(producer_id)
             if known is None:
                 if at >= found.end:
                     continue
-                known = running[producer_id] = _Span(producer_id, at)
+                known = running[producer_id] = Span(producer_id, at, time_ms)
                 awaited += not 0 <= unfinished.get(producer_id, -1) <= at
             known.records += after - at
-            for number, count in found.bins.parts(at, after):
+            for number, count in found.parts(at, after, time_ms):
                 known.by_bin[number] = known.by_bin.get(number, 0) + count
     steps.close()
     for producer_id, first in unfinished.items():
         # Also one whose records the log start has passed.
-        running.setdefault(producer_id, _Span(producer_id, first)).first = max(first, low)
+        running.setdefault(producer_id, Span(producer_id, first, -1)).first = max(first, low)
     for span in running.values():
         found.finish(span)
 
@@ -323,26 +228,13 @@ _POSITIONS: Final = (
 )
 
 
-def check_window(start: int | None, end: int | None, max_transactions: int, max_bins: int) -> None:
-    """Raises InvalidRequestError for an invalid range of offsets, and for limits below their minimum."""
-    for name, offset in (("start", start), ("end", end)):
-        if offset is not None:
-            check_int(name, offset, 0)
-    if start is not None and end is not None and end < start:
-        raise InvalidRequestError(f"end: got {end}, expected an offset of at least start, {start}")
-    check_int("max_transactions", max_transactions, 0)
-    check_int("max_bins", max_bins, 1, 100_000)
-
-
 def read(
     connection: sqlite3.Connection,
     authorizer: Authorizer,
     topic: str,
     partition: int | None,
-    start: int | None,
-    end: int | None,
-    max_transactions: int,
-    max_bins: int,
+    window: Window,
+    now_ms: int,
 ) -> Iterator[PartitionTimeline]:
     """The timelines of the topic's partitions, or of one.
 
@@ -352,10 +244,15 @@ def read(
     authorizer.check(connection, "describe", "topic", topic)
     first = partition_rows.read(connection, tp)
     for found in [first] if partition is not None else partition_rows.read_topic(connection, topic):
-        read = _read_partition(connection, found, start, end, max_transactions, max_bins)
-        shown = tuple(_shown(connection, authorizer, span) for span in read.transactions)
+        read = _read_partition(connection, found, window, now_ms)
+        shown, longest = (
+            tuple(_shown(connection, authorizer, span) for span in spans)
+            for spans in (read.transactions, read.longest)
+        )
         groups, left_out = _groups(connection, authorizer, found.topic_partition)
-        yield replace(read, transactions=shown, groups=groups, groups_left_out=left_out)
+        yield replace(
+            read, transactions=shown, longest=longest, groups=groups, groups_left_out=left_out
+        )
 
 
 def _shown(

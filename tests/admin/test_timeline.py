@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
-from eosdb.admin.timeline import PartitionTimeline
 from eosdb.errors import InvalidRequestError
+from eosdb.model.timeline import PartitionTimeline
 
 TP = TopicPartition("t", 0)
 
@@ -125,6 +126,98 @@ def test_a_window_shows_what_touches_it(db: eosdb.Database) -> None:
     assert (beyond.start, beyond.end, beyond.bins) == (12, 12, ())
 
 
+def test_along_time_each_record_lies_where_it_was_appended(
+    db: eosdb.Database, clock: ManualClock
+) -> None:
+    """Four transactions, ten seconds apart; their records' own timestamps are of another century."""
+    began = clock.time_ms()
+    four_transactions(db, clock)
+    (lane,) = db.admin.timeline("t", by="time", max_bins=40)
+    assert (lane.axis, lane.end) == ((began, began + 39_001), 12)
+    ended = [
+        ((b.start - began) // 10_000, b.commit_markers, b.abort_markers)
+        for b in lane.bins
+        if b.commit_markers + b.abort_markers
+    ]
+    assert ended == [(0, 1, 0), (1, 0, 1), (2, 1, 0), (3, 1, 0)]
+    assert sum(b.committed for b in lane.bins) == 6
+    assert sum(b.aborted for b in lane.bins) == 2
+    assert [(s.first_ms - began, s.marker_ms - began) for s in lane.transactions] == [
+        (0, 9_000), (10_000, 19_000), (20_000, 29_000), (30_000, 39_000)
+    ]  # fmt: skip
+    assert [round(lane.place(offset)) - began for offset in (0, 3, 6)] == [0, 10_000, 20_000]
+    assert db.admin.timeline("t")[0].place(3) == 3
+
+
+def four_transactions(db: eosdb.Database, clock: ManualClock) -> None:
+    """Each with two records at once, and its end after nine seconds; one is aborted."""
+    db.admin.create_topic("t")
+    producer = db.producer(transactional_id="x")
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        for _ in range(2):
+            producer.send("t", b"v", timestamp=5)
+        producer.flush()
+        clock.advance(9_000)
+        producer.abort_transaction() if number == 1 else producer.commit_transaction()
+        clock.advance(1_000)
+
+
+@pytest.mark.parametrize("by", ["offset", "time"])
+def test_a_window_of_time_holds_what_was_appended_in_it(
+    db: eosdb.Database, clock: ManualClock, by: str
+) -> None:
+    began = clock.time_ms()
+    four_transactions(db, clock)
+    (lane,) = db.admin.timeline("t", by=by, since=began + 10_000, until=began + 29_000)
+    assert (lane.start, lane.end) == (3, 8)
+    assert [s.first_offset for s in lane.transactions] == [3, 6]
+    assert sum(b.stored for b in lane.bins) == 5
+    assert (lane.start_ms, lane.end_ms) == (began + 10_000, began + 29_000)
+    (none,) = db.admin.timeline("t", by=by, since=began + 90_000)
+    assert (none.total, sum(b.stored for b in none.bins)) == (0, 0)
+
+
+def test_what_is_open_goes_on_to_now(db: eosdb.Database, clock: ManualClock) -> None:
+    four_transactions(db, clock)
+    producer = db.producer(transactional_id="stuck")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"v")
+    producer.flush()
+    clock.advance(30_000)
+    (lane,) = db.admin.timeline("t", by="time")
+    assert lane.end_ms == clock.time_ms()
+    assert lane.extent(lane.transactions[-1]) == (clock.time_ms() - 30_000, clock.time_ms())
+
+
+@pytest.mark.parametrize("by", ["offset", "time"])
+def test_of_too_many_the_longest_and_the_open_ones_are_listed(
+    db: eosdb.Database, clock: ManualClock, by: str
+) -> None:
+    db.admin.create_topic("t")
+    names = ("short", "long", "stuck")
+    short, long, stuck = (db.producer(transactional_id=name) for name in names)
+    for producer in (short, long, stuck):
+        producer.init_transactions()
+    for number in range(300):
+        for starts, producer in ((100, long), (200, stuck)):
+            if number == starts:
+                producer.begin_transaction()
+                producer.send("t", b"v")
+                producer.flush()
+        with short.transaction():
+            short.send("t", b"v")
+        clock.advance(10)
+        if number == 150:
+            long.commit_transaction()
+    (lane,) = db.admin.timeline("t", by=by, max_transactions=100)
+    assert (lane.aggregated, lane.total, lane.transactions) == (True, 302, ())
+    assert [s.transactional_id for s in lane.longest] == ["long", "stuck"]
+    assert db.admin.timeline("t", by=by, max_transactions=400)[0].longest == ()
+
+
 def test_groups_stand_where_they_have_committed(db: eosdb.Database) -> None:
     db.admin.create_topic("t", partitions=2)
     db.broker.append(TP, RecordBatch([Record(value=b"v")] * 5))
@@ -153,9 +246,18 @@ def test_a_compacted_log_has_gaps_and_no_surprises(db: eosdb.Database, clock: Ma
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"start": -1}, {"start": 5, "end": 4}, {"max_bins": 0}, {"max_transactions": -1}]
+    "arguments",
+    [
+        {"start": -1},
+        {"start": 5, "end": 4},
+        {"max_bins": 0},
+        {"max_transactions": -1},
+        {"since": -1},
+        {"since": 5, "until": 4},
+        {"by": "size"},
+    ],
 )
-def test_windows_that_are_none_are_refused(db: eosdb.Database, arguments: dict[str, int]) -> None:
+def test_windows_that_are_none_are_refused(db: eosdb.Database, arguments: dict[str, Any]) -> None:
     db.admin.create_topic("t")
     with pytest.raises(InvalidRequestError):
         db.admin.timeline("t", **arguments)
