@@ -1,5 +1,25 @@
-"""`python -m eosdb.cli` is the `eosdb` command."""
+"""The program: `eosdb`, `python -m eosdb` and `python -m eosdb.cli`.
 
-from .main import main
+What Ctrl-C does is settled before anything else is imported."""
 
-main(prog_name="eosdb")
+from __future__ import annotations
+
+from .stopping import leave, leaving_on_interrupt
+
+
+def run() -> None:
+    """Run the command that the arguments name; ends the process."""
+    leaving_on_interrupt()
+    from .main import main
+
+    try:
+        try:
+            main(prog_name="eosdb")
+        finally:
+            leaving_on_interrupt()
+    except KeyboardInterrupt:
+        leave()
+
+
+if __name__ == "__main__":
+    run()

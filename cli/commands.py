@@ -1,7 +1,6 @@
 """The commands of `eosdb` by name: a command is one row here, and its module is imported when it is used.
 
-Without the texts, `eosdb --help` would import every module, and with them most of eosdb.
-
+Without the texts, `eosdb --help` would import every module, and with them most of eosdb (decisions/0051).
 """
 
 from __future__ import annotations

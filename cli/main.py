@@ -1,8 +1,8 @@
 """The `eosdb` command: what all commands share, and the one place that turns errors into a line and a
 status.
 
-Exit status: 0 success, 1 refused or failed (one line on stderr), 2 usage. Never a traceback for what a user
-can cause.
+Exit status: 0 success, 1 refused or failed (one line on stderr), 2 usage, 130 Ctrl-C. Never a traceback
+for what a user can cause.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from eosdb.errors import ApiError, EosdbError
 
 from .commands import CommandsByName
 from .session import Session
+from .stopping import INTERRUPTED, raising_on_interrupt
 
 
 class ErrorBoundary(CommandsByName):
@@ -41,6 +42,22 @@ class ErrorBoundary(CommandsByName):
             where = f"{error.filename}: " if error.filename else ""
             click.echo(f"error: {where}{error.strerror or error}", err=True)
         sys.exit(1)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        if not ctx.resilient_parsing and not {"-h", "--help"}.intersection(args):
+            pass  # Now, while an interrupt cannot get lost in an import.
+        raising_on_interrupt()
+        return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nAborted!", err=True)  # The line end closes the terminal's ^C.
+            ctx.exit(INTERRUPTED)
 
 
 def _prepare_streams() -> None:

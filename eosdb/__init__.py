@@ -1,80 +1,87 @@
-"""Kafka's exactly-once machinery as an embedded, event-sourced database in one SQLite file."""
+"""Kafka's exactly-once machinery as an embedded, event-sourced database in one SQLite file.
+
+A name is imported from its module when it is first used (PEP 562): decisions/0051.
+"""
+
+from typing import TYPE_CHECKING, Final
 
 from eosdb import errors
-from eosdb.broker.broker import Broker
-from eosdb.broker.outbox import UserTransaction
-from eosdb.client.consumer.consumer import Consumer
-from eosdb.client.processor.dead_letters import DeadLetter, DeadLetters, ReplayReport
-from eosdb.client.processor.failure import Failure
-from eosdb.client.processor.processor import Processor
-from eosdb.client.producer.producer import Producer
-from eosdb.client.producer.sent import SentRecords
-from eosdb.clock import Clock, ManualClock, SystemClock
-from eosdb.config import BrokerConfig
-from eosdb.database import Database, connect, process
 from eosdb.errors import *  # noqa: F403
-from eosdb.events.kinds import Acl
-from eosdb.model.columns import PartitionColumns, PolledColumns
-from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
-from eosdb.model.reports import (
-    CompactReport,
-    Diagnosis,
-    GroupPartition,
-    GroupReport,
-    HangingReason,
-    JournalEntry,
-    JsonView,
-    Lag,
-    LoggedBatch,
-    OffsetReset,
-    OpenTransaction,
-    PublishReport,
-    QueryResult,
-    SnapshotEntry,
-    StoragePart,
-    StorageStats,
-    TopicStorage,
-    ViewDescription,
-)
-from eosdb.model.values import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    AppendOnceResult,
-    ConsumerGroupMetadata,
-    ConsumerRecord,
-    Coordinator,
-    GroupDescription,
-    GroupMemberDescription,
-    GroupState,
-    Header,
-    HousekeepingReport,
-    JoinGroupMember,
-    JoinGroupResult,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionOffsets,
-    ProduceResult,
-    ProducerIdAndEpoch,
-    ProducerRecord,
-    ProducerState,
-    RebuildReport,
-    Record,
-    RecordBatch,
-    RecordMetadata,
-    SnapshotInfo,
-    SyncGroupResult,
-    TimestampType,
-    TopicDescription,
-    TopicPartition,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-    TransactionToken,
-    VerifyReport,
-)
-from eosdb.progress import Progress
-from eosdb.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from eosdb.broker.broker import Broker
+    from eosdb.broker.outbox import UserTransaction
+    from eosdb.client.consumer.consumer import Consumer
+    from eosdb.client.processor.dead_letters import DeadLetter, DeadLetters, ReplayReport
+    from eosdb.client.processor.failure import Failure
+    from eosdb.client.processor.processor import Processor
+    from eosdb.client.producer.producer import Producer
+    from eosdb.client.producer.sent import SentRecords
+    from eosdb.clock import Clock, ManualClock, SystemClock
+    from eosdb.config import BrokerConfig
+    from eosdb.database import Database, connect, process
+    from eosdb.events.kinds import Acl
+    from eosdb.model.columns import PartitionColumns, PolledColumns
+    from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
+    from eosdb.model.reports import (
+        CompactReport,
+        Diagnosis,
+        GroupPartition,
+        GroupReport,
+        HangingReason,
+        JournalEntry,
+        JsonView,
+        Lag,
+        LoggedBatch,
+        OffsetReset,
+        OpenTransaction,
+        PublishReport,
+        QueryResult,
+        SnapshotEntry,
+        StoragePart,
+        StorageStats,
+        TopicStorage,
+        ViewDescription,
+    )
+    from eosdb.model.values import (
+        EARLIEST,
+        LATEST,
+        MAX_TIMESTAMP,
+        AppendOnceResult,
+        ConsumerGroupMetadata,
+        ConsumerRecord,
+        Coordinator,
+        GroupDescription,
+        GroupMemberDescription,
+        GroupState,
+        Header,
+        HousekeepingReport,
+        JoinGroupMember,
+        JoinGroupResult,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionOffsets,
+        ProduceResult,
+        ProducerIdAndEpoch,
+        ProducerRecord,
+        ProducerState,
+        RebuildReport,
+        Record,
+        RecordBatch,
+        RecordMetadata,
+        SnapshotInfo,
+        SyncGroupResult,
+        TimestampType,
+        TopicDescription,
+        TopicPartition,
+        TransactionDescription,
+        TransactionListing,
+        TransactionState,
+        TransactionToken,
+        VerifyReport,
+    )
+    from eosdb.progress import Progress
+    from eosdb.topic_config import TopicConfig
 
 __version__ = "0.1.0"
 
@@ -97,3 +104,52 @@ __all__ = [
     "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
     "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,
 ]  # fmt: skip
+
+_NAMES: Final = {
+    "eosdb.broker.broker": "Broker",
+    "eosdb.broker.outbox": "UserTransaction",
+    "eosdb.client.consumer.consumer": "Consumer",
+    "eosdb.client.processor.dead_letters": "DeadLetter DeadLetters ReplayReport",
+    "eosdb.client.processor.failure": "Failure",
+    "eosdb.client.processor.processor": "Processor",
+    "eosdb.client.producer.producer": "Producer",
+    "eosdb.client.producer.sent": "SentRecords",
+    "eosdb.clock": "Clock ManualClock SystemClock",
+    "eosdb.config": "BrokerConfig",
+    "eosdb.database": "Database connect process",
+    "eosdb.events.kinds": "Acl",
+    "eosdb.model.columns": "PartitionColumns PolledColumns",
+    "eosdb.model.fetched": "AbortedTransaction FetchedData FetchResult LogRecord",
+    "eosdb.model.reports":
+        "CompactReport Diagnosis GroupPartition GroupReport HangingReason JournalEntry JsonView Lag "
+        "LoggedBatch OffsetReset OpenTransaction PublishReport QueryResult SnapshotEntry StoragePart "
+        "StorageStats TopicStorage ViewDescription",
+    "eosdb.model.values":
+        "EARLIEST LATEST MAX_TIMESTAMP AppendOnceResult ConsumerGroupMetadata ConsumerRecord "
+        "Coordinator GroupDescription GroupMemberDescription GroupState Header HousekeepingReport "
+        "JoinGroupMember JoinGroupResult OffsetAndMetadata OffsetAndTimestamp PartitionOffsets "
+        "ProduceResult ProducerIdAndEpoch ProducerRecord ProducerState RebuildReport Record "
+        "RecordBatch RecordMetadata SnapshotInfo SyncGroupResult TimestampType TopicDescription "
+        "TopicPartition TransactionDescription TransactionListing TransactionState TransactionToken "
+        "VerifyReport",
+    "eosdb.progress": "Progress",
+    "eosdb.topic_config": "TopicConfig",
+}  # fmt: skip
+"""The imports above once more, for the interpreter; a test compares them."""
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+if not TYPE_CHECKING:  # It would promise a type checker every name.
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value: object = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value  # Asked for once.
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -17,7 +17,7 @@ Made from the commands' own help by `make docs`.
 
 `--db PATH` or the environment variable `EOSDB_DB` names the file. Listings take
 `--format table|json|csv`; JSON is one array. Exit status: 0 done, 1 refused or failed (one line on
-stderr: the error's name, what was found, what to do), 2 usage.
+stderr: the error's name, what was found, what to do), 2 usage, 130 Ctrl-C.
 Shell completion: `eval "$(_EOSDB_COMPLETE=bash_source eosdb)"` (or `zsh_source`, `fish_source`).
 """
 

@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-MAIN = next(e for e in entry_points(group="console_scripts") if e.name == "eosdb").load()
+from eosdb.cli.main import main
+
+MAIN: Any = main
 Run = Callable[..., Result]
 
 

@@ -1,8 +1,8 @@
 """Every command, in every format, on files of every size: what it prints can be read, by people in 80
 columns and by programs.
 
-The commands are called through the entry point of the installed console script; each once more as a
-process of its own, in a terminal of 80 columns with NO_COLOR.
+The commands are called in this process; each once more as a process of its own, in a terminal of 80
+columns with NO_COLOR.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_an_interrupted_backup_leaves_nothing(
         pass
     process.send_signal(signal.SIGINT)
     out, complaint = process.communicate()
-    assert (process.returncode, out, complaint.strip()) == (1, "", "Aborted!")
+    assert (process.returncode, out, complaint.strip()) == (130, "", "Aborted!")
     assert not list(tmp_path.glob("copy.db*"))
 
 
@@ -153,7 +153,7 @@ def test_an_interrupted_compaction_changes_nothing(
         pass
     process.send_signal(signal.SIGINT)
     out, complaint = process.communicate()
-    assert (process.returncode, out, complaint.strip()) == (1, "", "Aborted!")
+    assert (process.returncode, out, complaint.strip()) == (130, "", "Aborted!")
     assert not list(tmp_path.glob("*-unfinished*"))
     assert db_path.stat().st_size == size
     assert len(values(db_path)) == 402

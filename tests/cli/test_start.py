@@ -1,16 +1,99 @@
-"""What the program loads before it does anything: little, whatever the command."""
+"""What the program loads before it does anything: little, whatever the command. What Ctrl-C does then."""
 
 from __future__ import annotations
 
+import json
+import os
 import pkgutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import click
+import pytest
 
 import eosdb.cli
 from eosdb.cli.commands import COMMANDS
 from tests.cli.conftest import MAIN
+
+SELDOM = (
+    "alembic", "asyncio", "http", "importlib.metadata", "kafka", "matplotlib", "multiprocessing",
+    "pyarrow", "pyspark", "rich", "sqlalchemy", "ssl", "starlette", "unittest",
+)  # fmt: skip
+LOADED = """
+import json, sys
+from eosdb.cli.main import main
+try:
+    main(json.loads(sys.argv[1]))
+except SystemExit as end:
+    print(json.dumps([end.code, *sys.modules]), file=sys.stderr)
+"""
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that a process has loaded when it has run a command."""
+    command = [sys.executable, "-c", LOADED, json.dumps(arguments)]
+    done = subprocess.run(command, input="one\n", capture_output=True, text=True, check=True)
+    status, *modules = json.loads(done.stderr.splitlines()[-1])
+    assert status == 0
+    return set(modules)
+
+
+@pytest.mark.parametrize("command", [("--help",), ("--version",), ("produce", "--help")])
+def test_help_loads_little_of_eosdb(command: tuple[str, ...]) -> None:
+    loaded = loaded_by(*command)
+    assert not loaded.intersection(SELDOM)
+    assert not loaded.intersection({"sqlite3", "eosdb.database", "eosdb.store", "eosdb.client"})
+
+
+def test_everyday_commands_load_nothing_that_they_seldom_need(db_path: Path) -> None:
+    file = ("--db", str(db_path))
+    for command in (
+        ("init",),
+        ("topics", "create", "lines"),
+        ("topics", "list"),
+        ("produce", "lines"),
+        ("consume", "lines", "--from-beginning", "--max-records", "1"),
+    ):
+        assert not loaded_by(*file, *command).intersection(SELDOM), command
+
+
+def test_completion_of_a_name_loads_no_command() -> None:
+    words = {"_EOSDB_COMPLETE": "bash_complete", "COMP_WORDS": "eosdb to", "COMP_CWORD": "1"}
+    command = [sys.executable, "-X", "importtime", "-m", "eosdb"]
+    done = subprocess.run(
+        command, env={**os.environ, **words}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["plain,topics"]
+    assert "eosdb.cli.main" in done.stderr
+    assert "eosdb.cli.topics" not in done.stderr
+
+
+def test_ctrl_c_at_any_moment_of_the_start_ends_it_without_a_traceback(db_path: Path) -> None:
+    """-X importtime tells how far the start is; the last moments are the run of the command itself."""
+    program = [sys.executable, "-X", "importtime", "-m", "eosdb"]
+    command = [*program, "--db", str(db_path), "produce", "t"]
+    with eosdb.connect(db_path) as db:
+        db.admin.create_topic("t")
+    whole = subprocess.run(command, input="", capture_output=True, text=True, check=True).stderr
+    lines = whole.splitlines()
+    settled = next(i for i, line in enumerate(lines) if line.endswith("eosdb.cli.__main__")) + 2
+    moments = [settled + (len(lines) - settled) * i // 20 for i in range(20)]
+    for moment in moments:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stderr is not None
+            for _ in range(moment):
+                process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            _, rest = process.communicate(timeout=120)
+        assert process.returncode == 130, moment
+        assert b"Traceback" not in rest, moment
+        assert b"ignored" not in rest, moment
 
 
 def test_the_list_of_commands_says_how_the_help_of_each_begins() -> None:

@@ -47,7 +47,7 @@ ROOMS = [
     "eosdb.relay",
     "eosdb.moving",
     "eosdb.spark_io",
-    "eosdb.cli",
+    "eosdb.cli eosdb.__main__",
 ]
 """From the ground up. A name stands for itself and for what is inside it, unless that is listed, too.
 The names of one row are one room."""

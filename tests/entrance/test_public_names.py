@@ -1,0 +1,50 @@
+"""The names of the package: those that a type checker sees, and those that the interpreter finds."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+import eosdb
+from eosdb import errors
+from tests.tidy.tree import ROOT
+
+LAZY = sorted({*eosdb.__all__} - {*errors.__all__, "errors"})
+
+
+def for_type_checkers() -> dict[str, str]:
+    """Each name, and the module that it is imported from below `if TYPE_CHECKING`."""
+    tree = ast.parse((ROOT / "eosdb/__init__.py").read_text(encoding="utf-8"))
+    (block, _) = (node for node in tree.body if isinstance(node, ast.If))
+    return {
+        alias.name: str(node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_the_interpreter_and_type_checkers_find_the_same_names_at_the_same_places() -> None:
+    assert for_type_checkers() == eosdb._MODULES
+    assert sorted(eosdb._MODULES) == LAZY
+    assert len(set(eosdb.__all__)) == len(eosdb.__all__)
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    for name in eosdb.__all__:
+        assert getattr(eosdb, name) is not None
+    assert {*eosdb.__all__, "__version__"} <= {*dir(eosdb)}
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'eosdb' has no attribute 'Konsumer'"):
+        _ = eosdb.Konsumer  # type: ignore[attr-defined]
+
+
+def test_a_star_import_brings_every_public_name() -> None:
+    code = "from eosdb import *; import eosdb; print({*eosdb.__all__} <= {*globals()})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
