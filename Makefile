@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate clean
+.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate release matrix clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -69,6 +69,10 @@ docs: $(SETUP)
 	$(PYTHON) -m scripts.make_cli
 	$(PYTHON) -m scripts.make_datasette
 	$(PYTHON) -m pytest tests/docs
+
+# Builds and tries what is published (docs/releasing.md); publishes nothing.
+release: $(SETUP)
+	$(PYTHON) -m scripts.release
 
 $(SETUP): pyproject.toml scripts/setup.sh
 	scripts/setup.sh

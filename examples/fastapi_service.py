@@ -3,7 +3,7 @@
     uvicorn --app-dir examples fastapi_service:app --port 8000 --workers 2
 
 A client that got no answer repeats its request: the order's id is its idempotency key, so it is stored
-once. Needs `pip install 'eosdb[examples]'`; docs/web.md says more.
+once. Needs `pip install --group examples` in a checkout; docs/web.md says more.
 """
 
 from __future__ import annotations

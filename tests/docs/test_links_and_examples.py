@@ -15,7 +15,7 @@ import pytest
 from eosdb.cli.main import main
 from eosdb.spark_io import jar
 from eosdb.testing.kafka import KafkaDouble
-from scripts import make_cli
+from scripts import make_cli, pages
 from tests.relay.contents import values
 from tests.tidy.tree import ROOT
 
@@ -31,10 +31,10 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def python_of(page: str, folder: Path) -> None:
     """Runs the page's Python blocks, as one program."""
-    blocks = re.findall(r"(?s)```python\n(.*?)```", (ROOT / page).read_text())
-    assert blocks
+    text = pages.python_of((ROOT / page).read_text())
+    assert text
     program = folder / "page.py"
-    program.write_text("\n".join(blocks))
+    program.write_text(text)
     done = subprocess.run(
         [sys.executable, str(program)], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -43,10 +43,9 @@ def python_of(page: str, folder: Path) -> None:
 
 def commands_of(page: str, folder: Path) -> None:
     """Runs the blocks marked `console`: each line after `$`, in one shell."""
-    blocks = re.findall(r"(?s)```console\n(.*?)```", (ROOT / page).read_text())
-    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    assert lines
-    script = "\n".join(["set -e", f'eosdb() {{ "{sys.executable}" -m eosdb.cli "$@"; }}', *lines])
+    text = pages.commands_of((ROOT / page).read_text())
+    assert text
+    script = "\n".join(["set -e", f'eosdb() {{ "{sys.executable}" -m eosdb.cli "$@"; }}', text])
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False
     )
