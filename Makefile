@@ -74,6 +74,12 @@ docs: $(SETUP)
 release: $(SETUP)
 	$(PYTHON) -m scripts.release
 
+# The core's tests with the Pythons and SQLites found here (docs/support.md). SQLITES="folder …" names folders that each
+# hold a libsqlite3.so.0.
+SQLITES ?=
+matrix: $(SETUP)
+	$(PYTHON) -m scripts.matrix $(SQLITES)
+
 $(SETUP): pyproject.toml scripts/setup.sh
 	scripts/setup.sh
 
@@ -81,4 +87,4 @@ $(PEERS): $(SETUP)
 	scripts/setup_peers.sh
 
 clean:
-	rm -rf .venv build dist *.egg-info demo-output
+	rm -rf .venv .matrix build dist *.egg-info demo-output

@@ -6,9 +6,21 @@ import os
 import sqlite3
 from typing import Final
 
+from eosdb.errors import IllegalStateError
 from eosdb.store.file.forking import check_not_inherited
 
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
+OLDEST_SQLITE: Final = (3, 37, 0)
+"""The first with STRICT tables."""
+
+
+def check_version(found: tuple[int, ...]) -> None:
+    """Refuse a SQLite that cannot read eosdb's tables. Raises IllegalStateError."""
+    if found < OLDEST_SQLITE:
+        raise IllegalStateError(
+            f"eosdb needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, and this Python has "
+            f"{'.'.join(map(str, found))}: install a newer libsqlite3, or a Python that was built with one"
+        )
 
 
 def connect(

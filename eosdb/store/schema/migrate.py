@@ -30,7 +30,7 @@ from eosdb.errors import (
 )
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file import forking
-from eosdb.store.file.connection import connect
+from eosdb.store.file.connection import check_version, connect
 from eosdb.store.file.failures import translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import check_only_name
@@ -82,6 +82,7 @@ def open_file(
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
     each saying which file and what to do.
     """
+    check_version(sqlite3.sqlite_version_info)
     with forking.at_work():
         if read_only:
             return _open_to_read(path, lock_timeout_ms, at_rest)
