@@ -62,6 +62,7 @@ COMMANDS: Final = {
         "Move the topics of FILE (or that of --db) to a Kafka cluster.",
     ),
     "serve": ("serve", "Serve FILE (or that of --db) to Kafka's clients."),
+    "ui": ("ui", "Show FILE (or that of --db) as a page in a browser, live."),
     "simulate": ("simulate", "Simulate producers, workers, readers and zombies on bad networks."),
     "perf": ("perf", "Measure write and read throughput."),
     "spark": ("spark", "Query and stream with Spark."),

@@ -22,6 +22,13 @@ class Session:
         """The same for a file that a command's own argument names."""
         return replace(self, path=path)
 
+    def check_may_write(self) -> None:
+        """Raises ReadOnlyDatabaseError if --read-only was given."""
+        if self.read_only:
+            raise ReadOnlyDatabaseError(
+                "this command writes, which --read-only forbids; run it without --read-only"
+            )
+
     def open(
         self,
         *,
@@ -34,10 +41,8 @@ class Session:
         """The database; only `init` and `serve --create` create one."""
         if self.path is None:
             raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
-        if self.read_only and not read_only:
-            raise ReadOnlyDatabaseError(
-                "this command writes, which --read-only forbids; run it without --read-only"
-            )
+        if not read_only:
+            self.check_may_write()
         return eosdb.connect(
             self.path,
             create=create,

@@ -26,6 +26,7 @@ NEVER_ENDING = {
     "spark read",
     "spark stream",
     "serve",
+    "ui",
 }
 ANYWHERE = {"export"}
 """It makes the folder that it is told, wherever; tests/cli/test_export.py looks at it."""

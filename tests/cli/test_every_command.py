@@ -96,6 +96,7 @@ COMMANDS = {
     "users add": ["carol"],
     "users list": [],
     "users remove": ["alice"],
+    "ui": ["--port", "0"],
     "verify": [],
     "views create": ["orders", "--json", "a:INTEGER"],
     "views drop": ["typed"],
@@ -112,8 +113,8 @@ REFUSED_WHEN_EMPTY = {
 }  # fmt: skip
 WITH_SPARK = {"spark read", "spark stream"}
 """They start a JVM each; tests/spark looks at them."""
-UNTIL_STOPPED = {"serve"}
-"""It prints one line and goes on; tests/cli/test_serve.py looks at it."""
+UNTIL_STOPPED = {"serve", "ui"}
+"""They print one line and go on; tests/cli/test_serve.py and tests/cli/test_ui.py look at them."""
 WITH_A_CLUSTER = {"migrate-to-kafka"}
 """tests/moving/test_command.py has one."""
 ENDING = set(COMMANDS) - WITH_SPARK - UNTIL_STOPPED - WITH_A_CLUSTER

@@ -1,0 +1,106 @@
+"""The records of one partition as they are stored, each with what became of it, a page at a time."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eosdb.database import Database
+from eosdb.model.values import TopicPartition
+
+PAGE: Final = 50
+SEARCHED: Final = 20_000
+"""How many offsets a search for records of one fate goes through at once."""
+FATES: Final = ("committed", "aborted", "open", "plain", "marker")
+_COLUMNS: Final = (
+    '"offset", timestamp, timestamp_type, key, value, headers, producer_id, producer_epoch, '
+    "sequence, transactional_id, is_transactional, control, status"
+)
+# The status is costly to compute, so the window bounds how many rows are looked at.
+_RECORDS: Final = (
+    f"SELECT {_COLUMNS} FROM all_records WHERE topic = ? AND partition = ? "
+    'AND "offset" >= ? AND "offset" < ?'
+)
+_WHERE: Final = {
+    "marker": " AND control IS NOT NULL",
+    "plain": " AND NOT is_transactional",
+    **{
+        fate: f" AND is_transactional AND control IS NULL AND status = '{fate}'"
+        for fate in ("committed", "aborted", "open")
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """One stored record, markers included."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: object
+    value: object
+    headers: tuple[tuple[str, object], ...]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    transactional_id: str | None
+    control: str | None
+    fate: str
+    """One of FATES: "plain" is not in a transaction, "marker" ends one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """Records in [start, end), the newest first; there is more below if `start` is above the log start."""
+
+    records: tuple[StoredRecord, ...]
+    start: int
+    end: int
+
+
+def page(
+    db: Database, tp: TopicPartition, first: int, last: int, *, fate: str, newest: bool
+) -> RecordPage:
+    """Up to PAGE records in [first, last), offsets of the log: the newest of them, or the oldest.
+
+    Raises TopicAuthorizationFailedError.
+    """
+    db.broker.fetch(tp, last, max_records=1)  # The view knows nothing of access control.
+    if fate:
+        first, last = (
+            (max(first, last - SEARCHED), last) if newest else (first, min(last, first + SEARCHED))
+        )
+    order = "DESC" if newest else "ASC"
+    rows = db.query(
+        f'{_RECORDS}{_WHERE.get(fate, "")} ORDER BY "offset" {order} LIMIT {PAGE}',
+        (*tp, first, last),
+    ).rows
+    found = sorted((_record(row) for row in rows), key=lambda one: -one.offset)
+    if len(found) == PAGE:
+        first, last = (found[-1].offset, last) if newest else (first, found[0].offset + 1)
+    return RecordPage(tuple(found), first, last)
+
+
+def record_at(db: Database, tp: TopicPartition, offset: int) -> StoredRecord | None:
+    """The record at this offset, if there is one. Raises TopicAuthorizationFailedError."""
+    found = page(db, tp, offset, offset + 1, fate="", newest=True).records
+    return found[0] if found else None
+
+
+def _record(row: tuple[Any, ...]) -> StoredRecord:
+    (offset, timestamp, timestamp_type, key, value, headers, producer_id, epoch, sequence, name,
+     is_transactional, control, status) = row  # fmt: skip
+    fate = "marker" if control else status if is_transactional else "plain"
+    return StoredRecord(
+        offset, timestamp, timestamp_type, key, value, tuple(_headers(headers)), producer_id, epoch,
+        sequence, name, control, fate,
+    )  # fmt: skip
+
+
+def _headers(stored: object) -> Iterator[tuple[str, object]]:
+    for name, value in json.loads(str(stored)) if stored else ():
+        yield name, None if value is None else base64.b64decode(value)
