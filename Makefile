@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate release matrix clean
+.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate release matrix site clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -79,6 +79,10 @@ release: $(SETUP)
 SQLITES ?=
 matrix: $(SETUP)
 	$(PYTHON) -m scripts.matrix $(SQLITES)
+
+# The documentation as a site in build/site, to be opened there or put on any web server. A broken link fails it.
+site: $(SETUP)
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 $(SETUP): pyproject.toml scripts/setup.sh
 	scripts/setup.sh

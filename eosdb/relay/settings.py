@@ -49,10 +49,13 @@ class RelaySettings:
     create_topics: bool = True
     """Create topics that the target lacks, with as many partitions and the source's settings."""
     too_large: str = "stop"
-    """"stop", or "dead-letter": a record that the target refuses for its size goes to `<topic>.dlq`."""
+    """Either "stop", or "dead-letter": a record that the target refuses for its size goes to
+    `<topic>.dlq`."""
     on_gap: str = "stop"
-    """"stop", or "earliest": where the source has deleted what comes next, go on with what it has."""
+    """Either "stop", or "earliest": where the source has deleted what comes next, go on with what
+    it has."""
     positions_topic: str = POSITIONS_TOPIC
+    """The topic of the target in which the relay keeps how far it is."""
     max_records: int = 5_000
     """Records in a transaction at most; offsets of markers and aborted records count."""
     max_bytes: int = 8_388_608

@@ -13,8 +13,8 @@ PAGES = {path.name[:4]: path.name for path in FOLDER.glob("0*.md")}
 
 def named_in_the_code() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
-    for path in modules().values():
-        for number in re.findall(r"decisions/(\d+)", path.read_text(encoding="utf-8")):
+    for path in (*modules().values(), *ROOT.glob("scripts/*.py")):
+        for number in re.findall(r"decisions/(\d{4})", path.read_text(encoding="utf-8")):
             found[number].add(str(path.relative_to(ROOT)))
     return found
 

@@ -60,6 +60,18 @@ def test_the_commands_of_the_readme_run_in_order(tmp_path: Path) -> None:
     commands_of("README.md", tmp_path)
 
 
+def test_the_home_page_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/index.md", tmp_path)
+
+
+def test_the_page_about_the_library_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/guide.md", tmp_path)
+
+
+def test_the_python_of_the_page_about_the_server_runs(tmp_path: Path) -> None:
+    python_of("docs/wire.md", tmp_path)
+
+
 def test_the_page_about_groups_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/groups.md", tmp_path)
 

@@ -38,26 +38,33 @@ class ProcessorConfig(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorSettings:
-    """Settings, checked. Raises ConfigError naming the setting.
-
-    A transaction ends after `transaction_size` records, or `transaction_interval_ms` after its first. A
-    failing record is tried `max_attempts` times, `retry_backoff_ms` apart; then, for each of
-    `retry_delays_ms`, it waits in a retry topic and is tried as often again; then it goes to
-    `dead_letter_topic`.
-    """
+    """Settings, checked. Raises ConfigError naming the setting."""
 
     transaction_size: int = 500
+    """Records after which a transaction ends."""
     transaction_interval_ms: int = 100
+    """The time after its first record, in ms, after which a transaction ends."""
     max_attempts: int = 3
+    """How often a failing record is tried in a row."""
     retry_backoff_ms: int = 100
+    """The pause between two of these attempts, in ms."""
     retry_delays_ms: Sequence[int] = ()
+    """Then it waits in a retry topic for each of these times, in ms, and is tried as often again."""
     dead_letter_topic: str | None = None
+    """Where it goes in the end, with the reason in headers. None: the run ends with HandlerFailedError."""
     key_deserializer: Deserializer | None = None
+    """Makes of a key's bytes what the handler's `record.key` is. None: the bytes."""
     value_deserializer: Deserializer | None = None
+    """Makes of a value's bytes what the handler's `record.value` is. None: the bytes."""
     key_serializer: Serializer | None = None
+    """Makes bytes of the keys that the handler returns. None: they are `bytes`, `str` (UTF-8) or None."""
     value_serializer: Serializer | None = None
+    """Makes bytes of the values that the handler returns. None: they are `bytes`, `str` (UTF-8) or None."""
     consumer: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
+    """More settings of the consumer. Unless they say otherwise, it begins at the earliest record, and its
+    assignor is "cooperative-sticky"."""
     producer: ProducerConfig = field(default_factory=lambda: ProducerConfig())
+    """More settings of the producer. Unless they say otherwise, `transaction_timeout_ms` is 10_000."""
 
     def __post_init__(self) -> None:
         check_whole("transaction_size", self.transaction_size, 1)

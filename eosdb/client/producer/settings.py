@@ -43,22 +43,45 @@ class ProducerSettings:
     """A producer's settings, checked. Raises ConfigError naming the setting and why."""
 
     transactional_id: str | None = None
+    """The name under which the producer's transactions are known, across restarts too. None: no
+    transactions."""
     enable_idempotence: bool = True
+    """A batch that is sent again is stored once."""
     acks: str | int = "all"
+    """Kafka's "all" (or -1), 1 or 0. There is one copy, so 1 does what "all" does; with 0 no answer is
+    waited for. Idempotence needs "all"."""
     retries: int = INT32_MAX
+    """How often a batch is sent again after an error that Kafka calls retriable."""
     max_in_flight_requests_per_connection: int = 5
+    """Batches on the way without an answer; at most 5 with idempotence."""
     linger_ms: int = 0
+    """How long records wait for others to share a commit with, in ms. 0: `send` outside of a transaction
+    returns when its record is stored."""
     batch_size: int = 16_384
+    """Bytes of a batch at most, unless one record is larger. Without a transport of your own it is larger
+    by default."""
     delivery_timeout_ms: int = 120_000
+    """After this time, in ms, a record that is not stored has failed. At least `linger_ms` +
+    `request_timeout_ms`."""
     request_timeout_ms: int = 30_000
+    """How long one request waits for its answer, in ms, before it is sent again."""
     retry_backoff_ms: int = 100
+    """The pause before a request is sent again, in ms."""
     max_block_ms: int = 60_000
+    """How long a call waits for the coordinator, for partitions or for room in the buffer, in ms."""
     transaction_timeout_ms: int = 60_000
+    """How long a transaction may stay open, in ms, before the coordinator aborts it."""
     max_request_size: int = 1_048_576
+    """The largest record, in bytes of key, value and headers."""
     partitioner: str | Partitioner = "consistent_random"
+    """Either "consistent_random" (librdkafka's), "murmur2_random" (the Java client's), or a
+    function of the key's bytes and the number of partitions."""
     key_serializer: Serializer | None = None
+    """Makes bytes of a key. None: keys are `bytes`, `str` (UTF-8) or None."""
     value_serializer: Serializer | None = None
+    """Makes bytes of a value. None: values are `bytes`, `str` (UTF-8) or None."""
     client_id: str | None = None
+    """A name for the producer's thread. None: `producer`."""
 
     def __post_init__(self) -> None:
         for name, low in (

@@ -1,0 +1,102 @@
+"""What the reference on the site says beside the docstrings: griffe's extensions for `make site`.
+
+A client's settings stand twice in the code: as a TypedDict that type checkers read, and as a dataclass with
+the defaults and what each means. Readers see both as one. Named tuples are shown as they are made, enums
+with their members, and Kafka's errors with their numbers.
+"""
+
+# decisions/0050: the reference is made of the docstrings.
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, fields
+from enum import Enum
+from importlib import import_module
+from typing import Any, Final
+
+from griffe import Attribute, Class, Extension, Function, Parameter, ParameterKind, Parameters
+
+from eosdb.errors import ApiError
+
+_CHECKED: Final = {
+    "ConsumerConfig": "ConsumerSettings",
+    "ProcessorConfig": "ProcessorSettings",
+    "ProducerConfig": "ProducerSettings",
+    "RelayOptions": "RelaySettings",
+}
+"""The dataclass that checks a TypedDict's settings, in the same module."""
+
+
+class Reference(Extension):
+    """Completes the classes of a package when all of it has been read."""
+
+    def on_package(self, *, pkg: Any, **_: object) -> None:
+        for cls in _classes(pkg):
+            bases = {str(base).rpartition(".")[2] for base in cls.bases}
+            if cls.name in _CHECKED:
+                _document_settings(cls, cls.module[_CHECKED[cls.name]])
+            elif "NamedTuple" in bases:
+                _add_signature(cls)
+            elif bases & {"Enum", "IntEnum", "StrEnum"}:
+                _list_members(cls)
+            elif "code" in cls.keywords:
+                _add_number(cls)
+
+
+def _classes(package: Any) -> list[Class]:
+    found: list[Class] = []
+    for member in package.members.values():
+        if not member.is_alias and member.is_class:
+            found.append(member)
+        elif not member.is_alias and member.is_module:
+            found += _classes(member)
+    return found
+
+
+def _made(cls: Class) -> Any:
+    """The class itself."""
+    return getattr(import_module(cls.module.path), cls.name)
+
+
+def _document_settings(given: Class, checked: Class) -> None:
+    for field in fields(_made(checked)):
+        setting, explained = given[field.name], checked[field.name]
+        assert isinstance(setting, Attribute)
+        setting.value = _default(field)
+        setting.docstring = explained.docstring
+
+
+def _default(field: Field[Any]) -> str:
+    value: Any = field.default_factory() if field.default_factory is not MISSING else field.default
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:_}" if is_number and value >= 10_000 else repr(value)
+
+
+def _add_signature(cls: Class) -> None:
+    parameters = [
+        Parameter(
+            name,
+            annotation=attribute.annotation,
+            kind=ParameterKind.positional_or_keyword,
+            default=attribute.value,
+        )
+        for name, attribute in cls.attributes.items()
+        if "instance-attribute" in attribute.labels
+    ]
+    cls.set_member("__init__", Function("__init__", parameters=Parameters(*parameters)))
+
+
+def _list_members(cls: Class) -> None:
+    made = _made(cls)
+    assert issubclass(made, Enum)
+    assert cls.docstring is not None, cls.path
+    members = "".join(f"\n- `{member.name}` = `{member.value!r}`" for member in made)
+    cls.docstring.value += f"\n\nMembers:\n{members}"
+
+
+def _add_number(cls: Class) -> None:
+    error = _made(cls)
+    assert issubclass(error, ApiError)
+    assert cls.docstring is not None, cls.path
+    retriable = ", retriable" if error.retriable else ""
+    cls.docstring.value += f"\n\nKafka's error {error.code}, `{error.name}`{retriable}."

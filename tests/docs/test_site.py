@@ -1,0 +1,139 @@
+"""The site (`make site`): it is built strictly, asks no other host, and has every public name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort
+
+from scripts.site_pages import site_path, source_of
+from tests.tidy.tree import ROOT
+
+PUBLIC = ("eosdb", "eosdb.aio", "eosdb.testing", "eosdb.relay", "eosdb.spark_io")
+FOREIGN = re.compile(
+    r"""(?:<(?:script|img|iframe)[^>]*\ssrc=|<link[^>]*\shref=)["']?(?:https?:)?//"""
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_is_built_strictly_and_asks_no_other_host(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 100
+    for page in pages:
+        assert not FOREIGN.search(page.read_text(encoding="utf-8")), page
+
+
+def test_the_site_has_the_settings_with_their_defaults_and_the_errors_with_their_numbers(
+    site: Path,
+) -> None:
+    producer = re.sub(r"<[^>]+>", "", (site / "reference/producer.html").read_text())
+    assert "linger_ms: int = 0" in producer
+    assert "max_request_size: int = 1_048_576" in producer
+    errors = re.sub(r"<[^>]+>", "", (site / "reference/errors.html").read_text())
+    assert "Kafka's error 90, PRODUCER_FENCED." in errors
+
+
+def test_the_search_finds_what_the_pages_say_and_no_source_code(site: Path) -> None:
+    index = (site / "search/search_index.js").read_text(encoding="utf-8")
+    assert "idempotency_key" in index
+    assert '"location":"tree/' not in index
+
+
+SOUND = {
+    "index.md": "# Home\n\n[there](there.md#a-heading)\n[code](../eosdb/clock.py)\n",
+    "there.md": "# There\n\n## A heading\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "nav", "complaint"),
+    [
+        ("there.md", SOUND["there.md"], ["index.md", "there.md"], None),
+        ("index.md", "[gone](gone.md)", ["index.md", "there.md"], "gone.md"),
+        ("index.md", "[gone](there.md#gone)", ["index.md", "there.md"], "#gone"),
+        ("index.md", "[gone](../eosdb/gone.py)", ["index.md", "there.md"], "gone.py"),
+        ("index.md", "# Home", ["index.md", "there.md", "gone.md"], "gone.md"),
+        ("index.md", "# Home", ["index.md"], "there.md"),
+        ("index.md", "# Home", ["index.md", "there.md", "top.md"], None),
+    ],
+    ids=["sound", "page", "anchor", "source file", "nav", "page in no nav", "page still expected"],
+)
+def test_what_leads_nowhere_fails_the_build(
+    name: str,
+    text: str,
+    nav: list[str],
+    complaint: str | None,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With the settings of mkdocs.yml, on two pages."""
+    (tmp_path / "docs").mkdir()
+    for page, content in {**SOUND, name: text}.items():
+        (tmp_path / "docs" / page).write_text(content, encoding="utf-8")
+    with (ROOT / "mkdocs.yml").open("rb") as settings:
+        config = load_config(
+            settings,
+            docs_dir=str(tmp_path / "docs"),
+            site_dir=str(tmp_path / "site"),
+            nav=nav,
+            plugins=[],
+            extra_css=[],
+            strict=True,
+        )
+        config.extra["expected"] = ["top.md"]
+    if complaint is None:
+        build(config)
+    else:
+        with pytest.raises(Abort):
+            build(config)
+        assert complaint in caplog.text
+
+
+def test_every_public_name_is_on_one_page_of_the_reference() -> None:
+    """Once: under the name that it has in eosdb itself if it is there, too."""
+    public: dict[str, object] = {}
+    for package in PUBLIC:
+        module = import_module(package)
+        for name in module.__all__:
+            found = getattr(module, name)
+            if package == "eosdb" or not any(found is other for other in public.values()):
+                public[f"{package}.{name}"] = found
+    pages = (ROOT / "docs/reference").glob("*.md")
+    named = [name for page in pages for name in re.findall(r"(?m)^::: (\S+)$", page.read_text())]
+    assert len(named) == len(set(named))
+    assert set(named) >= public.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        ("docs/guide.md", "guide.md"),
+        ("eosdb/clock.py", "tree/eosdb/clock.py.md"),
+        ("benchmarks/RESULTS.md", "tree/benchmarks/RESULTS.md"),
+    ],
+)
+def test_a_file_and_its_page_are_found_from_each_other(path: str, uri: str) -> None:
+    assert site_path(path) == uri
+    assert source_of(uri) == path
