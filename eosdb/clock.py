@@ -38,12 +38,15 @@ class SystemClock:
     """The machine's time."""
 
     def time_ms(self) -> int:
+        """Milliseconds since the epoch (UTC)."""
         return int(time.time() * 1000)
 
     def monotonic_ms(self) -> int:
+        """Milliseconds of a clock that never goes backwards."""
         return int(time.monotonic() * 1000)
 
     def sleep_ms(self, ms: int) -> None:
+        """Wait for `ms` milliseconds."""
         time.sleep(ms / 1000)
 
 
@@ -55,9 +58,11 @@ class ManualClock:
         self._lock = threading.Lock()
 
     def time_ms(self) -> int:
+        """Where the clock stands, in milliseconds since the epoch."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
+        """The same number: this clock never goes backwards."""
         return self._now_ms
 
     def advance(self, ms: int) -> None:

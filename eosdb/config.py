@@ -18,24 +18,39 @@ INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Kafka's broker settings. Raises InvalidConfigError for an unknown name or a bad value."""
+    """Kafka's broker settings; times are in ms. Raises InvalidConfigError for what is unknown or bad."""
 
     # decisions/0007: every transaction has an epoch of its own; version 1 must be requested.
     transaction_version: int = 2
+    """The version that producers are offered: 2 (KIP-890, an epoch for each transaction), or 1."""
     transaction_max_timeout_ms: int = 900_000
+    """The longest `transaction_timeout_ms` that a producer may ask for."""
     transactional_id_expiration_ms: int = 604_800_000
+    """How long a transactional id is remembered after its last transaction."""
     producer_id_expiration_ms: int = 86_400_000
+    """How long a partition remembers a producer after its last record."""
     producer_id_block_size: int = 1000
+    """Producer ids that are reserved at a time."""
     max_message_bytes: int = 1_048_588
+    """The largest batch, in bytes, for topics without a `max.message.bytes` of their own."""
     offset_metadata_max_bytes: int = 4096
+    """The longest text that may be committed with an offset, in bytes."""
     offsets_retention_minutes: int = 10_080
+    """How long the offsets of a group without members are kept."""
     group_min_session_timeout_ms: int = 6_000
+    """The shortest session that a member may ask for."""
     group_max_session_timeout_ms: int = 1_800_000
+    """The longest session that a member may ask for."""
     auto_create_topics_enable: bool = False
+    """Whether a topic is made when it is first asked for."""
     num_partitions: int = 1
+    """Partitions of topics that are made so, or without a number."""
     log_retention_ms: int = 604_800_000
+    """How long records are kept (-1: for ever), for topics without `retention.ms`."""
     log_retention_bytes: int = -1
+    """How many bytes of a partition are kept (-1: all), for topics without `retention.bytes`."""
     log_retention_check_interval_ms: int = 300_000
+    """The time between two rounds of retention and compaction."""
     history_retention_ms: int = 604_800_000
     """How long events are kept (-1: for ever); those of stored records are kept with them (not a Kafka
     setting)."""
@@ -45,9 +60,13 @@ class BrokerConfig:
     """How long an idempotency key, or a sink, is remembered after its last use (-1: for ever; not a Kafka
     setting)."""
     log_cleanup_policy: str = "delete"
+    """What is done to old records, "delete", "compact" or both, for topics without `cleanup.policy`."""
     log_cleaner_delete_retention_ms: int = 86_400_000
+    """How long compaction keeps a record without a value, which deletes its key."""
     log_cleaner_min_compaction_lag_ms: int = 0
+    """How old a record must be to be compacted."""
     log_message_timestamp_type: str = "CreateTime"
+    """Either "CreateTime" (the producer's) or "LogAppendTime", for topics without their own."""
     super_users: str = ""
     """Principals to whom no ACL applies, separated by semicolons."""
     lock_timeout_ms: int = 30_000

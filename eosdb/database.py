@@ -82,6 +82,7 @@ def connect(
 ) -> Database:
     """Open an eosdb file; create it, or upgrade it to the newest schema, if necessary.
 
+    With `create=False` or `migrate=False` it is refused instead; with `read_only` nothing is ever written.
     `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off" (tests
     only). `":memory:"` is a temporary file that is removed when the database is closed. With `adopt`
     another application's SQLite file gets eosdb's tables beside its own, in one commit, or stays as it is;
@@ -111,7 +112,11 @@ def connect(
 
 
 class Database(WholeFile, Publishing):
-    """An open eosdb file, shared by any number of threads. A context manager that closes it."""
+    """An open eosdb file, shared by any number of threads. A context manager that closes it.
+
+    `admin` has what administrators ask, `broker` Kafka's requests; `path`, `clock` and `config` are what
+    `connect` was given.
+    """
 
     def __init__(
         self,
@@ -424,7 +429,12 @@ def process(
     until_idle_ms: int | None = None,
     **config: Unpack[ProcessorConfig],
 ) -> dict[str, float]:
-    """Run `Database.processor(…).run(until_idle_ms)` on an open database, or on the file at a path."""
+    """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly once.
+
+    `db` is an open database, or the path of a file. It runs until SIGTERM or SIGINT, or until no record
+    has arrived for `until_idle_ms` and the group has read everything, and returns the metrics. What the
+    arguments mean and what is raised: `Database.processor`, and `Processor.run`.
+    """
     with contextlib.ExitStack() as cleanup:
         opened = db if isinstance(db, Database) else cleanup.enter_context(connect(db))
         processor = opened.processor(

@@ -9,6 +9,7 @@ with their members, and Kafka's errors with their numbers.
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from importlib import import_module
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from griffe import Attribute, Class, Extension, Function, Parameter, ParameterKind, Parameters
 
+from eosdb import errors
 from eosdb.errors import ApiError
 
 _CHECKED: Final = {
@@ -25,13 +27,22 @@ _CHECKED: Final = {
     "RelayOptions": "RelaySettings",
 }
 """The dataclass that checks a TypedDict's settings, in the same module."""
+_NOISE: Final = {"class-attribute", "instance-attribute", "module-attribute"}
+_ERROR: Final = re.compile(rf"(?<!`)\b({'|'.join(errors.__all__)})\b(?!`)")
+"""An error that a docstring speaks of becomes a link."""
 
 
 class Reference(Extension):
-    """Completes the classes of a package when all of it has been read."""
+    """Completes the objects of a package when all of it has been read."""
 
     def on_package(self, *, pkg: Any, **_: object) -> None:
-        for cls in _classes(pkg):
+        everything = _within(pkg)
+        for each in everything:
+            if each.docstring is not None:
+                each.docstring.value = _ERROR.sub(r"[\1][eosdb.\1]", each.docstring.value)
+        for cls in everything:
+            if not cls.is_class:
+                continue
             bases = {str(base).rpartition(".")[2] for base in cls.bases}
             if cls.name in _CHECKED:
                 _document_settings(cls, cls.module[_CHECKED[cls.name]])
@@ -41,15 +52,15 @@ class Reference(Extension):
                 _list_members(cls)
             elif "code" in cls.keywords:
                 _add_number(cls)
+        for each in everything:
+            each.labels -= _NOISE
 
 
-def _classes(package: Any) -> list[Class]:
-    found: list[Class] = []
+def _within(package: Any) -> list[Any]:
+    found = []
     for member in package.members.values():
-        if not member.is_alias and member.is_class:
-            found.append(member)
-        elif not member.is_alias and member.is_module:
-            found += _classes(member)
+        if not member.is_alias:
+            found += [member, *_within(member)]
     return found
 
 

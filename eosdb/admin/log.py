@@ -71,8 +71,8 @@ class LogAdmin(RequestHandler):
             )
 
     def consistent_cut(self) -> dict[TopicPartition, tuple[PartitionOffsets, int]]:
-        """The same, with how far each partition can be read so that no transaction is seen in part: its
-        last stable offset, or less where a transaction is not yet wholly readable in every partition.
+        """As `partition_offsets`, and how far each partition can be read so that no transaction is seen in
+        part: its last stable offset, or less where one is not yet wholly readable in every partition.
         What is below never changes, and later cuts are never lower."""
         with self._store.read() as connection:
             return consistent_cut.read(connection, self._authorizer)

@@ -146,7 +146,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             ]
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
+        """The topic, where its partitions begin and end, and its own settings. Raises
+        UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         check_text("topic", name, UnknownTopicOrPartitionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
@@ -167,7 +168,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             return settings.of_topic(self._config, topics.read_config(connection, name))
 
     def describe_new_topic_config(self, config: Mapping[str, str]) -> list[ConfigEntry]:
-        """The same for a topic with these settings of its own. Raises InvalidConfigError."""
+        """As `describe_topic_config`, for a topic that would have these settings of its own. Raises
+        InvalidConfigError."""
         TopicConfig.resolve(self._config, config)
         return settings.of_topic(self._config, config)
 
@@ -204,7 +206,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             ]
 
     def drop_view(self, name: str) -> None:
-        """Raises InvalidRequestError when there is no such typed view."""
+        """Drop a typed view. Raises InvalidRequestError when there is none of this name."""
         check_text("name", name)
 
         def drop(unit: Unit) -> None:
@@ -231,6 +233,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         self._coordinator.write(create)
 
     def list_acls(self) -> list[Acl]:
+        """Every access control row, sorted. Raises ClusterAuthorizationFailedError."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "cluster", CLUSTER)
             return sorted(authorizer.load(connection))

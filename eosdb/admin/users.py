@@ -37,7 +37,7 @@ class UserAdmin(RequestHandler):
         self._put(made)
 
     def put_credential(self, credential: ScramCredential) -> None:
-        """The same, by keys that the client has made of the password.
+        """Add a user, or change a password, by keys that the client has made of the password.
 
         Raises UnacceptableCredentialError and UnsupportedSaslMechanismError.
         """

@@ -261,3 +261,5 @@ def _for_a_loop(function: Callable[P, Database]) -> Callable[P, Opening]:
 
 
 connect = _for_a_loop(open_database)
+"""Open an eosdb file, with the arguments and errors of `eosdb.connect`: `db = await connect(path)`, or
+`async with connect(path) as db`. The database belongs to the event loop that runs then."""

@@ -290,7 +290,7 @@ class MembershipRequests(RequestHandler):
             ]
 
     def describe_groups(self) -> list[GroupDescription]:
-        """The same groups, described."""
+        """The groups that `list_groups` names, each with its state and members."""
         names = self.list_groups()
         with self._store.read() as connection:
             return [_described(group_rows.load(connection, name) or Group(name)) for name in names]

@@ -135,6 +135,7 @@ class Lag(int):
 
     @property
     def readable(self) -> int:
+        """How many records a reader could get now: the number itself."""
         return int(self)
 
     def __repr__(self) -> str:
@@ -214,6 +215,7 @@ class OpenTransaction:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Where the transaction is open."""
         return TopicPartition(self.topic, self.partition)
 
 

@@ -79,6 +79,7 @@ class FaultyTransport:
 
     @property
     def transaction_version(self) -> int:
+        """The broker's."""
         return self._broker.transaction_version
 
     def submit(self, name: str, request: Request[T]) -> Exchange[T]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +15,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
+from playwright.sync_api import sync_playwright
 
 from scripts.site_pages import site_path, source_of
 from tests.tidy.tree import ROOT
@@ -59,6 +62,24 @@ def test_the_search_finds_what_the_pages_say_and_no_source_code(site: Path) -> N
     index = (site / "search/search_index.js").read_text(encoding="utf-8")
     assert "idempotency_key" in index
     assert '"location":"tree/' not in index
+
+
+def test_opened_from_the_disk_it_finds_what_is_searched_for_and_asks_nobody(site: Path) -> None:
+    chromium = shutil.which("chromium")
+    assert chromium, "scripts/setup.sh installs chromium"
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        with playwright.chromium.launch(executable_path=chromium, args=options) as browser:
+            page = browser.new_page()
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto((site / "index.html").as_uri())
+            page.click("input.md-search__input")
+            page.get_by_text("Type to start searching").wait_for(timeout=60_000)
+            page.keyboard.type("idempotency")
+            page.locator(".md-search-result__item").first.wait_for(timeout=60_000)
+    assert not [url for url in asked if not url.startswith(("file:", "data:"))]
+    assert any("search_index" in url for url in asked)
 
 
 SOUND = {
@@ -111,6 +132,11 @@ def test_what_leads_nowhere_fails_the_build(
         assert complaint in caplog.text
 
 
+def names_on_the_pages() -> list[str]:
+    pages = (ROOT / "docs/reference").glob("*.md")
+    return [name for page in pages for name in re.findall(r"(?m)^::: (\S+)$", page.read_text())]
+
+
 def test_every_public_name_is_on_one_page_of_the_reference() -> None:
     """Once: under the name that it has in eosdb itself if it is there, too."""
     public: dict[str, object] = {}
@@ -120,10 +146,24 @@ def test_every_public_name_is_on_one_page_of_the_reference() -> None:
             found = getattr(module, name)
             if package == "eosdb" or not any(found is other for other in public.values()):
                 public[f"{package}.{name}"] = found
-    pages = (ROOT / "docs/reference").glob("*.md")
-    named = [name for page in pages for name in re.findall(r"(?m)^::: (\S+)$", page.read_text())]
+    named = names_on_the_pages()
     assert len(named) == len(set(named))
     assert set(named) >= public.keys()
+
+
+def test_every_public_method_on_these_pages_has_a_docstring() -> None:
+    """What has none is left out by mkdocstrings without a word."""
+    without = []
+    for name in names_on_the_pages():
+        module, _, attribute = name.rpartition(".")
+        shown = getattr(import_module(module), attribute)
+        for member, value in inspect.getmembers_static(shown) if inspect.isclass(shown) else ():
+            function = inspect.unwrap(getattr(value, "fget", getattr(value, "__func__", value)))
+            if not inspect.isfunction(function) or member.startswith("_"):
+                continue
+            if function.__module__.startswith("eosdb"):
+                without += [] if function.__doc__ else [f"{name}.{member}"]
+    assert not without
 
 
 @pytest.mark.parametrize(
