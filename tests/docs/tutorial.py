@@ -65,6 +65,7 @@ def _typed(command: str, folder: Path, settings: dict[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        timeout=600,
         check=False,
     )
     return done.stdout
