@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eosdb.client.producer.sent import SentRecords
     from eosdb.clock import Clock, ManualClock, SystemClock
     from eosdb.config import BrokerConfig
-    from eosdb.database import Database, connect, process
+    from eosdb.database import Database, connect
     from eosdb.events.kinds import Acl
     from eosdb.model.columns import PartitionColumns, PolledColumns
     from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         TransactionToken,
         VerifyReport,
     )
+    from eosdb.processing import process
     from eosdb.progress import Progress
     from eosdb.topic_config import TopicConfig
 
@@ -116,7 +117,8 @@ _NAMES: Final = {
     "eosdb.client.producer.sent": "SentRecords",
     "eosdb.clock": "Clock ManualClock SystemClock",
     "eosdb.config": "BrokerConfig",
-    "eosdb.database": "Database connect process",
+    "eosdb.database": "Database connect",
+    "eosdb.processing": "process",
     "eosdb.events.kinds": "Acl",
     "eosdb.model.columns": "PartitionColumns PolledColumns",
     "eosdb.model.fetched": "AbortedTransaction FetchedData FetchResult LogRecord",

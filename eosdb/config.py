@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from eosdb.errors import InvalidConfigError
+from eosdb.model.settings import unknown_text
 from eosdb.model.values import TimestampType
 
 INT64_MAX: Final = 2**63 - 1
@@ -76,12 +77,10 @@ class BrokerConfig:
     """A transaction over more partitions is decided in one commit and completed in another, so that
     no commit holds up other writers for long; 0: every one is (not a Kafka setting)."""
 
-    def __new__(cls, **settings: object) -> Self:
-        unknown = sorted(set(settings) - set(cls.__slots__))
+    def __new__(cls, **given: object) -> Self:
+        unknown = sorted(set(given) - set(cls.__slots__))
         if unknown:
-            raise InvalidConfigError(
-                f"unknown broker setting {', '.join(unknown)}; known are {', '.join(cls.__slots__)}"
-            )
+            raise InvalidConfigError(unknown_text("broker", unknown, cls.__slots__))
         return object.__new__(cls)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
 from eosdb.admin import outcome
 from eosdb.admin.topics import Admin
@@ -20,9 +20,9 @@ from eosdb.broker.outbox import Publisher, UserTransaction
 from eosdb.broker.sink import Batches, OnceAppender
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.settings import ConsumerConfig
-from eosdb.client.processor.config import ProcessorConfig
+from eosdb.client.processor.config import BothMade, KeysMade, MadeOfBytes, ValuesMade
 from eosdb.client.processor.dead_letters import DeadLetters
-from eosdb.client.processor.handlers import Handler, Results, check_may_begin
+from eosdb.client.processor.handlers import AnyHandler, Handler, Results, check_may_begin
 from eosdb.client.processor.processor import Processor
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig
@@ -38,11 +38,8 @@ from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.maintenance.whole_file import WholeFile
 from eosdb.metrics import Metrics
 from eosdb.model.reports import QueryResult, ViewDescription
-from eosdb.model.values import (
-    AppendOnceResult,
-    ConsumerRecord,
-    TransactionToken,
-)
+from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
+from eosdb.model.values import AppendOnceResult, ConsumerRecord, TransactionToken
 from eosdb.publishing.publisher import Publishing
 from eosdb.store import queries
 from eosdb.store.file import forking
@@ -59,8 +56,10 @@ if TYPE_CHECKING:
     from eosdb.wire.limits import Limits
     from eosdb.wire.server import Server
 
-TransactionHandler = Callable[[ConsumerRecord, UserTransaction], Results]
+TransactionHandler = Callable[[ConsumerRecord[Key, Value], UserTransaction], Results]
 """A handler that writes tables of its own, in the transaction of its record."""
+Handlers = Handler[Key, Value] | TransactionHandler[Key, Value]
+Topics = str | Iterable[str] | re.Pattern[str]
 MEMORY: Final = ":memory:"
 WAL: Final = "wal"
 _ROOM_FOR_FAILURES: Final = {"max.message.bytes": 2**31 - 1}
@@ -205,25 +204,56 @@ class Database(WholeFile, Publishing):
         group_id: str | None = None,
         *,
         transport: Transport | BrokerRequests | None = None,
+        key_deserializer: Callable[[bytes], MadeKey] | None = None,
+        value_deserializer: Callable[[bytes], MadeValue] | None = None,
         **config: Unpack[ConsumerConfig],
-    ) -> Consumer:
+    ) -> Consumer[MadeKey | Any, MadeValue | Any]:
         """A consumer; `read_committed` by default. Raises ConfigError.
 
+        A key or value that a record does not have is None, without the deserializer's being called.
         `transport` carries its requests to the broker; None for direct calls.
         """
         self._store.check_open()
-        return Consumer(self._transport(transport), self.clock, group_id, **config)
+        return Consumer(
+            self._transport(transport),
+            self.clock,
+            group_id,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **config,
+        )
 
+    # decisions/0052: the handler takes what the deserializers make.
+    @overload
+    def processor(
+        self, topics: Topics, handler: Handlers[bytes, bytes], sink: str | None = None,
+        **config: Unpack[MadeOfBytes],
+    ) -> Processor: ...  # fmt: skip
+    @overload
+    def processor(
+        self, topics: Topics, handler: Handlers[MadeKey, bytes], sink: str | None = None,
+        **config: Unpack[KeysMade[MadeKey]],
+    ) -> Processor: ...  # fmt: skip
+    @overload
+    def processor(
+        self, topics: Topics, handler: Handlers[bytes, MadeValue], sink: str | None = None,
+        **config: Unpack[ValuesMade[MadeValue]],
+    ) -> Processor: ...  # fmt: skip
+    @overload
+    def processor(
+        self, topics: Topics, handler: Handlers[MadeKey, MadeValue], sink: str | None = None,
+        **config: Unpack[BothMade[MadeKey, MadeValue]],
+    ) -> Processor: ...  # fmt: skip
     def processor(
         self,
-        topics: str | Iterable[str] | re.Pattern[str],
-        handler: Handler | TransactionHandler,
+        topics: Topics,
+        handler: AnyHandler,
         sink: str | None = None,
         *,
         group_id: str,
         transactional_id: str | None = None,
         transport: Transport | BrokerRequests | None = None,
-        **config: Unpack[ProcessorConfig],
+        **config: Any,
     ) -> Processor:
         """A consume–process–produce loop: `handler(record)` turns each record into records for `sink`.
 
@@ -416,28 +446,3 @@ class Database(WholeFile, Publishing):
         # A full disk, or another process that writes for long, must not prevent closing.
         with contextlib.suppress(EosdbError):
             self._housekeeper.take_snapshots()
-
-
-def process(
-    db: Database | str | os.PathLike[str],
-    topics: str | Iterable[str] | re.Pattern[str],
-    handler: Handler | TransactionHandler,
-    sink: str | None = None,
-    *,
-    group_id: str,
-    transactional_id: str | None = None,
-    until_idle_ms: int | None = None,
-    **config: Unpack[ProcessorConfig],
-) -> dict[str, float]:
-    """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly once.
-
-    `db` is an open database, or the path of a file. It runs until SIGTERM or SIGINT, or until no record
-    has arrived for `until_idle_ms` and the group has read everything, and returns the metrics. What the
-    arguments mean and what is raised: `Database.processor`, and `Processor.run`.
-    """
-    with contextlib.ExitStack() as cleanup:
-        opened = db if isinstance(db, Database) else cleanup.enter_context(connect(db))
-        processor = opened.processor(
-            topics, handler, sink, group_id=group_id, transactional_id=transactional_id, **config
-        )
-        return processor.run(until_idle_ms)

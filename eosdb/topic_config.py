@@ -21,6 +21,7 @@ from eosdb.config import (
     timestamp_type,
 )
 from eosdb.errors import InvalidConfigError, InvalidRequestError
+from eosdb.model.settings import unknown_text
 from eosdb.model.values import TimestampType
 
 MOVING_TO: Final = "eosdb.moving.to"
@@ -241,10 +242,7 @@ class TopicConfig:
         """Raises InvalidConfigError for a name that is not a topic setting."""
         unknown = sorted(set(names) - set(TOPIC_SETTINGS))
         if unknown:
-            raise InvalidConfigError(
-                f"unknown topic setting {', '.join(map(repr, unknown))}; "
-                f"known are {', '.join(TOPIC_SETTINGS)}"
-            )
+            raise InvalidConfigError(unknown_text("topic", unknown, TOPIC_SETTINGS))
 
 
 def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:

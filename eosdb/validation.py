@@ -164,11 +164,7 @@ def check_headers(headers: object) -> tuple[Header, ...]:
     """Headers as pairs of text and bytes or None. Raises InvalidRecordError."""
     if isinstance(headers, Sequence) and not isinstance(headers, str | bytes):
         for header in headers:
-            if not (
-                isinstance(header, tuple)
-                and len(header) == 2
-                and (header[1] is None or isinstance(header[1], bytes))
-            ):
+            if not _is_header(header):
                 break
             check_text("header name", header[0], InvalidRecordError)
         else:
@@ -176,6 +172,33 @@ def check_headers(headers: object) -> tuple[Header, ...]:
     raise InvalidRecordError(
         f"headers: got {shown(headers)}, expected pairs of a name and bytes or None"
     )
+
+
+def as_headers(given: object) -> tuple[Header, ...]:
+    """Headers from a mapping or from pairs, whose values may be text. Raises InvalidRecordError."""
+    pairs: object = given.items() if isinstance(given, Mapping) else given
+    if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes):
+        pairs = [_as_header(pair) for pair in pairs]
+    if isinstance(pairs, list) and all(map(_is_header, pairs)):
+        return check_headers(pairs)
+    raise InvalidRecordError(
+        f"headers: got {shown(given)}, expected a mapping or pairs of names and values: text, and bytes, "
+        "text or None"
+    )
+
+
+def _is_header(pair: object) -> bool:
+    return (
+        isinstance(pair, tuple)
+        and len(pair) == 2
+        and (pair[1] is None or isinstance(pair[1], bytes))
+    )
+
+
+def _as_header(pair: object) -> object:
+    if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], str):
+        return pair[0], check_text("header value", pair[1], InvalidRecordError).encode()
+    return pair
 
 
 def _is_int(value: object, low: int, high: int) -> bool:

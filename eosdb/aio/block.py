@@ -7,7 +7,7 @@ loop take turns without a thread each. Whoever else writes waits in the writer's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
@@ -18,7 +18,7 @@ from eosdb.broker.outbox import UserTransaction
 from eosdb.errors import DatabaseLockedError
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    Header,
+    Headers,
     OffsetAndMetadata,
     RecordMetadata,
     TopicPartition,
@@ -58,7 +58,7 @@ class AsyncUserTransaction:
         key: object = None,
         *,
         partition: int | None = None,
-        headers: Iterable[Header] = (),
+        headers: Headers = (),
         timestamp: int | None = None,
         idempotency_key: str | None = None,
     ) -> RecordMetadata:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from eosdb.aio.buffer import Buffer
 from eosdb.aio.polling import (
@@ -29,6 +29,7 @@ from eosdb.aio.worker import Home, Workers
 from eosdb.clock import Clock
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.reports import Lag
+from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -45,14 +46,18 @@ _SLICE_MS: Final = 1_000
 """The longest single poll: a thread that nobody can tell to stop any more stops by itself."""
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[Key, Value]):
     """Reads records of topics or partitions, alone or in a group. One task reads at a time, others may ask.
 
     `async with` starts and stops it; `async for` gives its records, endlessly.
     """
 
     def __init__(
-        self, home: Home, clock: Clock, consumer: PolledConsumer, topics: tuple[str, ...]
+        self,
+        home: Home,
+        clock: Clock,
+        consumer: PolledConsumer[Key, Value],
+        topics: tuple[str, ...],
     ) -> None:
         self._home = home
         self._clock = clock
@@ -102,7 +107,7 @@ class AsyncConsumer:
             self._worker.end()
         return self._stopped
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -118,7 +123,7 @@ class AsyncConsumer:
 
     # -- reading --------------------------------------------------------------------------------
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Key, Value]:
         """The next record, of these partitions if any are named; waits until there is one. Raises what
         `Consumer.poll` raises."""
         self._check()
@@ -134,7 +139,7 @@ class AsyncConsumer:
         *partitions: TopicPartition,
         timeout_ms: int = 0,
         max_records: int | None = None,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
         """The next records by partition, at most `max_records` (default max_poll_records) altogether,
         waiting at most `timeout_ms` for the first. Raises what `Consumer.poll` raises."""
         if max_records is not None:
@@ -150,10 +155,10 @@ class AsyncConsumer:
             await self._fill(min(max(remaining, 0), _SLICE_MS), max_records, partitions)
             has_polled, remaining = True, until - self._clock.monotonic_ms()
 
-    def __aiter__(self) -> AsyncConsumer:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[Key, Value]:
         try:
             return await self.getone()
         except IllegalStateError:

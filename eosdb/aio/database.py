@@ -28,6 +28,8 @@ from eosdb.clock import SystemClock
 from eosdb.database import Database
 from eosdb.database import connect as open_database
 from eosdb.errors import ConfigError
+from eosdb.model.settings import checked_settings
+from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.values import AppendOnceResult
 
 P = ParamSpec("P")
@@ -64,12 +66,9 @@ class AsyncDatabase(Proxy[Database]):
         """A producer; the settings are Kafka's in snake_case, and those of `Database.producer`. Raises
         ConfigError. `linger_ms` changes nothing: what comes while a commit runs shares the next one."""
         self._home.check()
-        try:
-            settings = ProducerSettings(**config)
-        except TypeError as error:
-            raise ConfigError(f"unknown producer setting: {error}") from None
+        checked = checked_settings(ProducerSettings, "producer", config)
         config["linger_ms"] = 0
-        outgoing = self._outgoing(config, is_transactional=settings.transactional_id is not None)
+        outgoing = self._outgoing(config, is_transactional=checked.transactional_id is not None)
         outgoing.users += 1
         made = AsyncProducer(self._home, self._writer, outgoing, partial(self._release, outgoing))
         self._producers.add(made)
@@ -102,13 +101,25 @@ class AsyncDatabase(Proxy[Database]):
         return outgoing.producer.close
 
     def consumer(
-        self, *topics: str, group_id: str | None = None, **config: Unpack[ConsumerConfig]
-    ) -> AsyncConsumer:
+        self,
+        *topics: str,
+        group_id: str | None = None,
+        key_deserializer: Callable[[bytes], MadeKey] | None = None,
+        value_deserializer: Callable[[bytes], MadeValue] | None = None,
+        **config: Unpack[ConsumerConfig],
+    ) -> AsyncConsumer[MadeKey | Any, MadeValue | Any]:
         """A consumer of these topics; without any, `subscribe` or `assign` later. The settings are those of
         `Database.consumer`. Raises ConfigError."""
         self._home.check()
         transport = DirectTransport(self._of.broker)
-        consumer = PolledConsumer(transport, self._of.clock, group_id, **config)
+        consumer: PolledConsumer[MadeKey | Any, MadeValue | Any] = PolledConsumer(
+            transport,
+            self._of.clock,
+            group_id,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            **config,
+        )
         made = AsyncConsumer(self._home, self._of.clock, consumer, topics)
         self._consumers.add(made)
         return made

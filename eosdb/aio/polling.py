@@ -17,6 +17,7 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.fetcher import records_of
 from eosdb.errors import IllegalStateError, WakeupError
 from eosdb.model.columns import PartitionColumns
+from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 
 P = ParamSpec("P")
@@ -28,7 +29,7 @@ _PIECE: Final = 500
 _LOOK_AGAIN_S: Final = 1.0
 
 
-class PolledConsumer(Consumer):
+class PolledConsumer(Consumer[Key, Value]):
     """A consumer, some of whose polled records have not been delivered. Its positions count the others."""
 
     undelivered: Mapping[TopicPartition, int] = {}

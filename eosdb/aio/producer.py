@@ -19,7 +19,7 @@ from eosdb.client.producer.sent import SentRecords
 from eosdb.errors import IllegalStateError
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    Header,
+    Headers,
     OffsetAndMetadata,
     RecordMetadata,
     TopicPartition,
@@ -236,7 +236,7 @@ class AsyncProducer:
         *,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Headers = (),
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record, waiting only for room; returns a future of its RecordMetadata.
 
@@ -265,7 +265,7 @@ class AsyncProducer:
         *,
         partition: int | None = None,
         timestamp: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Headers = (),
     ) -> RecordMetadata:
         """Send one record, and return its place once it is stored. Raises what keeps it from that."""
         return await (

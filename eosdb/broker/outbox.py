@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from eosdb.broker.group_offsets import Committer, commit_offsets
@@ -24,7 +24,7 @@ from eosdb.model.partitioner import consistent_random
 from eosdb.model.serializing import serialized
 from eosdb.model.values import (
     ConsumerGroupMetadata,
-    Header,
+    Headers,
     OffsetAndMetadata,
     Record,
     RecordBatch,
@@ -34,6 +34,7 @@ from eosdb.model.values import (
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import (
+    as_headers,
     check_group_id,
     check_topic_partition,
 )
@@ -76,7 +77,7 @@ class UserTransaction:
         key: object = None,
         *,
         partition: int | None = None,
-        headers: Iterable[Header] = (),
+        headers: Headers = (),
         timestamp: int | None = None,
         idempotency_key: str | None = None,
     ) -> RecordMetadata:
@@ -91,7 +92,7 @@ class UserTransaction:
         record = Record(
             serialized("key", key, None),
             serialized("value", value, None),
-            tuple(headers) if isinstance(headers, Iterable) else headers,
+            as_headers(headers),
             timestamp,
         )
         with self._lock, self._open().ours() as unit:

@@ -6,13 +6,14 @@ Plain frozen values with next to no behaviour; named tuples where there is one p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, Generic, NamedTuple
 from uuid import UUID
 
 from eosdb.errors import ApiError
+from eosdb.model.type_variables import Key, Value
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -37,6 +38,8 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 
 Header = tuple[str, bytes | None]
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+"""Headers as callers may hand them in; text is stored as UTF-8."""
 
 
 class TopicPartition(NamedTuple):
@@ -314,17 +317,17 @@ class AppendOnceResult:
     offsets: dict[TopicPartition, int]
 
 
-class ConsumerRecord(NamedTuple):
-    """A record that a consumer returns. `key` and `value` are bytes or None, or what the deserializers make
-    of them, which only their owner can type."""
+class ConsumerRecord(NamedTuple, Generic[Key, Value]):
+    """A record that a consumer returns. `key` and `value` are bytes, or what the deserializers make of
+    them; None where the record has none, whatever `Key` and `Value` say."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
     timestamp_type: int
-    key: Any
-    value: Any
+    key: Key
+    value: Value
     headers: tuple[Header, ...]
 
 
@@ -337,7 +340,7 @@ class ProducerRecord:
     key: object = None
     topic: str | None = None
     partition: int | None = None
-    headers: tuple[Header, ...] = ()
+    headers: Headers = ()
     timestamp: int | None = None
 
 

@@ -9,6 +9,7 @@ from typing import Unpack
 
 from eosdb.database import Database
 from eosdb.errors import ConfigError
+from eosdb.model.settings import checked_settings
 from eosdb.relay.file_source import FileSource
 from eosdb.relay.file_target import FileTarget
 from eosdb.relay.kafka_client import KafkaClient
@@ -62,10 +63,7 @@ def to_file(db: Database, target: Database, **options: Unpack[RelayOptions]) -> 
 
 
 def _checked(options: RelayOptions) -> RelaySettings:
-    try:
-        return RelaySettings(**options)
-    except TypeError as error:
-        raise ConfigError(f"unknown setting of a relay: {error}") from None
+    return checked_settings(RelaySettings, "relay", options)
 
 
 def _client(address: str, config: Mapping[str, str] | None) -> KafkaClient:

@@ -142,7 +142,7 @@ def test_settings_are_given_by_the_names_of_kafka() -> None:
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ("what=1", "unknown broker setting what"),
+        ("what=1", "unknown broker setting 'what'"),
         ("num.partitions=many", "num_partitions: got 'many', expected a whole number"),
         ("auto.create.topics.enable=1", "auto_create_topics_enable: got '1', expected True"),
     ],

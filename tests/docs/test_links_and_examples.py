@@ -64,12 +64,13 @@ def test_the_home_page_does_what_it_says(tmp_path: Path) -> None:
     python_of("docs/index.md", tmp_path)
 
 
-def test_the_page_about_the_library_does_what_it_says(tmp_path: Path) -> None:
-    python_of("docs/guide.md", tmp_path)
-
-
 def test_the_python_of_the_page_about_the_server_runs(tmp_path: Path) -> None:
     python_of("docs/wire.md", tmp_path)
+
+
+def test_the_python_of_the_guide_runs_twice(tmp_path: Path) -> None:
+    python_of("docs/guide.md", tmp_path)
+    python_of("docs/guide.md", tmp_path)
 
 
 def test_the_page_about_groups_does_what_it_says(tmp_path: Path) -> None:
@@ -114,6 +115,7 @@ def test_the_page_about_the_outbox_does_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_page_about_asyncio_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/asyncio.md", tmp_path)
     python_of("docs/asyncio.md", tmp_path)
 
 

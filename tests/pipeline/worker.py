@@ -15,13 +15,14 @@ import time
 from pathlib import Path
 
 import eosdb
+from eosdb.client.consumer.settings import ConsumerConfig
 
 CONFIG = eosdb.BrokerConfig(group_min_session_timeout_ms=100)
 SESSION_MS = 2_000
 """Much more than a heartbeat takes on a machine that has other things to do, too."""
 TRANSACTION_MS = 5_000
 DEAD_LETTERS = "dead"
-CONSUMER = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 200}
+CONSUMER: ConsumerConfig = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 200}
 FLIGHTS_FILE = "flights.ndjson"
 PAUSE_FILE, PAUSED_FILE = "pause", "paused"
 """A transformer that finds the first beside the database renames it to the second, and stops itself, again
@@ -86,7 +87,7 @@ def transform(db: eosdb.Database, name: str) -> dict[str, float]:
         max_attempts=2,
         retry_backoff_ms=1,
         dead_letter_topic=DEAD_LETTERS,
-        consumer={**CONSUMER, "client_id": name},  # type: ignore[typeddict-item]
+        consumer={**CONSUMER, "client_id": name},
         producer={"transaction_timeout_ms": TRANSACTION_MS},
     )
     return processor.run()
@@ -100,7 +101,7 @@ def collect(db: eosdb.Database, name: str) -> dict[str, float]:
         group_id="collect",
         transactional_id="collect",
         transaction_size=100,
-        consumer={**CONSUMER, "client_id": name},  # type: ignore[typeddict-item]
+        consumer={**CONSUMER, "client_id": name},
         producer={"transaction_timeout_ms": TRANSACTION_MS},
     )
     return processor.run()

@@ -38,7 +38,7 @@ ROOMS = [
     "eosdb.wire",
     "eosdb.maintenance",
     "eosdb.publishing",
-    "eosdb.database",
+    "eosdb.database eosdb.processing",
     "eosdb.aio",
     "eosdb",
     "eosdb.testing",

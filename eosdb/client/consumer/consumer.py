@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Final, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Generic, Self, Unpack
 
 from eosdb.client.consumer.assigned import AssignedPartitions, OnChange
 from eosdb.client.consumer.fetcher import Cursor, Fetcher, records_of
@@ -34,6 +33,8 @@ from eosdb.errors import (
 from eosdb.metrics import Metrics
 from eosdb.model.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
+from eosdb.model.settings import checked_settings
+from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import (
     EARLIEST,
     ConsumerGroupMetadata,
@@ -46,7 +47,7 @@ from eosdb.model.values import (
 _RATES: Final = ("records-consumed", "fetch")
 
 
-class Consumer:
+class Consumer(Generic[Key, Value]):
     """Reads records of topics or partitions, alone or in a group. Not thread-safe: one thread at a time."""
 
     def __init__(
@@ -54,12 +55,13 @@ class Consumer:
         transport: Transport,
         clock: Clock,
         group_id: str | None = None,
+        *,
+        key_deserializer: Callable[[bytes], Key] | None = None,
+        value_deserializer: Callable[[bytes], Value] | None = None,
         **config: Unpack[ConsumerConfig],
     ) -> None:
-        try:
-            self._settings = ConsumerSettings(**config)
-        except TypeError as error:
-            raise ConfigError(f"unknown consumer setting: {error}") from None
+        makers = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
+        self._settings = checked_settings(ConsumerSettings, "consumer", {**config, **makers})
         if group_id is not None and (not isinstance(group_id, str) or not group_id):
             raise ConfigError(f"group_id: got {group_id!r}, expected text that is not empty")
         self._metrics = Metrics(clock, _RATES)
@@ -155,7 +157,9 @@ class Consumer:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(
+        self, timeout_ms: int = 0, max_records: int | None = None
+    ) -> list[ConsumerRecord[Key, Value]]:
         """Up to `max_records` (default max_poll_records) records, waiting at most `timeout_ms`.
 
         The partitions take turns. Raises OffsetOutOfRangeError with auto_offset_reset="none", WakeupError,
@@ -214,7 +218,7 @@ class Consumer:
         """
         self._woken.set()
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[Key, Value]]:
         """Records as they arrive, endlessly; close the consumer to stop."""
         while not self._closed:
             yield from self.poll(timeout_ms=1_000)
@@ -361,15 +365,10 @@ class Consumer:
         finally:
             self._closed = True
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- small steps ----------------------------------------------------------------------------

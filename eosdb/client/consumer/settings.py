@@ -13,7 +13,7 @@ from eosdb.validation import check_choice, check_whole
 
 
 class ConsumerConfig(TypedDict, total=False):
-    """The settings that `db.consumer(group_id, …)` accepts."""
+    """The settings that `db.consumer(group_id, …)` accepts, besides the deserializers."""
 
     isolation_level: str
     auto_offset_reset: str
@@ -30,8 +30,6 @@ class ConsumerConfig(TypedDict, total=False):
     retry_backoff_ms: int
     default_api_timeout_ms: int
     partition_assignment_strategy: str | Sequence[str]
-    key_deserializer: Deserializer | None
-    value_deserializer: Deserializer | None
     client_id: str | None
     group_instance_id: str | None
 

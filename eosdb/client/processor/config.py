@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypedDict
+from typing import Final, Generic, Required, TypedDict
 
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
+from eosdb.client.requests import BrokerRequests
+from eosdb.client.transport import Transport
 from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
 from eosdb.model.serializing import Deserializer, Serializer
+from eosdb.model.settings import checked_settings
+from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.values import ConsumerRecord
 from eosdb.validation import check_whole
 
@@ -20,7 +24,8 @@ _TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class ProcessorConfig(TypedDict, total=False):
-    """The settings of `db.processor(…)` besides the topics, the handler, the sink and the two ids."""
+    """The settings of `db.processor(…)` besides the topics, the handler, the sink, the two ids and the
+    deserializers."""
 
     transaction_size: int
     transaction_interval_ms: int
@@ -28,12 +33,41 @@ class ProcessorConfig(TypedDict, total=False):
     retry_backoff_ms: int
     retry_delays_ms: Sequence[int]
     dead_letter_topic: str | None
-    key_deserializer: Deserializer | None
-    value_deserializer: Deserializer | None
     key_serializer: Serializer | None
     value_serializer: Serializer | None
     consumer: ConsumerConfig
     producer: ProducerConfig
+
+
+class Processing(ProcessorConfig, total=False):
+    """All keywords of `db.processor(…)` but the deserializers, which say what the handler is given."""
+
+    group_id: Required[str]
+    transactional_id: str | None
+    transport: Transport | BrokerRequests | None
+
+
+class MadeOfBytes(Processing, total=False):
+    """Without deserializers."""
+
+    key_deserializer: None
+    value_deserializer: None
+
+
+class KeysMade(Processing, Generic[MadeKey]):
+    """With a deserializer of keys."""
+
+    key_deserializer: Callable[[bytes], MadeKey]
+
+
+class ValuesMade(Processing, Generic[MadeValue]):
+    """With a deserializer of values."""
+
+    value_deserializer: Callable[[bytes], MadeValue]
+
+
+class BothMade(KeysMade[MadeKey], ValuesMade[MadeValue]):
+    """With both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +121,7 @@ class ProcessorSettings:
         for name in ("transactional_id", "key_serializer", "value_serializer"):
             if name in self.producer:
                 raise ConfigError(f"producer: got {name}; give it to the processor itself")
-        try:
-            ProducerSettings(**self.for_producer("checked"))
-        except TypeError as error:
-            raise ConfigError(f"unknown producer setting: {error}") from None
+        checked_settings(ProducerSettings, "producer", self.for_producer("checked"))
 
     @property
     def retry_topics(self) -> tuple[str, ...]:

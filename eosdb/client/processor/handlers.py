@@ -12,11 +12,12 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from eosdb.errors import ConfigError, IllegalStateError
+from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import ConsumerRecord, ProducerRecord
 
 Result = ProducerRecord | bytes | str
 Results = Result | Iterable[Result] | None
-Handler = Callable[[ConsumerRecord], Results]
+Handler = Callable[[ConsumerRecord[Key, Value]], Results]
 """Turns a record into what is to be sent: a value for the sink under the record's key, a ProducerRecord,
 several of those, or nothing."""
 AnyHandler = Callable[..., Results]

@@ -9,7 +9,7 @@ of it that is undone by itself when it fails.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -28,7 +28,7 @@ from eosdb.errors import (
     UnknownMemberIdError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model.values import ConsumerGroupMetadata, Header, ProducerRecord, TopicPartition
+from eosdb.model.values import ConsumerGroupMetadata, Headers, ProducerRecord, TopicPartition
 
 
 class Part(Protocol):
@@ -41,7 +41,7 @@ class Part(Protocol):
         key: object = None,
         *,
         partition: int | None = None,
-        headers: Iterable[Header] = (),
+        headers: Headers = (),
         timestamp: int | None = None,
     ) -> object: ...
 

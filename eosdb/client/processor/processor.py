@@ -13,12 +13,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final, Unpack
+from typing import Any, Final
 
 from eosdb.client.answers import is_lost, may_be_repeated
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS
-from eosdb.client.processor.config import ProcessorConfig, ProcessorSettings
+from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import read_failure
 from eosdb.client.processor.handlers import AnyHandler, takes_transaction
 from eosdb.client.processor.idle import LOOK_EVERY_MS, GroupIdleness
@@ -42,6 +42,7 @@ from eosdb.errors import (
     WakeupError,
 )
 from eosdb.metrics import Metrics
+from eosdb.model.settings import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
 
 _POLL_MS: Final = 1_000
@@ -75,12 +76,9 @@ class Processor:
         file: str,
         begin: BeginUnit,
         /,
-        **config: Unpack[ProcessorConfig],
+        **config: Any,
     ) -> None:
-        try:
-            self._settings = ProcessorSettings(**config)
-        except TypeError as error:
-            raise ConfigError(f"a processor has no such setting: {error}") from None
+        self._settings = checked_settings(ProcessorSettings, "processor", config)
         if transactional_id is None:
             transactional_id = group_id
         elif not isinstance(transactional_id, str) or not transactional_id:

@@ -14,7 +14,7 @@ from eosdb.client.producer.settings import ProducerSettings
 from eosdb.errors import InvalidRequestError, MessageTooLargeError
 from eosdb.model.serializing import Serializer, as_far_as_it_goes, serialized
 from eosdb.model.values import Header, ProducerRecord
-from eosdb.validation import check_headers, shown
+from eosdb.validation import as_headers, shown
 
 Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
 """A record, a pair of key and value, or anything else: a value."""
@@ -68,7 +68,7 @@ def _columns(given: Sequence[Any], topic: str, settings: ProducerSettings) -> Co
         values = [record.value for record in records]
     keys = _serialized("key", keys, settings.key_serializer)
     values = _serialized("value", values, settings.value_serializer)
-    headers = [check_headers(record.headers) if record.headers else () for record in records]
+    headers = [as_headers(record.headers) if record.headers else () for record in records]
     columns = Columns(
         values,
         _given(keys),

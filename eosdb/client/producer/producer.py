@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Final, Unpack
 
@@ -44,14 +44,16 @@ from eosdb.errors import (
 )
 from eosdb.metrics import Metrics
 from eosdb.model.serializing import serialized
+from eosdb.model.settings import checked_settings
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Header,
+    Headers,
     OffsetAndMetadata,
     TopicPartition,
     TransactionToken,
 )
-from eosdb.validation import check_headers
+from eosdb.validation import as_headers
 
 _BUFFER_BYTES: Final = 1_048_576
 """How many bytes gather in memory before they are sent without being asked for."""
@@ -64,10 +66,7 @@ class Producer:
     def __init__(
         self, transport: Transport, clock: Clock, /, **config: Unpack[ProducerConfig]
     ) -> None:
-        try:
-            self._settings = ProducerSettings(**config)
-        except TypeError as error:
-            raise ConfigError(f"unknown producer setting: {error}") from None
+        self._settings = checked_settings(ProducerSettings, "producer", config)
         self._transport = transport
         self._clock = clock
         self._metrics = Metrics(clock, _RATES)
@@ -203,7 +202,7 @@ class Producer:
         key: object = None,
         *,
         partition: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Headers = (),
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> ProduceFuture:
@@ -222,9 +221,10 @@ class Producer:
             size = 0 if value_bytes is None else len(value_bytes)
             if key_bytes is not None:
                 size += len(key_bytes)
+            pairs: tuple[Header, ...] = ()
             if headers:
-                headers = check_headers(headers)
-                size += sum(len(name) + len(data or b"") for name, data in headers)
+                pairs = as_headers(headers)
+                size += sum(len(name) + len(data or b"") for name, data in pairs)
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()
@@ -235,7 +235,7 @@ class Producer:
                     timestamp = self._clock.time_ms()
                 self._manager.may_have_begun = True
                 batch = self._chooser.batch_for(topic, partition, key_bytes, size, self._driver)
-                future = batch.append(key_bytes, value_bytes, headers, timestamp, size)
+                future = batch.append(key_bytes, value_bytes, pairs, timestamp, size)
                 accumulator.buffered_bytes += size
                 if on_delivery is not None:
                     batch.callbacks.append((future, on_delivery))

@@ -90,7 +90,7 @@ REFUSED: list[object] = [
         lambda p: p.send("t", b"v", headers=[(1, b"")]), errors.InvalidRecordError, id="number"
     ),
     pytest.param(
-        lambda p: p.send("t", b"v", headers=[("h", "text")]), errors.InvalidRecordError, id="value"
+        lambda p: p.send("t", b"v", headers=[("h", 5)]), errors.InvalidRecordError, id="value"
     ),
 ]  # fmt: skip
 NOT_COUNTED: list[object] = [

@@ -167,7 +167,7 @@ def test_bad_options_are_refused(db_path: Path) -> None:
         eosdb.connect(db_path, config={})  # type: ignore[arg-type]
     with pytest.raises(eosdb.InvalidConfigError, match="num_partitions"):
         eosdb.BrokerConfig(num_partitions=0)
-    with pytest.raises(eosdb.InvalidConfigError, match="unknown broker setting colour"):
+    with pytest.raises(eosdb.InvalidConfigError, match="unknown broker setting 'colour'"):
         eosdb.BrokerConfig(colour="red")  # type: ignore[call-arg]
     config = eosdb.BrokerConfig(num_partitions=3)
     assert pickle.loads(pickle.dumps(config)) == copy.copy(config) == config

@@ -1,0 +1,155 @@
+"""The documents' programs pass `mypy --strict`, and it finds what does not fit the deserializers.
+
+Method: one run of mypy over the pages' Python, the examples, and a program of which some lines are wrong.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.tidy.tree import ROOT
+
+PAGES: Final = ("asyncio", "groups", "guide", "moving-to-kafka", "outbox", "processing", "relay")
+PROGRAM: Final = """\
+import json
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import eosdb
+import eosdb.aio
+from eosdb import ConsumerRecord
+
+
+@dataclass(frozen=True)
+class Order:
+    total: int
+
+
+def order(data: bytes) -> Order:
+    return Order(**json.loads(data))
+
+
+def text(data: bytes) -> str:
+    return data.decode()
+
+
+def plain(record: ConsumerRecord) -> str:
+    return str(record.value["total"])
+
+
+def raw(record: ConsumerRecord[bytes, bytes]) -> bytes:
+    return record.key + record.value
+
+
+def careful(record: ConsumerRecord[bytes | None, bytes | None]) -> bytes | None:
+    return record.value
+
+
+def made(record: ConsumerRecord[str, Order]) -> str:
+    return record.key + str(record.value.total)
+
+
+def cautious(record: ConsumerRecord[str | None, Order | None]) -> None: ...
+def with_tables(record: ConsumerRecord[bytes, Order], tx: eosdb.UserTransaction) -> None: ...
+def of_anything(consumer: eosdb.Consumer) -> Any:
+    return consumer.poll()[0].value["total"]
+
+
+def of_orders(consumer: eosdb.Consumer[bytes, Order]) -> int:
+    return consumer.poll()[0].value.total
+
+
+db = eosdb.connect("shop.db")
+eosdb.process(db, "t", plain, group_id="g")
+eosdb.process(db, "t", plain, group_id="g", value_deserializer=json.loads)
+eosdb.process(db, "t", raw, "sink", group_id="g", dead_letter_topic="dlq", until_idle_ms=1)
+eosdb.process(db, "t", careful, group_id="g")
+eosdb.process(db, "t", made, group_id="g", key_deserializer=text, value_deserializer=order)
+eosdb.process(db, "t", cautious, group_id="g", key_deserializer=text, value_deserializer=order)
+eosdb.process(db, "t", with_tables, group_id="g", value_deserializer=order)
+eosdb.process(db, "t", lambda r: str(r.value.total), group_id="g", value_deserializer=order)
+eosdb.process(db, "t", made, group_id="g")  # WRONG
+eosdb.process(db, "t", made, group_id="g", value_deserializer=order)  # WRONG
+eosdb.process(db, "t", with_tables, group_id="g", value_deserializer=text)  # WRONG
+eosdb.process(db, "t", raw, group_id="g", nonsense=1)  # WRONG
+eosdb.process(db, "t", raw)  # WRONG
+db.processor("t", with_tables, group_id="g", value_deserializer=order).run()
+db.processor("t", with_tables, group_id="g").run()  # WRONG
+
+consumer = db.consumer("g", value_deserializer=order)
+assert_type(consumer.poll()[0], ConsumerRecord[bytes | Any, Order | Any])
+for record in consumer:
+    print(record.key.decode(), record.value.total)
+    record.value.sum  # WRONG
+of_anything(consumer)
+of_orders(consumer)
+of_orders(db.consumer("g", value_deserializer=text))  # WRONG
+with db.consumer() as of_bytes:
+    of_anything(of_bytes)
+    json.loads(of_bytes.poll()[0].value)
+    of_bytes.poll()[0].value.total  # WRONG
+
+
+async def in_a_loop() -> None:
+    async with eosdb.aio.connect("shop.db") as opened:
+        async with opened.consumer("t", value_deserializer=order) as consumer:
+            async for record in consumer:
+                print(record.value.total)
+                record.value.sum  # WRONG
+"""
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
+    """What mypy finds in each program, by line."""
+    folder = tmp_path_factory.mktemp("typed")
+    for page in PAGES:
+        blocks = re.findall(r"(?s)```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text())
+        assert blocks
+        (folder / f"page_{page.replace('-', '_')}.py").write_text("\n".join(blocks))
+    (folder / "program.py").write_text(PROGRAM)
+    settings = folder / "mypy.ini"
+    settings.write_text(
+        "[mypy]\nstrict = true\nfollow_untyped_imports = true\n"
+        f"mypy_path = {ROOT}\ncache_dir = {folder}/cache\n"
+        "[mypy-eosdb.*]\nfollow_imports = silent\n"
+    )
+    programs = [*sorted(folder.glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", str(settings), *map(str, programs)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found: dict[str, dict[int, str]] = defaultdict(dict)
+    for path, line, message in re.findall(r"(?m)^(.+?\.py):(\d+): error: (.+)$", done.stdout):
+        found[Path(path).name].setdefault(int(line), message)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_the_page_is_typed(complaints: dict[str, dict[int, str]], page: str) -> None:
+    assert not complaints[f"page_{page.replace('-', '_')}.py"]
+
+
+def test_the_examples_are_typed(complaints: dict[str, dict[int, str]]) -> None:
+    for path in (ROOT / "examples").glob("*.py"):
+        assert not complaints[path.name], path.name
+
+
+def test_a_handler_must_take_what_the_deserializers_make(
+    complaints: dict[str, dict[int, str]],
+) -> None:
+    lines = enumerate(PROGRAM.splitlines(), start=1)
+    wrong = {number for number, line in lines if line.endswith("# WRONG")}
+    assert len(wrong) == 10
+    assert complaints["program.py"].keys() == wrong, complaints["program.py"]
