@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from eosdb.config import BrokerConfig
     from eosdb.database import Database, connect
     from eosdb.events.kinds import Acl
+    from eosdb.model.answers import QueryResult, Row
     from eosdb.model.columns import PartitionColumns, PolledColumns
     from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
     from eosdb.model.reports import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         OffsetReset,
         OpenTransaction,
         PublishReport,
-        QueryResult,
         SnapshotEntry,
         StoragePart,
         StorageStats,
@@ -98,7 +98,7 @@ __all__ = [
     "PolledColumns", "Processor",
     "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
     "Progress", "PublishReport", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
-    "ReplayReport", "SentRecords", "SnapshotEntry", "SnapshotInfo", "StoragePart", "StorageStats",
+    "ReplayReport", "Row", "SentRecords", "SnapshotEntry", "SnapshotInfo", "StoragePart", "StorageStats",
     "SyncGroupResult", "SystemClock", "TimestampType",
     "TopicConfig", "TopicDescription", "TopicPartition", "TopicStorage",
     "TransactionDescription",
@@ -120,11 +120,12 @@ _NAMES: Final = {
     "eosdb.database": "Database connect",
     "eosdb.processing": "process",
     "eosdb.events.kinds": "Acl",
+    "eosdb.model.answers": "QueryResult Row",
     "eosdb.model.columns": "PartitionColumns PolledColumns",
     "eosdb.model.fetched": "AbortedTransaction FetchedData FetchResult LogRecord",
     "eosdb.model.reports":
         "CompactReport Diagnosis GroupPartition GroupReport HangingReason JournalEntry JsonView Lag "
-        "LoggedBatch OffsetReset OpenTransaction PublishReport QueryResult SnapshotEntry StoragePart "
+        "LoggedBatch OffsetReset OpenTransaction PublishReport SnapshotEntry StoragePart "
         "StorageStats TopicStorage ViewDescription",
     "eosdb.model.values":
         "EARLIEST LATEST MAX_TIMESTAMP AppendOnceResult ConsumerGroupMetadata ConsumerRecord "

@@ -37,7 +37,8 @@ from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.maintenance.whole_file import WholeFile
 from eosdb.metrics import Metrics
-from eosdb.model.reports import QueryResult, ViewDescription
+from eosdb.model.answers import QueryResult
+from eosdb.model.reports import ViewDescription
 from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
 from eosdb.model.values import AppendOnceResult, ConsumerRecord, TransactionToken
 from eosdb.publishing.publisher import Publishing
@@ -381,7 +382,8 @@ class Database(WholeFile, Publishing):
         """Run one reading SQL statement on a snapshot of its own; rows are read lazily.
 
         A result of 100 rows or more holds the snapshot, and with it the WAL, until its last row is read or
-        `rows` is closed. Raises InvalidRequestError for statements that SQLite refuses or that write.
+        the result is closed (`with db.query(…) as found:`). Raises InvalidRequestError for statements that
+        SQLite refuses or that write.
         """
         check_text("sql", sql)
         columns, rows = queries.query(self._store, sql, parameters)

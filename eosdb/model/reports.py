@@ -4,10 +4,8 @@ line shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from eosdb.model.fetched import LogRecord
 from eosdb.model.values import PartitionOffsets, TopicPartition
@@ -287,11 +285,3 @@ class ViewDescription:
     name: str
     columns: tuple[str, ...]
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueryResult:
-    """The answer to a query: its columns, and its rows, which are read lazily."""
-
-    columns: tuple[str, ...]
-    rows: Iterator[tuple[Any, ...]]

@@ -52,7 +52,7 @@ def test_it_is_the_first_that_the_view_shows(seed: int, *, is_committed: bool) -
                 'ORDER BY "offset" LIMIT 1',
                 (time, db.broker.offsets(TP).log_start_offset),
             ).rows
-            assert list(expected) == ([] if found is None else [found])
+            assert list(expected) == ([] if found is None else [tuple(found)])
 
 
 def test_kafkas_rule_finds_the_marker(db: eosdb.Database) -> None:

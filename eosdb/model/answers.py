@@ -1,0 +1,182 @@
+"""The answer to a SQL query: rows that are read as they are wanted, shown, and made into tables."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from html import escape
+from itertools import chain, islice, zip_longest
+from typing import TYPE_CHECKING, Any, Final
+
+from eosdb.errors import ConfigError, InvalidRequestError
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+_SHOWN_ROWS: Final = 20
+_SHOWN_WIDTH: Final = 40
+
+
+class Row(tuple[Any, ...]):
+    """A row: a tuple, whose values are also found by the column's name: `row["topic"]`, `row.topic`."""
+
+    __slots__ = ()
+    _columns: tuple[str, ...] = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            try:
+                key = self._columns.index(key)
+            except ValueError:
+                raise KeyError(key) from None
+        return super().__getitem__(key)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._columns:
+            return self[name]
+        raise AttributeError(f"no column {name!r}; there are {', '.join(self._columns)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The values by column name; of columns of one name the last."""
+        return dict(zip(self._columns, self, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+
+class QueryResult:
+    """The answer to a query: `columns` and rows, which are read lazily, once, by iteration, `all`, `one`,
+    `df` or `arrow`.
+
+    Printing it, or showing it in a notebook, reads 20 rows ahead and keeps them for whoever reads. A result
+    that is left early is closed by `with`, by `close`, or when it is dropped.
+    """
+
+    def __init__(self, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
+        self.columns: Final = columns
+        self._source = rows
+        self._kind = type("Row", (Row,), {"__slots__": (), "_columns": columns})
+        self._ahead: list[Row] = []
+        """Rows that were read to be shown, and have not been given out."""
+
+    @property
+    def rows(self) -> QueryResult:
+        """The result itself, as an iterator of the rows that have not been read yet."""
+        return self
+
+    def __iter__(self) -> QueryResult:
+        return self
+
+    def __next__(self) -> Row:
+        return self._ahead.pop(0) if self._ahead else self._kind(next(self._source))
+
+    def all(self) -> list[Row]:
+        """The remaining rows."""
+        rows = [*self._ahead, *map(self._kind, self._source)]
+        self._ahead.clear()
+        return rows
+
+    def first(self) -> Row | None:
+        """The next row, or None if there is none; the result is closed."""
+        row = next(self, None)
+        self.close()
+        return row
+
+    def one(self) -> Row:
+        """The only row. Raises InvalidRequestError if there is none, or more than one."""
+        found = list(islice(self, 2))
+        self.close()
+        if len(found) == 1:
+            return found[0]
+        raise InvalidRequestError(
+            f"one(): the query has {'more than one row' if found else 'no row'}, expected exactly one"
+        )
+
+    def df(self) -> pandas.DataFrame:
+        """The remaining rows as a data frame. Raises ConfigError when pandas is not installed."""
+        frames = _module("pandas", "df")
+        return frames.DataFrame([tuple(row) for row in self], columns=list(self.columns))
+
+    def arrow(self) -> pyarrow.Table:
+        """The remaining rows as an Arrow table. Raises ConfigError when pyarrow is not installed, and
+        InvalidRequestError for a column with values of several types, which SQLite allows."""
+        arrow = _module("pyarrow", "arrow")
+        columns = list(zip(*self, strict=True)) or [()] * len(self.columns)
+        made = []
+        for name, values in zip(self.columns, columns, strict=True):
+            try:
+                made.append(arrow.array(values))
+            except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
+                raise InvalidRequestError(
+                    f"column {name!r} is no Arrow column: {error}; CAST it to one type in the query"
+                ) from None
+        return arrow.table(made, names=list(self.columns))
+
+    def close(self) -> None:
+        """Give back the snapshot, and with it the WAL; idempotent. Nothing more is read."""
+        self._ahead.clear()
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> QueryResult:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- shown ----------------------------------------------------------------------------------
+
+    def _peek(self) -> tuple[list[Row], bool]:
+        """The next rows to show, which stay to be read, and whether there are more."""
+        wanted = _SHOWN_ROWS + 1 - len(self._ahead)
+        self._ahead += map(self._kind, islice(self._source, max(wanted, 0)))
+        return self._ahead[:_SHOWN_ROWS], len(self._ahead) > _SHOWN_ROWS
+
+    def __repr__(self) -> str:
+        """A table of the next rows."""
+        rows, has_more = self._peek()
+        texts = [[_shown(value) for value in row] for row in rows]
+        widths = [max(map(len, cells)) for cells in zip_longest(self.columns, *texts, fillvalue="")]
+        lines = [list(self.columns), ["-" * width for width in widths], *texts]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        return "\n".join([*table, _ending(len(rows), has_more)])
+
+    def _repr_html_(self) -> str:
+        rows, has_more = self._peek()
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = ("".join(f"<td>{escape(_shown(value))}</td>" for value in row) for row in rows)
+        lines = "".join(f"<tr>{cells}</tr>" for cells in chain([head], body))
+        return f"<table>{lines}</table><p>{escape(_ending(len(rows), has_more))}</p>"
+
+
+def _ending(count: int, has_more: bool) -> str:
+    if has_more:
+        return f"({count} rows shown, there are more)"
+    return f"({count} row{'' if count == 1 else 's'})"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = str(value)
+    if isinstance(value, bytes):
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = f"X'{value.hex()}'"
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: _SHOWN_WIDTH + 1])
+    return text if len(text) <= _SHOWN_WIDTH else text[: _SHOWN_WIDTH - 1] + "…"
+
+
+def _module(name: str, method: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"{method}() needs {name}, which is not installed ({error}); pip install {name}"
+        ) from None
