@@ -28,7 +28,7 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
       eosdb dlq list orders.dlq --pending
     """
     columns = (
-        "PARTITION", "OFFSET", "KEY", "ORIGIN", "GROUP", "ATTEMPTS", "ERROR", "MESSAGE", "FAILED-AT",
+        "ID", "PARTITION", "OFFSET", "KEY", "ORIGIN", "GROUP", "ATTEMPTS", "ERROR", "MESSAGE", "FAILED-AT",
         "REPLAYED",
     )  # fmt: skip
     with session.open(read_only=True) as db:
@@ -44,8 +44,8 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
 
 
 @dlq.command()
-@click.argument("topic")
-@click.argument("offset", type=click.IntRange(min=0))
+@click.argument("topic", metavar="ID|TOPIC")
+@click.argument("offset", type=click.IntRange(min=0), required=False)
 @click.option(
     "--partition",
     type=click.IntRange(min=0),
@@ -55,13 +55,19 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
 )
 @output.format_option
 @pass_session
-def show(session: Session, topic: str, offset: int, partition: int, output_format: str) -> None:
-    """Show one dead letter in full, with the stack trace of its last failure.
+def show(
+    session: Session, topic: str, offset: int | None, partition: int, output_format: str
+) -> None:
+    """Show one dead letter in full, with the stack trace of its last failure: by the ID that `dlq list`
+    prints, or by TOPIC and OFFSET.
 
     \b
     Example:
+      eosdb dlq show orders.dlq/0/17
       eosdb dlq show orders.dlq 17
     """
+    if offset is None:
+        topic, partition, offset = _parts(topic)
     with session.open(read_only=True) as db:
         letter = db.dead_letters(topic).letter(partition, offset)
     record, failure = letter.record, letter.failure
@@ -78,7 +84,7 @@ def show(session: Session, topic: str, offset: int, partition: int, output_forma
             "origin": _origin(failure),
             "group": failure.group_id,
             "attempts": failure.attempts,
-            "failed_at": failure.failed_ms,
+            "failed_at": output.Time(failure.failed_ms),
             "error": failure.error,
             "message": failure.message,
             "stacktrace": failure.stacktrace,
@@ -142,10 +148,21 @@ def _row(letter: eosdb.DeadLetter) -> tuple[object, ...]:
             failure.attempts,
             failure.error,
             failure.message,
-            failure.failed_ms,
+            output.Time(failure.failed_ms),
         )
     replayed = "yes" if letter.is_replayed else "no"
-    return (record.partition, record.offset, record.key, *why, replayed)
+    name = f"{record.topic}/{record.partition}/{record.offset}"
+    return (name, record.partition, record.offset, record.key, *why, replayed)
+
+
+def _parts(letter_id: str) -> tuple[str, int, int]:
+    """Topic, partition and offset of an ID."""
+    match letter_id.rsplit("/", 2):
+        case [topic, partition, offset] if partition.isdecimal() and offset.isdecimal():
+            return topic, int(partition), int(offset)
+    raise click.UsageError(
+        f"{letter_id}: expected TOPIC/PARTITION/OFFSET, as `eosdb dlq list` prints it, or TOPIC OFFSET"
+    )
 
 
 def _origin(failure: eosdb.Failure) -> str:

@@ -118,7 +118,7 @@ def _entries(
 def _row(entry: JournalEntry) -> tuple[object, ...]:
     return (
         entry.position,
-        entry.timestamp,
+        output.Time(entry.timestamp),
         entry.kind,
         entry.topic,
         entry.partition,
@@ -164,4 +164,4 @@ def entry_row(entry: JournalEntry, transitions: Mapping[int, str]) -> tuple[obje
                 f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"]
             )
             text = f"group {detail['group_id']}: {offsets}"
-    return entry.position, entry.timestamp, entry.kind, text
+    return entry.position, output.Time(entry.timestamp), entry.kind, text

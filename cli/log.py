@@ -21,6 +21,7 @@ _BATCH = (
 _RECORD = (
     "offset", "CreateTime", "keySize", "valueSize", "sequence", "headerKeys", "key", "payload",
     "baseOffset", "producerId", "producerEpoch", "isTransactional", "isControl", "endTxnMarker",
+    "coordinatorEpoch",
 )  # fmt: skip
 
 
@@ -50,8 +51,8 @@ def dump(
     records: bool,
     output_format: str,
 ) -> None:
-    """The stored batches of a partition, control records and aborted data included, as kafka-dump-log
-    shows them.
+    """The stored batches of a partition, control records and aborted data included, under the names that
+    kafka-dump-log gives their fields.
 
     \b
     Example:
@@ -77,7 +78,7 @@ def _batch_row(batch: LoggedBatch) -> tuple[object, ...]:
         batch.producer_epoch,
         output.yes(batch.is_transactional),
         output.yes(batch.is_control),
-        batch.append_time,
+        output.Time(batch.append_time),
         batch.size,
         batch.crc,
         batch.transactional_id,
@@ -92,7 +93,7 @@ def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[
             if record.offset >= offset:
                 yield (
                     record.offset,
-                    record.timestamp,
+                    output.Time(record.timestamp),
                     -1 if record.key is None else len(record.key),
                     -1 if record.value is None else len(record.value),
                     record.sequence,
@@ -105,6 +106,7 @@ def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[
                     output.yes(record.is_transactional),
                     output.yes(record.control is not None),
                     record.control,
+                    batch.coordinator_epoch,
                 )
 
 
@@ -180,7 +182,7 @@ def show(session: Session, where: TopicPartition, offset: int | None, output_for
                 e.last_sequence,
                 e.last_offset,
                 e.offset_delta,
-                e.timestamp,
+                output.Time(e.timestamp),
             )
             for e in entries
         ],

@@ -1,43 +1,102 @@
-"""The one printer: listings as table, JSON or CSV, and how values of records are shown.
+"""The one printer: listings as table, JSON, JSON lines or CSV, and how values of records are shown.
 
-A terminal gets a rich table; a pipe gets aligned text without decoration. JSON is one array.
+A terminal gets a rich table; a pipe gets aligned text without decoration. Times are ISO 8601 in tables, and
+milliseconds since the epoch in the formats for programs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import datetime
+import functools
 import json
 import math
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FORMATS = ("table", "json", "csv")
+FORMATS = ("table", "json", "jsonl", "csv")
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _TABLE_SAMPLE = 1_000
 """Rows whose widths decide the columns of a plain table; later rows may be wider."""
 
 
+class Time(int):
+    """Milliseconds since the epoch: in tables a time, elsewhere a number."""
+
+    def __format__(self, spec: str) -> str:
+        if self < 0:
+            return ""
+        try:
+            moment = _EPOCH + datetime.timedelta(milliseconds=self)
+        except OverflowError:  # After the year 9999.
+            return str(self)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def format_option(function: F) -> F:
-    """`--format table|json|csv`, the same for every listing."""
+    """`--format table|json|jsonl|csv` and `-o FILE`, the same for every listing."""
     return click.option(
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
         default="table",
         show_default=True,
-        help="Output format; json is one array.",
-    )(function)
+        help="Output format; json is one array, jsonl an object a line.",
+    )(file_option(function))
+
+
+def file_option(function: F) -> F:
+    """`-o FILE`: what the command prints goes into a file, whole or not at all."""
+
+    @functools.wraps(function)
+    def command(*args: Any, output_file: str | None, **kwargs: Any) -> Any:
+        if output_file is None:
+            return function(*args, **kwargs)
+        with _whole_file(output_file):
+            return function(*args, **kwargs)
+
+    return click.option(
+        "-o",
+        "--output",
+        "output_file",
+        type=click.Path(dir_okay=False),
+        help="Write to this file, whole or not at all.",
+    )(cast(F, command))
+
+
+@contextlib.contextmanager
+def _whole_file(path: str) -> Iterator[None]:
+    """What is printed in the block is in the file when that has ended; the file stays if it raises."""
+    part = f"{path}.{os.getpid()}.part"
+    with open(part, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        try:
+            with contextlib.redirect_stdout(file):
+                yield
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
 
 
 def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format: str) -> None:
     """Print rows as they come; a table waits for the rows that decide its widths."""
     if output_format == "json":
         _json(columns, data)
+    elif output_format == "jsonl":
+        names = _distinct(columns)
+        for row in data:
+            item = dict(zip(names, map(_json_value, row), strict=True))
+            click.echo(json.dumps(item, ensure_ascii=False))
     elif output_format == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
@@ -66,7 +125,7 @@ def shown(value: object) -> str:
 
 def cell(value: object) -> str:
     """A value in a table or picture: line ends and terminal control characters are escaped."""
-    text = shown(value)
+    text = f"{value}" if isinstance(value, Time) else shown(value)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -33,7 +33,7 @@ from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from tests.cli.conftest import MAIN
 
 MILLION = 1_000_000
-FORMATS = ("table", "json", "csv")
+FORMATS = ("table", "json", "jsonl", "csv")
 TP = TopicPartition("orders", 0)
 
 COMMANDS = {
@@ -77,6 +77,7 @@ COMMANDS = {
     "snapshots show": ["orders/0"],
     "snapshots take": [],
     "spark read": ["--subscribe", "orders"],
+    "tail": ["orders", "-n", "5"],
     "spark stream": ["--subscribe", "orders", "--to-topic", "other", "--checkpoint", "TARGET"],
     "sql": ["SELECT count(*) AS n FROM committed_records"],
     "timeline": ["orders", "--out", "PICTURE"],
@@ -232,6 +233,8 @@ def test_what_it_prints_can_be_read(
             assert len(result.stderr.splitlines()) == 1
         elif output_format == "json":
             assert isinstance(json.loads(result.stdout), list)
+        elif output_format == "jsonl":
+            assert all(isinstance(json.loads(line), dict) for line in result.stdout.splitlines())
         elif output_format == "csv":
             rows = list(csv.reader(io.StringIO(result.stdout)))
             assert len({len(row) for row in rows}) == 1
@@ -243,7 +246,7 @@ READING = {
     "acls list", "backup", "consume", "dlq list", "dlq show", "export", "fetch", "groups describe",
     "groups list", "groups reset-offsets", "info", "journal", "log dump", "perf consume", "publish",
     "restore", "simulate", "snapshots list",
-    "snapshots show", "sql", "timeline", "topics describe", "topics list", "transactions describe",
+    "snapshots show", "sql", "tail", "timeline", "topics describe", "topics list", "transactions describe",
     "transactions describe-producers", "transactions find-hanging", "transactions history",
     "stats", "transactions list", "users list", "verify", "views list", "why",
 }  # fmt: skip

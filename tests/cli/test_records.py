@@ -1,0 +1,132 @@
+"""`produce`, `consume` and `tail`: keys, JSON lines, files that are whole, and the last records."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import eosdb
+from tests.cli.conftest import MAIN
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.db"
+    clock = eosdb.ManualClock(start_ms=1_700_000_000_000)
+    with eosdb.connect(path, clock=clock) as db:
+        db.admin.create_topic("orders", partitions=2)
+        producer = db.producer(transactional_id="p")
+        producer.init_transactions()
+        for number in range(12):
+            clock.advance(1)
+            producer.begin_transaction()
+            producer.send("orders", f"v{number}", partition=number % 2)
+            producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send("orders", "taken back", partition=0)
+        producer.abort_transaction()
+    return path
+
+
+def run(path: Path, *words: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(MAIN, ["--db", str(path), *words], input=stdin)
+
+
+def test_tail_prints_the_last_records_of_all_partitions_in_order(path: Path) -> None:
+    assert run(path, "tail", "orders", "-n", "5").stdout.split() == ["v7", "v8", "v9", "v10", "v11"]
+    assert run(path, "tail", "orders", "-n", "100").stdout.split() == [f"v{i}" for i in range(12)]
+    assert run(path, "tail", "orders", "-n", "0").stdout == ""
+
+
+def test_tail_follows_with_an_object_a_line(path: Path) -> None:
+    words = ["--db", str(path), "tail", "orders", "-n", "1", "-f", "--format", "json"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "eosdb.cli", *words], stdout=subprocess.PIPE, text=True
+    ) as tail:
+        assert tail.stdout is not None
+        try:
+            assert json.loads(tail.stdout.readline())["value"] == "v11"
+            with eosdb.connect(path) as db:
+                db.producer().send("orders", "new")
+            assert json.loads(tail.stdout.readline())["value"] == "new"
+            tail.send_signal(signal.SIGINT)
+            assert tail.wait(60) == 0
+        finally:
+            tail.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "expected"),
+    [
+        (["--key", "ann"], "a:b", ("ann", "a:b")),
+        (["--key-separator", ":"], "a:b:c", ("a", "b:c")),
+        (["--property", "parse.key=true"], "a\tb", ("a", "b")),
+        (["--property", "parse.key=true", "--property", "key.separator=|"], "a|b", ("a", "b")),
+        (["--key", "ann", "--property", "null.marker=NULL"], "NULL", ("ann", None)),
+        (["--property", "key.separator=:"], "a:b", (None, "a:b")),
+    ],
+)
+def test_produce_takes_keys_as_kafka_console_producer_does(
+    path: Path, words: list[str], line: str, expected: tuple[str | None, str | None]
+) -> None:
+    assert run(path, "produce", "orders", *words, stdin=line + "\n").exit_code == 0
+    with eosdb.connect(path) as db:
+        row = db.query("SELECT key, value FROM committed_records ORDER BY timestamp DESC").first()
+    assert row is not None
+    assert tuple(None if data is None else data.decode() for data in row) == expected
+
+
+def test_produce_refuses_options_that_contradict_each_other(path: Path) -> None:
+    for words in (["--key", "a", "--key-separator", ":"], ["--property", "parse.kye=true"]):
+        assert run(path, "produce", "orders", *words).exit_code == 2
+
+
+def test_json_lines_and_times_for_people_and_programs(path: Path) -> None:
+    words = ["tail", "orders", "-n", "12", "--format"]
+    first = run(path, *words, "jsonl").stdout.splitlines()[0]
+    assert json.loads(first)["timestamp"] == 1_700_000_000_001
+    assert "2023-11-14T22:13:20.001Z" in run(path, *words, "table").stdout
+    assert run(path, "sql", "SELECT 1 AS a UNION SELECT 2", "--format", "jsonl").stdout == (
+        '{"a": 1}\n{"a": 2}\n'
+    )
+
+
+def test_a_file_is_written_whole_or_not_at_all(path: Path) -> None:
+    target = path.parent / "out.json"
+    done = run(path, "sql", "SELECT 1 AS a", "--format", "jsonl", "-o", str(target))
+    assert (done.exit_code, done.stdout, target.read_text()) == (0, "", '{"a": 1}\n')
+    query = "SELECT abs(-9223372036854775807 - (column1 = 200)) AS a FROM (VALUES {})"
+    failing = query.format(", ".join(f"({number})" for number in range(1, 201)))
+    assert run(path, "sql", failing, "--format", "jsonl", "-o", str(target)).exit_code == 1
+    assert target.read_text() == '{"a": 1}\n'
+    assert [found.name for found in path.parent.glob("out*")] == ["out.json"]
+    words = ["consume", "orders", "--group", "g", "-o", str(target)]
+    assert run(path, *words).exit_code == 2
+
+
+def test_dlq_show_takes_what_dlq_list_printed(path: Path) -> None:
+    with eosdb.connect(path) as db:
+
+        def fail(_: eosdb.ConsumerRecord) -> None:
+            raise ValueError("bad")
+
+        eosdb.process(
+            db,
+            "orders",
+            fail,
+            group_id="g",
+            max_attempts=1,
+            dead_letter_topic="dlq",
+            until_idle_ms=1,
+        )
+    letters = json.loads(run(path, "dlq", "list", "dlq", "--format", "json").stdout)
+    assert len(letters) == 12
+    shown = run(path, "dlq", "show", letters[7]["ID"], "--format", "json")
+    assert json.loads(shown.stdout)[0]["offset"] == letters[7]["OFFSET"]
+    assert run(path, "dlq", "show", "dlq/x").exit_code == 2
