@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import datetime
 import functools
 import json
 import math
@@ -16,14 +15,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
+
+from eosdb.clock import format_time_ms
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "jsonl", "csv")
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _TABLE_SAMPLE = 1_000
 """Rows whose widths decide the columns of a plain table; later rows may be wider."""
 
@@ -32,13 +32,7 @@ class Time(int):
     """Milliseconds since the epoch: in tables a time, elsewhere a number."""
 
     def __format__(self, spec: str) -> str:
-        if self < 0:
-            return ""
-        try:
-            moment = _EPOCH + datetime.timedelta(milliseconds=self)
-        except OverflowError:  # After the year 9999.
-            return str(self)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return "" if self < 0 else format_time_ms(int(self), "milliseconds")
 
 
 def format_option(function: F) -> F:

@@ -107,9 +107,13 @@ def parse_time_ms(text: str) -> int:
     return since // timedelta(milliseconds=1)
 
 
-def format_time_ms(time_ms: int) -> str:
-    """A time in ISO 8601, UTC; a time beyond the calendar is shown as its number."""
+def format_time_ms(time_ms: int, timespec: str = "seconds") -> str:
+    """A time in ISO 8601, UTC, to the second or to "milliseconds"; a time beyond the calendar is shown as
+    its number."""
     try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found = datetime.fromtimestamp(time_ms // 1000, UTC) + timedelta(
+            milliseconds=time_ms % 1000
+        )
     except (OverflowError, ValueError, OSError):
-        return f"{time_ms} ms"
+        return f"{int(time_ms)} ms"
+    return found.isoformat(timespec=timespec).replace("+00:00", "Z")
