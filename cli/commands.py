@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "groups": ("groups", "List, describe, reset and delete consumer groups."),
     "transactions": ("transactions", "List, describe and end transactions, and find hanging ones."),
     "why": ("why", "Explain why a consumer is stuck."),
+    "top": ("top", "Show what a file does: groups, open transactions, topics, dead letters."),
     "timeline": ("timeline", "Draw the transactions of TOPIC along its offsets."),
     "log": ("log", "Inspect the log as it is stored."),
     "snapshots": ("log", "Take, list and show producer state snapshots."),

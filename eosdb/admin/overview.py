@@ -23,6 +23,7 @@ from eosdb.store import journal
 from eosdb.store.schema import file_id
 
 
+# decisions/0048: one short snapshot, with a fixed number of statements.
 def read(
     connection: sqlite3.Connection, path: str, now_ms: int, may_see: Callable[[str, str], bool]
 ) -> Overview:

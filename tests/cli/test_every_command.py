@@ -81,6 +81,7 @@ COMMANDS = {
     "spark stream": ["--subscribe", "orders", "--to-topic", "other", "--checkpoint", "TARGET"],
     "sql": ["SELECT count(*) AS n FROM committed_records"],
     "timeline": ["orders", "--out", "PICTURE"],
+    "top": ["-b", "-n", "1"],
     "stats": [],
     "topics alter": ["orders", "--config", "retention.ms=-1"],
     "topics create": ["another"],
@@ -246,7 +247,7 @@ READING = {
     "acls list", "backup", "consume", "dlq list", "dlq show", "export", "fetch", "groups describe",
     "groups list", "groups reset-offsets", "info", "journal", "log dump", "perf consume", "publish",
     "restore", "simulate", "snapshots list",
-    "snapshots show", "sql", "tail", "timeline", "topics describe", "topics list", "transactions describe",
+    "snapshots show", "sql", "tail", "timeline", "top", "topics describe", "topics list", "transactions describe",
     "transactions describe-producers", "transactions find-hanging", "transactions history",
     "stats", "transactions list", "users list", "verify", "views list", "why",
 }  # fmt: skip

@@ -1,0 +1,275 @@
+"""The tables of `eosdb top`: what one reading of a file says of groups, transactions, topics and dead
+letters, as rows that can be sorted. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from eosdb.model.overview import Overview, Rates
+from eosdb.model.reports import OpenTransaction
+from eosdb.model.values import TopicPartition
+
+Key = int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A file at one instant, and how it has changed since an earlier one."""
+
+    overview: Overview
+    rates: Rates | None = None
+    """None in the first reading, and after the file was replaced."""
+    group_rates: dict[str, float] = field(default_factory=dict)
+    """Offsets per second by which each group has gone on."""
+    waiting: dict[TopicPartition, int] = field(default_factory=dict)
+    """Records that readers of committed records do not get yet, in partitions that a transaction holds."""
+    wal_held_by: str = ""
+
+
+class Row(NamedTuple):
+    """`keys` are what the cells are sorted by; the last cell is the name, which may have any length."""
+
+    cells: tuple[str, ...]
+    keys: tuple[Key, ...]
+    style: str = ""
+
+
+class Column(NamedTuple):
+    title: str
+    room: int = 0
+    """0: what is left of the line."""
+    is_text: bool = False
+    at_least: int = 0
+    """Columns of the terminal from which on it is shown."""
+
+
+class Table(NamedTuple):
+    """The last of the columns has the names."""
+
+    columns: tuple[Column, ...]
+    sort: int
+    """The column it is sorted by until somebody chooses another."""
+    rows: Callable[[Reading], list[Row]]
+
+
+def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: str) -> list[Row]:
+    """Those whose name contains the text, the highest figures first, names from A to Z."""
+    chosen = [row for row in rows if containing.lower() in row.cells[-1].lower()]
+    chosen.sort(key=lambda row: row.keys[-1])
+    by_name = bool(chosen) and isinstance(chosen[0].keys[column], str)
+    chosen.sort(key=lambda row: row.keys[column], reverse=by_name == backwards)
+    return chosen
+
+
+def _groups(reading: Reading) -> list[Row]:
+    rows = []
+    growth = reading.rates.offsets if reading.rates else {}
+    for group in reading.overview.groups:
+        behind = group.behind
+        rate = reading.group_rates.get(group.group_id)
+        furthest = max(group.positions, key=lambda one: one.behind, default=None)
+        grows = sum(growth.get(TopicPartition(p.topic, p.partition), 0) for p in group.positions)
+        left = _time_left(behind, None if rate is None else rate - grows)
+        rows.append(
+            Row(
+                (
+                    count(behind),
+                    per_second(rate),
+                    left[0],
+                    group.state,
+                    str(group.members),
+                    ""
+                    if furthest is None or not behind
+                    else f"{furthest.topic}-{furthest.partition}",
+                    group.group_id,
+                ),
+                (
+                    behind,
+                    rate or 0,
+                    left[1],
+                    group.state,
+                    group.members,
+                    "" if furthest is None else furthest.topic,
+                    group.group_id,
+                ),
+                "yellow" if behind and rate == 0 else "",
+            )
+        )
+    return rows
+
+
+def _time_left(behind: int, gain: float | None) -> tuple[str, float]:
+    """Until a group has caught up, at the rate by which it gains on its producers."""
+    if not behind:
+        return "", 0
+    if gain is None or gain <= 0:
+        return ("" if gain is None else "never"), float("inf")
+    return age(round(behind / gain * 1000)), behind / gain
+
+
+def _transactions(reading: Reading) -> list[Row]:
+    """One row for each transaction, with all partitions that it is open in."""
+    now = reading.overview.now_ms
+    holders = set(map(id, reading.overview.holders()))
+    together: defaultdict[tuple[int, int], list[OpenTransaction]] = defaultdict(list)
+    for one in reading.overview.transactions:
+        together[one.producer_id, one.producer_epoch].append(one)
+    rows = []
+    for (producer_id, epoch), parts in together.items():
+        began = min(one.start_time_ms for one in parts)
+        deadline = min(one.deadline_ms for one in parts)
+        held = [one for one in parts if id(one) in holders]
+        waiting = sum(reading.waiting.get(one.topic_partition, 0) for one in held)
+        first = (held or parts)[0]
+        hanging = next((one.hanging for one in parts if one.hanging is not None), None)
+        left = "never" if deadline < 0 else age(deadline - now) if deadline > now else "overdue"
+        name = first.transactional_id or f"(unknown, producer id {producer_id})"
+        rows.append(
+            Row(
+                (
+                    age(now - began),
+                    left,
+                    "hangs" if hanging else first.state or "",
+                    f"{len(held)}/{len(parts)}",
+                    count(waiting) if held else "",
+                    f"{first.topic}-{first.partition}@{first.start_offset}",
+                    f"{producer_id}:{epoch}",
+                    name + (f" ({hanging.value})" if hanging else ""),
+                ),
+                (
+                    now - began,
+                    float("inf") if deadline < 0 else deadline - now,
+                    first.state or "",
+                    len(held),
+                    waiting,
+                    first.topic,
+                    producer_id,
+                    name,
+                ),
+                "bold red" if hanging else "yellow" if waiting else "",
+            )
+        )
+    return rows
+
+
+@dataclass(slots=True)
+class _Sum:
+    records: int = 0
+    size: int = 0
+    partitions: int = 0
+    newest: int = -1
+    rate: float = 0
+
+
+def _topics(reading: Reading) -> list[Row]:
+    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    rates = reading.rates.offsets if reading.rates else {}
+    for one in reading.overview.partitions:
+        found = sums[one.topic]
+        found.records += one.offsets.log_end_offset - one.offsets.log_start_offset
+        found.size += one.size_bytes
+        found.partitions += 1
+        found.newest = max(found.newest, one.max_timestamp)
+        found.rate += rates.get(one.topic_partition, 0)
+    now = reading.overview.now_ms
+    return [
+        Row(
+            (
+                per_second(found.rate if reading.rates else None),
+                count(found.records),
+                size(found.size),
+                str(found.partitions),
+                "" if found.newest < 0 else age(now - found.newest),
+                topic,
+            ),
+            (found.rate, found.records, found.size, found.partitions, found.newest, topic),
+        )
+        for topic, found in sums.items()
+    ]
+
+
+def _dead_letters(reading: Reading) -> list[Row]:
+    now = reading.overview.now_ms
+    return [
+        Row(
+            (count(found.waiting), age(now - found.newest_timestamp), found.topic),
+            (found.waiting, found.newest_timestamp, found.topic),
+            "yellow" if found.waiting else "",
+        )
+        for found in reading.overview.dead_letters
+    ]
+
+
+WIDE: Final = 100
+TABLES: Final[Sequence[Table]] = (
+    Table(
+        (
+            Column("BEHIND", 9), Column("RATE/s", 8), Column("ETA", 7), Column("STATE", 11, True),
+            Column("MEMB", 4), Column("FURTHEST", 18, True, WIDE), Column("GROUP"),
+        ),
+        0, _groups,
+    ),
+    Table(
+        (
+            Column("AGE", 7), Column("LEFT", 7), Column("STATE", 9, True, WIDE), Column("LSO", 5),
+            Column("WAITING", 8), Column("FROM", 18, True), Column("PRODUCER", 8, False, WIDE + 20),
+            Column("TRANSACTION"),
+        ),
+        0, _transactions,
+    ),
+    Table(
+        (
+            Column("RATE/s", 9), Column("OFFSETS", 9), Column("SIZE", 8), Column("PARTS", 5),
+            Column("NEWEST", 7), Column("TOPIC"),
+        ),
+        0, _topics,
+    ),
+    Table((Column("WAITING", 9), Column("NEWEST", 8), Column("DEAD LETTERS")), 0, _dead_letters),
+)  # fmt: skip
+"""Groups, transactions, topics, dead letters."""
+
+
+def visible(table: Table, width: int) -> list[int]:
+    """The columns that a terminal of this width has room for; 0 for any."""
+    return [i for i, column in enumerate(table.columns) if not 0 < width < column.at_least]
+
+
+def count(number: float) -> str:
+    """Such as `1,234`, and `12.3M` for more than eight characters."""
+    for unit, name in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
+        if abs(number) >= unit:
+            return f"{number / unit:.1f}{name}"
+    return f"{number:,.0f}"
+
+
+def per_second(rate: float | None) -> str:
+    if rate is None:
+        return "–"
+    return f"{rate:.1f}" if 0 < rate < 10 else count(rate)
+
+
+def size(number: float) -> str:
+    """Bytes such as `512 B`, `17.5 MB` (of 1,000,000)."""
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if abs(number) >= unit:
+            return f"{number / unit:.1f} {name}"
+    return f"{number:.0f} B"
+
+
+def age(ms: int) -> str:
+    """Such as `0.4s`, `12s`, `3m05s`, `2h10m` or `4d03h`: never more than seven characters."""
+    if ms < 10_000:
+        return f"{max(ms, 0) / 1000:.1f}s"
+    minutes, seconds = divmod(ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days >= 1_000:
+        return f"{days // 365}y"
+    if days:
+        return f"{days}d{hours:02}h"
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
