@@ -73,6 +73,9 @@ class BrokerConfig:
     lock_timeout_ms: int = 30_000
     """How long a write waits for other processes before DatabaseLockedError (not a Kafka
     setting)."""
+    slow_commit_ms: int = 1000
+    """A commit that takes so long or longer is logged as a warning, with what took it; -1: none is (not a
+    Kafka setting)."""
     transaction_unit_partitions: int = 100
     """A transaction over more partitions is decided in one commit and completed in another, so that
     no commit holds up other writers for long; 0: every one is (not a Kafka setting)."""
@@ -122,6 +125,7 @@ _BROKER_RANGES: Final = (
     ("log_cleaner_delete_retention_ms", 0, INT64_MAX),
     ("log_cleaner_min_compaction_lag_ms", 0, INT64_MAX),
     ("lock_timeout_ms", 0, INT32_MAX),
+    ("slow_commit_ms", -1, INT32_MAX),
     ("transaction_unit_partitions", 0, INT32_MAX),
 )
 

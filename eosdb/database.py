@@ -159,6 +159,7 @@ class Database(WholeFile, Publishing):
                 durability=durability,
                 read_only=read_only,
                 lock_timeout_ms=config.lock_timeout_ms,
+                slow_commit_ms=config.slow_commit_ms,
                 mutex=mutex,
                 reader=reader,
             )

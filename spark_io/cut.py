@@ -13,13 +13,14 @@ from typing import Final, NamedTuple
 from eosdb import PartitionOffsets, TopicPartition
 from eosdb.admin import summary
 from eosdb.errors import EosdbError
+from eosdb.notices import catalog
 
 from . import files, remote
 from .errors import SparkOptionError
 from .manifest import Manifest, MarksOf
 from .offsets import ONLY
 from .options import ReadOptions
-from .skipped import LOG, SkippedFile, with_advice
+from .skipped import SkippedFile, with_advice
 
 
 class State(NamedTuple):
@@ -101,7 +102,7 @@ class Lens:
         for one in skipped:
             if one not in self._told:
                 self._told.add(one)
-                LOG.warning("%s is left out: %s", *one)
+                catalog.FILE_LEFT_OUT.say("%s is left out: %s", *one, file=one.path)
 
     def _look(self, path: str, marks_of: MarksOf) -> FileState:
         found = (remote.look if remote.is_remote(path) else summary.look)(path, marks_of)

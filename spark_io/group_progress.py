@@ -7,7 +7,6 @@ once and tried again later, and the query goes on.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,10 +14,10 @@ import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import EosdbError, UnknownMemberIdError
+from eosdb.notices import catalog
 
 from .offsets import Place
 
-_log: Final = logging.getLogger("eosdb.spark_io")
 _LATER_MS: Final = 60_000
 _PATIENCE: Final = eosdb.BrokerConfig(lock_timeout_ms=1_000)
 """A query does not stand still for as long as somebody else writes."""
@@ -70,13 +69,15 @@ class GroupProgress:
                 f"the group has members ({self._members(path)}), and its offsets are theirs; choose a "
                 "groupId that no consumer uses"
             )
-        _log.warning(
+        catalog.OFFSETS_NOT_NOTED.say(
             "group %s: the query's progress cannot be committed in %s%s: %s. The query goes on, and it "
             "is tried again every minute",
             self._group_id,
             path,
             f" and {more} more files" if more else "",
             why,
+            file=path,
+            group_id=self._group_id,
         )
 
     def _members(self, path: str) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from eosdb import TopicPartition
+from eosdb.notices import catalog
 
 from .cut import Cut, FileState
 from .errors import SparkOptionError
 from .offsets import ONLY, MarkedOffset, Positions
 from .options import ReadOptions
-from .skipped import LOG, SkippedFile
+from .skipped import SkippedFile
 
 
 class Histories:
@@ -45,7 +46,7 @@ class Histories:
         """Raises SparkOptionError unless data loss is allowed."""
         if self._options.fail_on_data_loss:
             raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
-        LOG.warning("%s. Continuing with what there is: failOnDataLoss=false", what)
+        catalog.LOSS_ACCEPTED.say("%s. Continuing with what there is: failOnDataLoss=false", what)
 
     def look_for(self, known: Positions, cut: Cut) -> None:
         """Note the files that are not there; their offsets stay. Raises SparkOptionError unless they may be
@@ -72,7 +73,7 @@ class Histories:
                     "ignoreMissingFiles=true to go on without it: its offsets are kept"
                 )
             if path not in told:
-                LOG.warning("%s is left out: %s", path, reason)
+                catalog.FILE_LEFT_OUT.say("%s is left out: %s", path, reason, file=path)
             found.append(SkippedFile(path, reason))
         self.missing = tuple(found)
 

@@ -6,7 +6,6 @@ errors, unless the option allows to go on without them; then each is told of in 
 
 from __future__ import annotations
 
-import logging
 from typing import Final, NamedTuple
 
 from eosdb.errors import (
@@ -17,7 +16,6 @@ from eosdb.errors import (
     NotAnEosdbFileError,
 )
 
-LOG: Final = logging.getLogger("eosdb.spark_io")
 _CORRUPT: Final = (CorruptDatabaseError, CorruptRecordError, NotAnEosdbFileError)
 
 

@@ -9,11 +9,12 @@ from operator import attrgetter
 import pyarrow as pa
 
 from eosdb.errors import EosdbError
+from eosdb.notices import catalog
 
 from . import reading
 from .options import ReadOptions
 from .plan import Range
-from .skipped import LOG, with_advice
+from .skipped import with_advice
 
 
 def batches(
@@ -32,4 +33,4 @@ def batches(
         except EosdbError as error:
             if not options.ignoring.allows(error):
                 raise with_advice(error) from None
-            LOG.warning("%s: the rest of it is left out: %s", path, error)
+            catalog.FILE_LEFT_OUT.say("%s: the rest of it is left out: %s", path, error, file=path)

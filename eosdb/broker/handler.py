@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
@@ -30,6 +30,8 @@ class Core:
     """Answers for the principal that opened the file."""
     metrics: Metrics
     """Counts requests and their results."""
+    damage: set[str] = field(default_factory=set)
+    """What has been found damaged, and said."""
 
 
 class RequestHandler:

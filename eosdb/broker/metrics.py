@@ -6,10 +6,12 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from eosdb.errors import EosdbError
+from eosdb.errors import CorruptDatabaseError, CorruptRecordError, EosdbError
 from eosdb.log.batch import PreparedBatch
 from eosdb.metrics import Metrics
 from eosdb.model.values import ProduceResult, TopicPartition
+from eosdb.notices import catalog
+from eosdb.notices.notice import one_line
 
 C = TypeVar("C", bound=type)
 
@@ -43,11 +45,24 @@ def _counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *args, **options)
         except EosdbError as error:
             metrics.error(error)
+            if isinstance(error, (CorruptDatabaseError, CorruptRecordError)):
+                _tell_of_damage(self._core, error)
             raise
         finally:
             metrics.took(requests, time, start)
 
     return request
+
+
+def _tell_of_damage(core: Any, error: EosdbError) -> None:
+    """Once for each finding: a consumer meets it again with each poll."""
+    text = one_line(error)
+    if text not in core.damage:
+        core.damage.add(text)
+        path = core.store.path
+        catalog.DAMAGE_FOUND.say(
+            "%s: damage found: %s", path, text, file=path, error=type(error).__name__
+        )
 
 
 def count_produced(

@@ -13,10 +13,11 @@ from typing import Final, TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import expiry
+from eosdb.coordinator import expiry, telling
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.groups import offsets as group_offsets
+from eosdb.coordinator.groups.rows import Removed
 from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.owners import Owners
 from eosdb.coordinator.presence import Presences
@@ -24,6 +25,7 @@ from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing
 from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
+from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import (
     ConcurrentTransactionsError,
     TransactionCoordinatorFencedError,
@@ -106,12 +108,15 @@ class TransactionCoordinator:
             recovered=self.leadership.recover(), aborted=self._abort_while(self._first_lost)
         )
         now = self._clock.time_ms()
+        gone: list[Removed] = []
 
         def remove(unit: Unit) -> tuple[int, int, int, int]:
-            return expiry.remove(unit, self._config, now, self.presences.dead(unit))
+            gone.clear()  # The unit may be run again.
+            return expiry.remove(unit, self._config, now, self.presences.dead(unit), gone)
 
         while any(removed := self._store.write(remove, sync=False)):
             done.add(removed)
+            telling.members_removed(gone)
         return done
 
     def next_due(self) -> int:
@@ -185,6 +190,7 @@ class TransactionCoordinator:
             fresh = self._producer_ids.next()
         if decision.end is not End.NONE:
             self._complete(decision)
+            telling.taken_over(decision.metadata)
             raise ConcurrentTransactionsError(
                 f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
                 "and has been aborted; call init_producer_id again"
@@ -362,11 +368,13 @@ class TransactionCoordinator:
         """Fence and abort the transactions that `first` names one after the other, because they have timed
         out or their owners are dead. Returns how many."""
         aborted = 0
+        lost: TransactionMetadata | None = None
         while due := self._store.write(first, sync=False):
             self.leadership.ensure_elected()
 
             def decide(unit: Unit, transactional_id: str = due) -> Decision | None:
-                current = transaction_rows.load(unit, transactional_id)
+                nonlocal lost
+                lost = current = transaction_rows.load(unit, transactional_id)
                 now = self._clock.time_ms()
                 if current is None:
                     return None
@@ -385,6 +393,8 @@ class TransactionCoordinator:
                 aborted += 1
                 with contextlib.suppress(TransactionCoordinatorFencedError):
                     self._complete(decision)
+                assert lost is not None
+                telling.aborted(lost, self._clock.time_ms())
         return aborted
 
     def _first_lost(self, unit: Unit) -> str | None:

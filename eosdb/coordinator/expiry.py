@@ -11,6 +11,7 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
+from eosdb.coordinator.groups.rows import Removed
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import producer_rows
 from eosdb.store.writing.unit import Unit
@@ -38,17 +39,21 @@ class Expired:
 
 
 def remove(
-    unit: Unit, config: BrokerConfig, now_ms: int, dead: Mapping[str, Collection[str]]
+    unit: Unit,
+    config: BrokerConfig,
+    now_ms: int,
+    dead: Mapping[str, Collection[str]],
+    removed: list[Removed],
 ) -> tuple[int, int, int, int]:
-    """Remove what has expired, and the members (by group) whose processes have died. Returns how many
-    transactional ids, producers and offsets went and how many groups changed; none of them when nothing
-    is left to do."""
+    """Remove what has expired, and the members (by group) whose processes have died. `removed` gets the
+    members. Returns how many transactional ids, producers and offsets went and how many groups changed;
+    none of them when nothing is left to do."""
     unit.memos[Due].time_ms = None
     return (
         transaction_rows.expire(unit, now_ms, config.transactional_id_expiration_ms),
         producer_rows.expire(unit, now_ms, config.producer_id_expiration_ms),
         group_offsets.expire(unit, now_ms, config.offsets_retention_minutes * MINUTE_MS),
-        group_rows.expire_members(unit, now_ms, dead),
+        group_rows.expire_members(unit, now_ms, dead, removed),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from eosdb.clock import Clock
+from eosdb.coordinator import telling
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
@@ -59,8 +60,9 @@ class Leadership:
     def ensure_elected(self) -> None:
         """Become the coordinator, with a new coordinator epoch, unless this object already is."""
         if not self._elected:
-            self._store.write(self._elect_and_complete, sync=False)
+            completed = self._store.write(self._elect_and_complete, sync=False)
             self._elected = True
+            telling.recovered(self._store.path, completed)
 
     def recover(self) -> int:
         """Complete decided transactions that no thread of ours is completing. Returns how many.
@@ -74,7 +76,9 @@ class Leadership:
                 return 0
             return self._elect_and_complete(unit)
 
-        return self._store.write(take_over, sync=False)
+        completed = self._store.write(take_over, sync=False)
+        telling.recovered(self._store.path, completed)
+        return completed
 
     @contextlib.contextmanager
     def deciding(

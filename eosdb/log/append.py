@@ -6,7 +6,6 @@ from an append is folded by `projection`, from the event alone.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -48,11 +47,11 @@ from eosdb.model.values import (
     ProducerIdAndEpoch,
     TimestampType,
 )
+from eosdb.notices import catalog
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 from eosdb.topic_config import TopicConfig
 
-_log: Final = logging.getLogger("eosdb")
 _DAY_MS: Final = 86_400_000
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 """How many rows one statement inserts: few statements to prepare, and few calls for any number of
@@ -168,7 +167,8 @@ def _warn_of_retention(
     if not config.delete or partition.topic_id in unit.said:
         return
     unit.said.add(partition.topic_id)
-    _log.warning(
+    unit.untold.add(
+        catalog.OLD_RECORDS,
         "topic %s: records arrive that are %.1f days old by their timestamps, and retention.ms=%d keeps "
         "them for %.1f days only, so the next housekeeping deletes them unless younger ones lie before "
         "them. If the timestamps are event times, set retention.ms=-1 for the topic (`eosdb topics alter "
@@ -178,6 +178,8 @@ def _warn_of_retention(
         config.retention_ms,
         config.retention_ms / _DAY_MS,
         partition.topic,
+        topic=partition.topic,
+        retention_ms=config.retention_ms,
     )
 
 

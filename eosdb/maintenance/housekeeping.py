@@ -7,7 +7,6 @@ steps after each of its writes, without a thread (decisions/0023).
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from typing import Final
@@ -17,9 +16,9 @@ from eosdb.clock import monotonic_ns
 from eosdb.errors import EosdbError
 from eosdb.maintenance.round import Round
 from eosdb.model.values import HousekeepingReport
+from eosdb.notices import catalog
 from eosdb.progress import Progress, report_progress
 
-_log: Final = logging.getLogger("eosdb")
 _UNIT_MS: Final = 2
 """How long others wait for one unit of housekeeping that runs beside their work."""
 _UNIT_ON_DEMAND_MS: Final = 20
@@ -40,6 +39,8 @@ class Housekeeper:
         """When to look whether a round is due; the lock file says when the last one began."""
         self._steps: Iterator[None] | None = None
         """The round that is going on."""
+        self._whole: Round | None = None
+        """It, or the one before."""
         self._rested_ns: int | None = None
         """When the last steps ended."""
         self._took_ns = 0
@@ -55,6 +56,7 @@ class Housekeeper:
         whole = self._round(_UNIT_ON_DEMAND_MS, sync=True, on_progress=report)
         for _ in whole.steps():
             pass
+        self._tell_of(whole)
         return whole.report()
 
     def run_when_due(self) -> None:
@@ -72,9 +74,29 @@ class Housekeeper:
                 self._take_steps()
         except EosdbError as error:
             self._steps = None
-            _log.warning("%s: housekeeping goes on later: %s", self._core.store.path, error)
+            path = self._core.store.path
+            catalog.HOUSEKEEPING_LATER.say(
+                "%s: housekeeping goes on later: %s",
+                path,
+                error,
+                file=path,
+                error=type(error).__name__,
+            )
         finally:
             self._lock.release()
+
+    def _tell_of(self, whole: Round) -> None:
+        """A round that has deleted something says what."""
+        report, path = whole.report(), self._core.store.path
+        done = {name: getattr(report, name) for name in catalog.HOUSEKEPT.fields[1:]}
+        if any(done.values()):
+            catalog.HOUSEKEPT.say(
+                "%s: housekeeping: %s",
+                path,
+                ", ".join(f"{count} {_words(name)}" for name, count in done.items() if count),
+                file=path,
+                **done,
+            )
 
     def take_snapshots(self, *, sync: bool = False) -> None:
         """Take a producer-state snapshot of every partition that has grown since its last."""
@@ -94,7 +116,8 @@ class Housekeeper:
         is_due, last_ms = self._core.store.begin_round(now_ms, every_ms)
         self._look_at_ms = last_ms + every_ms
         if is_due:
-            self._steps = self._round(_UNIT_MS, sync=False).steps()
+            self._whole = self._round(_UNIT_MS, sync=False)
+            self._steps = self._whole.steps()
         return is_due
 
     def _take_steps(self) -> None:
@@ -112,6 +135,12 @@ class Housekeeper:
                 if monotonic_ns(clock) - began >= allowance:
                     return
             self._steps = None
+            if self._whole is not None:
+                self._tell_of(self._whole)
         finally:
             self._rested_ns, self._rows_before = monotonic_ns(clock), store.rows_written
             self._took_ns = self._rested_ns - began
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

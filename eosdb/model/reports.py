@@ -285,3 +285,19 @@ class ViewDescription:
     name: str
     columns: tuple[str, ...]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTimes:
+    """How long the commits of one database object have taken, in seconds.
+
+    `counts` has one number for each bound, of those that took no longer and more than the bound before, and
+    a last one for those that took longer than all bounds.
+    """
+
+    bounds_s: tuple[float, ...]
+    counts: tuple[int, ...]
+    total_s: float
+    """Of COMMIT itself, with its fsync."""
+    lock_wait_s: float
+    """How long writers have waited for other writers, before their commits began."""

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
+from eosdb.notices.catalog import LIBRDKAFKA
 from eosdb.relay import failure
 from eosdb.relay.failure import InterruptedRelayError
 from eosdb.relay.kafka_settings import KafkaSettings
@@ -21,8 +22,14 @@ _NOBODY: Final = (-187, _LOCAL_AUTHENTICATION)  # All brokers down.
 _ASK_S: Final = 1.0
 _TRANSACTION_S: Final = 60.0
 """librdkafka's default."""
-_log: Final = logging.getLogger("eosdb.relay.librdkafka")
-_log.addHandler(logging.NullHandler())  # Not to stderr, unless the program wants it.
+_log: Final = logging.getLogger(LIBRDKAFKA)
+
+
+class _Details:
+    """What librdkafka logs, as details: the relay says what comes of it."""
+
+    def log(self, _: int, message: str, *args: object) -> None:
+        _log.debug(message, *args)
 
 
 def confluent() -> ModuleType:
@@ -84,7 +91,7 @@ class KafkaClient:
     def _make(
         self, kind: Callable[[Mapping[str, object]], Any], fixed: Mapping[str, object]
     ) -> Any:
-        config = {"bootstrap.servers": self.where, "error_cb": self.notice, "logger": _log}
+        config = {"bootstrap.servers": self.where, "error_cb": self.notice, "logger": _Details()}
         try:
             return kind({**config, **self._settings.values, **fixed})
         except self.module.KafkaException as error:

@@ -7,7 +7,6 @@ goes wrong, a new session finds out what became of the last transaction.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterator
 from types import TracebackType
@@ -23,6 +22,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.model.values import TopicPartition
+from eosdb.notices import catalog
 from eosdb.relay import planning
 from eosdb.relay.dead_letters import Aside
 from eosdb.relay.ends import Source, Target
@@ -32,7 +32,6 @@ from eosdb.relay.settings import RelaySettings
 from eosdb.relay.status import Progress, RelayStatus
 from eosdb.relay.values import Chunk, Position, SourceTopic
 
-_log: Final = logging.getLogger("eosdb.relay")
 _IDLE_MS: Final = 500
 _LOOK_MS: Final = 50
 _CREATED_LOOKS: Final = 40
@@ -291,4 +290,8 @@ class Relay:
             return
         if once:
             self._told.add(text)
-        (self._settings.notify or _log.warning)(text)
+        if self._settings.notify is not None:
+            self._settings.notify(text)
+        else:
+            name = self._settings.name
+            catalog.RELAY_WAITS.say("relay %s: %s", name, text, relay=name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from eosdb.errors import (
@@ -24,24 +24,25 @@ from eosdb.errors import (
     IllegalStateError,
     ReadOnlyDatabaseError,
 )
+from eosdb.store.bookkeeping import Bookkeeping
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect
-from eosdb.store.file.failures import is_failed_sync, translate, translated
+from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import OpenFiles
-from eosdb.store.file.owner_locks import OwnerLocks
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.joint_unit import JointUnit
+from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, Unit
 from eosdb.store.writing.writer import Counts, Writer
 
 T = TypeVar("T")
 
 
-class Store:
+class Store(Bookkeeping):
     """An open file. Threads may share it; `close` may be called twice."""
 
     def __init__(
@@ -52,10 +53,11 @@ class Store:
         durability: str = "full",
         read_only: bool = False,
         lock_timeout_ms: int = 30_000,
+        slow_commit_ms: int = -1,
         mutex: WriterMutex | None = None,
         reader: sqlite3.Connection | None = None,
     ) -> None:
-        self.path: Final = path
+        self.path = path
         self.read_only: Final = read_only
         self.lock_timeout_ms: Final = lock_timeout_ms
         self._durability = durability
@@ -66,6 +68,7 @@ class Store:
         self._group = GroupCommit(self._run_round, lock_timeout_ms)
         self._apply = apply
         self._counts = Counts()
+        self._timings = Timings(path, slow_commit_ms)
         self._files = OpenFiles(path)
         self._readers = Readers(
             path, self._files, lock_timeout_ms, read_only, self.check_open, reader
@@ -92,7 +95,10 @@ class Store:
         if self._joint is not None and self._joint.is_ours:
             self._go_on_with(self._joint)
             return self._joint.run(function)
-        return self._group.submit(function, sync)
+        try:
+            return self._group.submit(function, sync)
+        finally:
+            self._tell()
 
     @property
     def is_joint(self) -> bool:
@@ -108,12 +114,14 @@ class Store:
         """
         with self.alone() as writer:
             try:
+                self._timings.begun()
                 unit = writer.begin(sync=sync, careful=False)
                 self._joint = joint = JointUnit(unit, self.path)
                 yield joint
                 joint.write_waiting()
                 if not joint.is_committed:
                     writer.commit(joint.parts)
+                self._timings.ended(joint.parts)
             finally:
                 self._joint = None
                 writer.connection.rollback()
@@ -164,9 +172,15 @@ class Store:
         try:
             self._group.take(turn)
             try:
+                self._timings.begun()
                 writer = self._lock_file()
                 held = self._held = HeldUnit.usable(
-                    self._held, self.path, self.lock_timeout_ms, self._apply, writer.note
+                    self._held,
+                    self.path,
+                    self.lock_timeout_ms,
+                    self._apply,
+                    writer.note,
+                    self._timings,
                 )
                 try:
                     held.begin(writer.durable)
@@ -181,11 +195,17 @@ class Store:
                         held.roll_back()
                 self._counts.add(1, sync=writer.durable == "FULL")
                 writer.checkpoint_when_due()
+                self._note_outcome(())
+                self._timings.ended(1)
+            except EosdbError as error:
+                self._note_outcome((error,))
+                raise
             finally:
                 self._mutex.release()
         finally:
             turn.is_left = True
             self._group.left(turn)
+        self._tell()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[Writer]:
@@ -205,6 +225,7 @@ class Store:
         finally:
             turn.is_left = True
             self._group.left(turn)
+        self._tell()
 
     def _lock_file(self) -> Writer:
         """Become the one process that writes, on files that are still in place, with nothing in the WAL
@@ -226,6 +247,7 @@ class Store:
                 self.lock_timeout_ms,
                 self._mutex,
                 self._counts,
+                self._timings,
             )
         self._files.note_database()
         self._writer = writer
@@ -350,48 +372,6 @@ class Store:
             assert self._mutex is not None
             return self._mutex.begin_round(now_ms, every_ms)
 
-    @contextlib.contextmanager
-    def owning(self, number: int) -> Iterator[None]:
-        """Hold the lock of this number during the block, or until the process dies.
-
-        Raises DatabaseLockedError when somebody holds it, and StorageError.
-        """
-        self._check_writable()
-        assert self._mutex is not None
-        with self._mutex.owning(number):
-            yield
-
-    def owner_locks(self) -> OwnerLocks:
-        """The locks held until they are released, the file is closed, or the process dies. Raises
-        ReadOnlyDatabaseError and DatabaseClosedError."""
-        self._check_writable()
-        assert self._mutex is not None
-        return self._mutex.owner_locks
-
-    def is_owned(self, number: int) -> bool:
-        """Whether somebody holds the lock of this number, in any process: also this object. A reader
-        cannot know, and is told so."""
-        return self._mutex is None or self._mutex.is_owned(number)
-
-    @property
-    def has_written(self) -> bool:
-        """Whether a unit of this object has changed anything."""
-        return self._counts.has_written
-
-    @property
-    def rows_written(self) -> int:
-        """How many rows the units of this object have inserted, changed or deleted."""
-        return self._counts.rows
-
-    def note(self, error: BaseException | None) -> None:
-        """Tell every process if what failed on a user's connection was a sync."""
-        if is_failed_sync(error) and self._mutex is not None and not self._closed:
-            self._mutex.note_sync(failed=True)
-
-    def counts(self) -> Mapping[str, float]:
-        """Units committed, those that were fsynced, and how many requests shared one."""
-        return self._counts.snapshot()
-
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
@@ -417,6 +397,7 @@ class Store:
     def _run_round(self, batch: list[Request]) -> None:
         assert self._mutex is not None
         try:
+            self._timings.begun()
             writer = self._lock_file()
             try:
                 writer.run(batch)
@@ -426,6 +407,7 @@ class Store:
                 else:
                     self._run_alone(writer, batch)
             writer.checkpoint_when_due()
+            self._timings.ended(len(batch))
         except EosdbError as error:
             for request in batch:
                 if not request.done:
@@ -437,6 +419,9 @@ class Store:
                     self._writer.connection.rollback()
             finally:
                 self._mutex.release()
+        errors = [request.error for request in batch if request.error is not None]
+        if errors or self._is_failing:
+            self._note_outcome(errors)
 
     def _run_alone(self, writer: Writer, batch: list[Request]) -> None:
         """Each on its own, so that each gets its own answer."""

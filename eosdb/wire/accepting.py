@@ -8,7 +8,6 @@ the parent has ended long ago, and the port would stay taken (decisions/0031).
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import socket
@@ -17,7 +16,8 @@ import weakref
 from collections.abc import Callable
 from typing import Final, Protocol
 
-_log = logging.getLogger("eosdb.wire")
+from eosdb.notices import catalog
+
 _PAUSE_S: Final = 0.2
 """How long nobody is accepted when there is no descriptor left."""
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
@@ -72,7 +72,9 @@ def accept(
             continue
         except (OSError, RuntimeError) as error:  # No descriptor left, or no thread.
             if not is_closed.is_set() and not is_failing:
-                _log.warning("cannot accept connections: %s; trying again", error)
+                catalog.CANNOT_ACCEPT.say(
+                    "cannot accept connections: %s; trying again", error, error=type(error).__name__
+                )
             is_failing = True
             is_closed.wait(_PAUSE_S)
 

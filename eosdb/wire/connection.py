@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import struct
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
 from eosdb.errors import EosdbError, SaslAuthenticationFailedError
+from eosdb.notices import catalog
+from eosdb.notices.notice import one_line
 from eosdb.wire import messages
 from eosdb.wire.apis import APIS, Api
 from eosdb.wire.errors import UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION, code_of
@@ -23,7 +24,6 @@ from eosdb.wire.messages import MalformedMessageError, RequestHeader
 from eosdb.wire.security import shake_hands, shut_down
 from eosdb.wire.session import Session
 
-_log = logging.getLogger("eosdb.wire")
 _RESET: Final = struct.pack("ii", 1, 0)
 
 CarryOut = Callable[[Session], ApiMessage | None]
@@ -53,6 +53,7 @@ class Connection:
     def serve(self) -> None:
         """Answer requests until the connection ends, for whatever reason; never raises."""
         peer = self._session.client_host
+        catalog.CONNECTED.say("%s has connected", peer, client_host=peer)
         try:
             self._session.host = (
                 shake_hands(self._socket, self._limits.transfer_s) or self._session.host
@@ -60,6 +61,7 @@ class Connection:
             while not self._is_closing:
                 frame = self._frames.read(self._largest_frame)
                 if frame is None:
+                    catalog.DISCONNECTED.say("%s has disconnected", peer, client_host=peer)
                     return
                 answer = self._answer(frame)
                 del frame  # The answer may wait for its client for long.
@@ -68,11 +70,28 @@ class Connection:
                 if self._session.login.is_refused:
                     return
         except (MalformedMessageError, TimeoutError, EosdbError) as error:
-            _log.warning("closed the connection from %s: %s", peer, error)
+            catalog.CONNECTION_CLOSED.say(
+                "closed the connection from %s: %s",
+                peer,
+                one_line(error),
+                client_host=peer,
+                error=type(error).__name__,
+            )
         except OSError as error:
-            _log.debug("the connection from %s broke: %s", peer, error)
-        except Exception:
-            _log.exception("closed the connection from %s: a request failed", peer)
+            catalog.CONNECTION_BROKE.say(
+                "the connection from %s broke: %s",
+                peer,
+                error,
+                client_host=peer,
+                error=type(error).__name__,
+            )
+        except Exception as error:
+            catalog.CONNECTION_FAILED.say(
+                "closed the connection from %s: a request failed",
+                peer,
+                trace=error,
+                client_host=peer,
+            )
         finally:
             self._frames.lease.shrink_to(0)
             self._socket.close()
@@ -141,7 +160,16 @@ class Connection:
         if answer is None:
             raise error
         mistake = None if isinstance(error, EosdbError) else error
-        _log.warning("%s version %d failed: %s", api.name, header.version, error, exc_info=mistake)
+        catalog.REQUEST_FAILED.say(
+            "%s version %d failed: %s",
+            api.name,
+            header.version,
+            one_line(error),
+            trace=mistake,
+            api=api.name,
+            api_version=header.version,
+            error=type(error).__name__,
+        )
         return answer
 
 

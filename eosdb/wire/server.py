@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import threading
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from typing import Final
 from eosdb.admin.users import UserDirectory
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
+from eosdb.notices import catalog
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory
@@ -21,8 +21,6 @@ from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.sasl import Users
 from eosdb.wire.security import IN_THE_CLEAR, Security
 from eosdb.wire.session import ANONYMOUS, Session, asking
-
-_log = logging.getLogger("eosdb.wire")
 
 
 class Server:
@@ -134,7 +132,9 @@ class Server:
         count = len(self._connections)
         if count >= self._limits.connections:
             if not self._is_full:
-                _log.warning("%d connections, further ones are closed at once", count)
+                catalog.TOO_MANY_CONNECTIONS.say(
+                    "%d connections, further ones are closed at once", count, connections=count
+                )
             self._is_full = True
             sock.close()
             return

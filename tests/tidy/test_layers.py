@@ -14,6 +14,7 @@ ROOMS = [
     "eosdb.migrations",
     "eosdb.errors",
     "eosdb.failpoints",
+    "eosdb.notices",
     "eosdb.clock",
     "eosdb.progress",
     "eosdb.model eosdb.config eosdb.topic_config eosdb.validation",

@@ -21,6 +21,7 @@ from eosdb.client.consumer.assignors.sticky import MemberSubscription
 from eosdb.client.consumer.attendance import Attendance
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
+from eosdb.client.consumer.telling import MembershipTelling
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import (
     ApiError,
@@ -115,6 +116,7 @@ class Membership:
         """What an eager member would like to keep, though it gives up everything to join."""
         self._next_heartbeat_ms = self._ask_again_ms = self._last_poll_ms = 0
         self._backoff_ms = _FIRST_BACKOFF_MS
+        self._telling = MembershipTelling()
         self.rebalances = 0
         """How many generations it has been in."""
 
@@ -130,14 +132,17 @@ class Membership:
         GroupAuthorizationFailedError; other errors of the group are handled.
         """
         now = self._clock.monotonic_ms()
-        with self._lock:
-            self._leave_when_idle(now)
-            self._last_poll_ms = now
-            self._beat_when_due(now)
-            if self._error is not None:
-                raise self._error
-            if topics != self._topics:
-                self._topics, self._must_rejoin = topics, True
+        try:
+            with self._lock:
+                self._leave_when_idle(now)
+                self._last_poll_ms = now
+                self._beat_when_due(now)
+                if self._error is not None:
+                    raise self._error
+                if topics != self._topics:
+                    self._topics, self._must_rejoin = topics, True
+        finally:
+            self._telling.tell()
         if self._background is None:
             self._attendance.look(now)
         while True:
@@ -184,6 +189,7 @@ class Membership:
         """Handle the error of a failed commit, which may concern the membership."""
         with self._lock:
             self._handle(error)
+        self._telling.tell()
 
     def leave(self) -> None:
         """Leave the group, unless this is a static member (KIP-345)."""
@@ -223,8 +229,9 @@ class Membership:
         except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
             with self._lock:
                 self._handle(error)
-                if self._error is not None:
-                    raise
+            self._telling.tell()
+            if self._error is not None:
+                raise
             self._prepare()
 
     def _join(self) -> None:
@@ -305,6 +312,8 @@ class Membership:
                 self._must_rejoin = True
             self._partitions.revoke(given_up, lost=False)
         self._partitions.assign(assigned - owned)
+        self._telling.rebalanced(self._held, assigned)
+        self._telling.tell()
 
     def _ask_later(self) -> None:
         self._ask_again_ms = self._clock.monotonic_ms() + self._backoff_ms
@@ -334,13 +343,22 @@ class Membership:
         if isinstance(error, RebalanceInProgressError):
             self._must_rejoin |= self._phase in (Phase.STABLE, Phase.SYNCING)
         elif isinstance(error, UnknownMemberIdError):
+            self._note_loss(error)
             self._forget(keep_member_id=False)
         elif isinstance(error, IllegalGenerationError):
             # A joining member expects a newer generation, and learns it from the join.
             if self._phase is not Phase.JOINING:
+                self._note_loss(error)
                 self._forget(keep_member_id=True)
         elif isinstance(error, (DatabaseClosedError, FencedInstanceIdError)):
+            if self._error is None and isinstance(error, FencedInstanceIdError):
+                self._telling.fenced(self._held)
             self._error = error
+
+    def _note_loss(self, error: EosdbError) -> None:
+        """One that only joins has nothing to lose."""
+        if self._phase is not Phase.UNJOINED and self._generation_id >= 0:
+            self._telling.lost(self._held, error)
 
     def _forget(self, *, keep_member_id: bool) -> None:
         """The generation ended without this member; its partitions may have other owners already."""
@@ -358,6 +376,7 @@ class Membership:
             self._generation_id >= 0
             and now_ms - self._last_poll_ms > self._settings.max_poll_interval_ms
         ):
+            self._telling.absent(self._held, self._settings.max_poll_interval_ms)
             self._send_leave()
             self._forget(keep_member_id=self._settings.group_instance_id is not None)
 
@@ -382,15 +401,18 @@ class Membership:
     def _background_step(self) -> int | None:
         # Without the lock: it may have to wait for a writer, which may be the thread that polls.
         self._attendance.look(self._clock.monotonic_ms())
-        with self._lock:
-            if self._error is not None:
-                return None
-            now = self._clock.monotonic_ms()
-            self._leave_when_idle(now)
-            self._beat_when_due(now)
-            if self._generation_id < 0:
-                return 100
-            return max(min(self._next_heartbeat_ms, self._attendance.next_look_ms) - now, 1)
+        try:
+            with self._lock:
+                if self._error is not None:
+                    return None
+                now = self._clock.monotonic_ms()
+                self._leave_when_idle(now)
+                self._beat_when_due(now)
+                if self._generation_id < 0:
+                    return 100
+                return max(min(self._next_heartbeat_ms, self._attendance.next_look_ms) - now, 1)
+        finally:
+            self._telling.tell()
 
 
 def _subscription(member: JoinGroupMember) -> Subscription:

@@ -131,6 +131,11 @@ class ProcessorSettings:
             for number in range(1, len(self.retry_delays_ms) + 1)
         )
 
+    def stage(self, topic: str) -> int:
+        """Which of `own_topics` is next for a record that has failed in `topic`."""
+        retries = self.retry_topics
+        return retries.index(topic) + 1 if topic in retries else 0
+
     @property
     def own_topics(self) -> tuple[str, ...]:
         """The retry topics, then the dead letter topic."""

@@ -6,7 +6,6 @@ would leave them unread.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -24,12 +23,12 @@ from eosdb.errors import (
 from eosdb.metrics import Metrics
 from eosdb.model.consumer_protocol import decode_assignment
 from eosdb.model.values import EARLIEST, OffsetAndMetadata, TopicPartition
+from eosdb.notices import catalog
 
 LOOK_EVERY_MS: Final = 200
 _TELL_AFTER_MS: Final = 1_000
 """How long nobody else may have got any further before that is worth a warning."""
 _NOBODY: Final = ""
-_log: Final = logging.getLogger("eosdb.client")
 
 Unread = dict[TopicPartition, int]
 
@@ -152,4 +151,6 @@ class GroupIdleness:
     def _tell(self, situation: object, message: str) -> None:
         if situation not in self._told:
             self._told.add(situation)
-            _log.warning("group %s: %s", self._group_id, message)
+            catalog.OTHERS_STAND_STILL.say(
+                "group %s: %s", self._group_id, message, group_id=self._group_id
+            )

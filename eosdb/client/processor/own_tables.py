@@ -87,6 +87,10 @@ class UnitTransaction(ProcessingTransaction):
         self._in_hand: tuple[TopicPartition, int] | None = None
         """The record that was taken in last, unless it is complete."""
 
+    @property
+    def holds_lock(self) -> bool:
+        return self._unit is not None
+
     def prepare(self) -> None:
         """A unit needs no name, and nobody leaves one open: it dies with its process."""
 

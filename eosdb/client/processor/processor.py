@@ -44,6 +44,8 @@ from eosdb.errors import (
 from eosdb.metrics import Metrics
 from eosdb.model.settings import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
+from eosdb.notices import catalog
+from eosdb.notices.notice import error_text
 
 _POLL_MS: Final = 1_000
 _RATES: Final = ("process", "commit")
@@ -109,6 +111,7 @@ class Processor:
         self._resting: dict[TopicPartition, int] = {}
         """Partitions of retry topics that are paused, and until when (ms)."""
         self._current: Attempt | None = None
+        self._broken_by: EosdbError | None = None
         self._alone = 0
         """How many records get a transaction each, to find the one that cannot be committed."""
         self._stopping = threading.Event()
@@ -123,7 +126,7 @@ class Processor:
     def run(self, until_idle_ms: int | None = None) -> dict[str, float]:
         """Process until `stop`, SIGTERM or SIGINT, or until no record has arrived for `until_idle_ms` and
         the whole group has read everything: while other members have unread records, this one waits, to
-        take them over if need be, and the logger `eosdb.client` warns of those who get no further.
+        take them over if need be, and the logger `eosdb.processor` warns of those who get no further.
 
         The current record is finished and committed, then the group is left. Signals are handled in the
         main thread only. Returns the metrics. Raises HandlerFailedError when a record has failed for good
@@ -180,14 +183,14 @@ class Processor:
         """Run `action`, after undoing an earlier failure; errors that a retry cannot fix are raised."""
         try:
             if self._transaction.is_broken:
-                self._transaction.mend()
-                self._wake(self._resting)
+                self._mend()
             return action()
         except WakeupError:
             return False
         except EosdbError as error:
             self._metrics.error(error)
             self._transaction.is_broken = True
+            self._broken_by = error
             if isinstance(error, FAULTS_OF_RESULTS):
                 self._find_the_culprit(error)
             elif is_lost(error) or may_be_repeated(error):
@@ -197,6 +200,25 @@ class Processor:
             if isinstance(error, (IllegalGenerationError, UnknownMemberIdError)):
                 self._consumer.enforce_rebalance()
             return True
+        finally:
+            self._records.tell()
+
+    def _mend(self) -> None:
+        count, error = self._transaction.taken_in, self._broken_by
+        self._transaction.mend()
+        self._wake(self._resting)
+        self._broken_by = None
+        if count:
+            why = "the partitions have moved" if error is None else error_text(error)
+            catalog.PROCESSED_AGAIN.say(
+                "group %s: a transaction of %d records is undone, and they are processed again: %s",
+                self._group_id,
+                count,
+                why,
+                group_id=self._group_id,
+                records=count,
+                error=None if error is None else type(error).__name__,
+            )
 
     def _read_and_process(self, wait_ms: int) -> bool:
         """Poll once and process the records. Returns whether anything was done."""
@@ -301,7 +323,7 @@ class Processor:
                 self._commit()
         except EosdbError as error:
             self._metrics.error(error)
-            self._transaction.is_broken = True
+            self._transaction.is_broken, self._broken_by = True, error
         self._forget(partitions)
 
     def _break_off(self, partitions: list[TopicPartition]) -> None:

@@ -14,6 +14,7 @@ from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.handlers import AnyHandler
+from eosdb.client.processor.telling import Telling
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, HandlerFailedError
@@ -59,16 +60,25 @@ class RecordHandler:
         self._clock = clock
         self._metrics = metrics
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
+        self._telling = Telling(settings, group_id)
+
+    def tell(self) -> None:
+        """Say what became of records, unless the transaction keeps others waiting: then later."""
+        if not self._transaction.holds_lock:
+            self._telling.tell()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Other copies take over these partitions, and count attempts from 0."""
         gone = set(partitions)
         self._failures = {key: f for key, f in self._failures.items() if key[0] not in gone}
+        self._telling.forget(gone)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Forget the failures below these offsets."""
         for key in [k for k in self._failures if k[0] in offsets and k[1] < offsets[k[0]].offset]:
             del self._failures[key]
+        self._telling.committed(offsets)
+        self.tell()
 
     def try_or_give_up(self, attempt: Attempt) -> bool:
         """Whether the record is done, possibly as a retry or dead letter; if not, the transaction is
@@ -110,6 +120,9 @@ class RecordHandler:
         failure = Failure.of(attempt.origin, error, self._group_id, count, now)
         self._failures[attempt.key] = failure
         self._metrics.count("failed")
+        self._telling.failed(
+            attempt.tp.topic, failure, error, will_retry=self._has_attempts(attempt)
+        )
 
     def _check_may_give_up(self, attempt: Attempt, error: Exception) -> None:
         """Raises HandlerFailedError if there is no dead letter topic."""
@@ -144,12 +157,14 @@ class RecordHandler:
             result = ProducerRecord(value=result, key=given.key)
         if not isinstance(result, ProducerRecord):
             raise TypeError(
-                f"the handler returned {result!r:.80}; expected bytes, str, ProducerRecord, several of "
-                "those, or None"
+                f"the handler returned a value of type {type(result).__name__}; expected bytes, str, "
+                "ProducerRecord, several of those, or None"
             )
         topic = result.topic or self._sink
         if topic is None:
-            raise TypeError(f"{result!r:.80} has no topic, and the processor has no sink")
+            raise TypeError(
+                "the handler returned a record without a topic, and the processor has no sink"
+            )
         return replace(
             result,
             topic=topic,
@@ -160,9 +175,7 @@ class RecordHandler:
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
         """Send it to the next retry topic, or to the dead letter topic."""
         settings, record = self._settings, attempt.record
-        stage = 0
-        if attempt.tp.topic in settings.retry_topics:
-            stage = settings.retry_topics.index(attempt.tp.topic) + 1
+        stage = settings.stage(attempt.tp.topic)
         is_dead = stage == len(settings.retry_topics)
         if not is_dead:
             due_ms = self._clock.time_ms() + settings.retry_delays_ms[stage]
@@ -177,3 +190,5 @@ class RecordHandler:
             )
         )
         self._metrics.count("dead-lettered" if is_dead else "retried")
+        if is_dead:
+            self._telling.given_up(attempt.key, failure)

@@ -62,6 +62,11 @@ class ProcessingTransaction(ABC):
         """How long it has been open; 0 if there is none."""
         return 0 if self._began_ms is None else self._clock.monotonic_ms() - self._began_ms
 
+    @property
+    def holds_lock(self) -> bool:
+        """Whether it keeps every other writer of the file waiting just now."""
+        return False
+
     @abstractmethod
     def prepare(self) -> None:
         """Take what names this copy, which ends what a previous holder left open."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from eosdb.client.answers import RequestKind, as_coordinators, may_be_repeated
+from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
 from eosdb.client.transport import Exchange, Request, Transport
@@ -147,7 +148,7 @@ class CoordinatorCalls:
             return
         self._queue.popleft()
         call.fail(error)
-        self._manager.failed(error, call.kind)
+        note_failure(self._manager, error, call.kind)
 
     def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
         backoff = self._settings.retry_backoff_ms

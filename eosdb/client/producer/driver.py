@@ -3,7 +3,6 @@ themselves (`asyncio.wrap_future`), a background thread."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from eosdb.client.producer.sender import Sender
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.clock import Clock
 from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
+from eosdb.notices import catalog
 
 _IDLE_MS: Final = 50
 """How long the background thread sleeps at most."""
@@ -24,8 +24,6 @@ _NOTHING_TO_DO_MS: Final = 1_000
 _MANY: Final = 1_000
 _SOON_MS: Final = 10_000
 """So many records sent one by one within so short a time are a loop."""
-
-_log: Final = logging.getLogger("eosdb.client")
 
 
 class Driver:
@@ -126,8 +124,8 @@ class Driver:
         with self._lock:
             try:
                 wait = self.step()
-            except Exception:  # The thread must go on; each future reports its own error.
-                _log.exception("a delivery callback failed")
+            except Exception as error:  # The thread must go on; each future reports its own error.
+                catalog.CALLBACK_FAILED.say("a delivery callback has raised", trace=error)
                 wait = 0
         idle_ms = min(linger_ms or _IDLE_MS, _IDLE_MS)
         return idle_ms if wait is None else max(1, min(wait, idle_ms))
@@ -151,11 +149,12 @@ class SingleSends:
         self._count, self._since_ms = 0, now
         if took < _SOON_MS:
             self._is_said = True
-            _log.warning(
+            catalog.SINGLE_SENDS.say(
                 "%d records were sent one by one within %d ms, each in a commit of its own; many times "
                 "faster: send_many, a transaction around them, or linger_ms=5 and flush() at the end",
                 _MANY,
                 took,
+                records=_MANY,
             )
 
 

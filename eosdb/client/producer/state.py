@@ -77,6 +77,8 @@ class TransactionManager:
         """How many transactions have ended under this identity (version 1)."""
         self.needs_new_epoch = False
         """Before the next transaction the producer must take its id again."""
+        self.is_fencing_told = False
+        """Whether it has been said that the producer is fenced."""
         self._progress: dict[TopicPartition, PartitionProgress] = {}
 
     def transition(self, state: ClientState) -> None:

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import sqlite3
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import decisions
@@ -208,23 +208,39 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def expire_members(unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]]) -> int:
+class Removed(NamedTuple):
+    """A member that is out of its group, and why."""
+
+    group_id: str
+    member_id: str
+    reason: str
+
+
+def expire_members(
+    unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]], removed: list[Removed]
+) -> int:
     """Remove members whose process died (`dead`, by group) or whose session ended, and end rebalances that
-    timed out.
+    timed out; `removed` gets those who are out.
 
     Returns how many groups changed: STEPS_PER_UNIT when there may be more.
     """
     changed = 0
     for group_id in sorted(dead)[:STEPS_PER_UNIT]:
         _remove_members(unit, group_id, set(dead[group_id]), now_ms)
+        removed += [Removed(group_id, member, "process_died") for member in sorted(dead[group_id])]
         changed += 1
     while changed < STEPS_PER_UNIT and (ended := first_ended_session(unit, now_ms)) is not None:
         _remove_members(unit, *ended, now_ms)
+        group_id, members = ended
+        removed += [Removed(group_id, member, "session_ended") for member in sorted(members)]
         changed += 1
     while changed < STEPS_PER_UNIT and (overdue := first_overdue(unit, now_ms)) is not None:
         before = load(unit, overdue)
         assert before is not None
-        record(unit, before, decisions.overdue(before, now_ms), now_ms)
+        after = decisions.overdue(before, now_ms)
+        record(unit, before, after, now_ms)
+        gone = {m.member_id for m in before.members} - {m.member_id for m in after.members}
+        removed += [Removed(overdue, member, "did_not_rejoin") for member in sorted(gone)]
         changed += 1
     return changed
 

@@ -6,14 +6,14 @@ copied into the file, and the WAL grows with every page that is written: SQLite 
 
 from __future__ import annotations
 
-import logging
 from typing import Final, NamedTuple
 
+from eosdb.notices import catalog
+from eosdb.notices.notice import Untold
 from eosdb.store.file import lock_holder
 from eosdb.store.file.connection import WAL_LIMIT_BYTES
 from eosdb.store.wal import index as wal_index
 
-_log: Final = logging.getLogger("eosdb")
 _MIB: Final = 1024 * 1024
 
 
@@ -38,8 +38,9 @@ class Checkpoint(NamedTuple):
 class WalGrowth:
     """Warns of a stalled reader when the WAL exceeds its limit, and at each doubling."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, untold: Untold) -> None:
         self._path = path
+        self._untold = untold
         self._limit = WAL_LIMIT_BYTES
 
     def look(self, found: Checkpoint) -> None:
@@ -49,7 +50,8 @@ class WalGrowth:
         if found.wal_bytes < self._limit or found.is_whole:
             return
         self._limit = 2 * found.wal_bytes
-        _log.warning(
+        self._untold.add(
+            catalog.WAL_GROWS,
             "%s: the WAL has %d MiB and grows with every write, because a snapshot from %d MiB ago is "
             "still being read, by %s. Let it end: read the rest of the query, close its cursor or "
             "transaction, or end the process",
@@ -58,6 +60,8 @@ class WalGrowth:
             (found.wal_bytes - found.copied_bytes) // _MIB,
             _describe_readers(self._path, only_oldest=True)
             or "a process that cannot be seen from here, such as another user's",
+            file=self._path,
+            wal_bytes=found.wal_bytes,
         )
 
 

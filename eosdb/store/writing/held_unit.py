@@ -18,6 +18,7 @@ from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import is_of_the_file, translate, translated
 from eosdb.store.schema import guard
+from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import LAST_POSITION, Apply, Unit
 
 if TYPE_CHECKING:
@@ -50,11 +51,13 @@ class HeldUnit:
         apply: Apply,
         path: str,
         note: Callable[[sqlite3.Error], None],
+        timings: Timings,
     ) -> None:
         self._raw: Final = connection
         self._note = note
         self._path = path
-        self._unit = Unit(connection, apply)
+        self._unit = Unit(connection, apply, timings.untold)
+        self._timings = timings
         self.is_ours = True
         """Whether statements are eosdb's own, to which nothing is forbidden."""
         self.undo: Final = connection.rollback
@@ -84,6 +87,7 @@ class HeldUnit:
         lock_timeout_ms: int,
         apply: Apply,
         note: Callable[[sqlite3.Error], None],
+        timings: Timings,
     ) -> HeldUnit:
         """The last one, or a new one on a connection of its own."""
         if last is not None:
@@ -92,7 +96,7 @@ class HeldUnit:
             last.close()
         with translated(path):
             # decisions/0012: it holds the lead, the mutex and a connection of its own.
-            return cls(connect(path, lock_timeout_ms), apply, path, note)
+            return cls(connect(path, lock_timeout_ms), apply, path, note, timings)
 
     def begin(self, synchronous: str) -> None:
         """Take SQLite's write lock."""
@@ -103,6 +107,7 @@ class HeldUnit:
             self._unit.written_bytes = 0
             self.failure = None
             self._raw.execute("BEGIN IMMEDIATE")
+            self._timings.locked()
         self.is_ours = False
 
     def commit(self) -> int:
@@ -113,7 +118,9 @@ class HeldUnit:
         before = self._unit.written_bytes
         with self._translated():
             try:
+                self._timings.committing()
                 self._raw.execute(_COMMIT)
+                self._timings.committed()
             except sqlite3.Error as error:
                 self._note(error)
                 raise

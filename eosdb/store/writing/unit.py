@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from eosdb.events import lean
 from eosdb.events.kinds import Event
 from eosdb.events.lean import Lean
+from eosdb.notices.notice import Untold
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.waiting import Waiting
@@ -90,10 +91,12 @@ class Unit:
 
     __slots__ = (
         "_connection", "_position", "_waited", "_waiting", "careful", "memos", "projection",
-        "said", "written_bytes",
+        "said", "untold", "written_bytes",
     )  # fmt: skip
 
-    def __init__(self, connection: sqlite3.Connection, apply: Apply) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, apply: Apply, untold: Untold | None = None
+    ) -> None:
         self._connection: Final = connection
         self.projection: Final = apply
         self.memos: Final = Memos()
@@ -105,6 +108,8 @@ class Unit:
         self.written_bytes = 0
         self.said: Final = set[Hashable]()
         """What has been logged already and need not be again while the file is open."""
+        self.untold: Final = untold or Untold()
+        """What to say when nobody waits for the unit any more."""
         self.careful = True
         """Whether one part can be undone, for which everything is written at once; if not, a part that must
         be undone makes the whole unit run again."""

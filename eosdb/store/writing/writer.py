@@ -13,12 +13,14 @@ from typing import Final
 
 from eosdb.errors import EosdbError
 from eosdb.failpoints import Failpoint, reach
+from eosdb.notices import catalog
 from eosdb.store.file.connection import WAL_LIMIT_BYTES, connect
 from eosdb.store.file.failures import is_failed_sync, translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.wal import renewal as wal_renewal
 from eosdb.store.wal.growth import Checkpoint, WalGrowth
 from eosdb.store.writing.group_commit import Request
+from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
 
 _REMEMBERED_MAX: Final = 20_000
@@ -65,11 +67,13 @@ class Writer:
         lock_timeout_ms: int,
         mutex: WriterMutex,
         counts: Counts,
+        timings: Timings,
     ) -> None:
         self._path = path
         self._lock_timeout_ms = lock_timeout_ms
         self._mutex = mutex
         self._counts = counts
+        self._timings = timings
         self.durable: Final = _SYNCHRONOUS[durability]
         # decisions/0004: a unit that decides nothing is made durable by the next one that is synced.
         self._relaxed = "NORMAL" if durability == "full" else self.durable
@@ -77,7 +81,7 @@ class Writer:
         self.connection: Final = connect(path, lock_timeout_ms)
         # Reading opens the WAL and the shared memory.
         self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-        self._unit = Unit(self.connection, apply)
+        self._unit = Unit(self.connection, apply, timings.untold)
         self._data_version = -1
         self._are_memos_true = False
         """Whether the newest unit has been committed, so that the memos match the file."""
@@ -89,7 +93,7 @@ class Writer:
         self._wal_factor = 1.0
         """What the last checkpoint found in the WAL beyond what had been estimated."""
         self._found = Checkpoint(0, 0)
-        self._growth = WalGrowth(path)
+        self._growth = WalGrowth(path, timings.untold)
 
     # -- units ----------------------------------------------------------------------------------
 
@@ -150,6 +154,7 @@ class Writer:
         unit.written_bytes = 0
         unit.careful = careful
         execute("BEGIN IMMEDIATE")
+        self._timings.locked()
         (version,) = execute("PRAGMA data_version").fetchone()
         self._begun += 1
         if (
@@ -168,7 +173,9 @@ class Writer:
         if self.connection.in_transaction:
             try:
                 self._unit.write_waiting()
+                self._timings.committing()
                 self.connection.execute("COMMIT")
+                self._timings.committed()
             except sqlite3.Error as error:
                 self.note(error)
                 raise
@@ -210,6 +217,12 @@ class Writer:
         finally:
             self.connection.rollback()
         self._mutex.note_sync(failed=False)
+        self._timings.untold.add(
+            catalog.WAL_RENEWED,
+            "%s: the disk had failed to sync a commit; the WAL has been written again and is on the disk",
+            self._path,
+            file=self._path,
+        )
 
     # -- checkpoints ----------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from kafka.protocol.sasl import (
@@ -14,11 +13,12 @@ from kafka.protocol.sasl import (
 
 from eosdb.clock import SystemClock
 from eosdb.errors import SaslAuthenticationFailedError
+from eosdb.notices import catalog
+from eosdb.notices.notice import one_line
 from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
 from eosdb.wire.sasl import MECHANISMS
 from eosdb.wire.session import Session
 
-_log = logging.getLogger("eosdb.wire")
 _PAUSE_MS: Final = 100
 """Kafka's connection.failed.authentication.delay.ms: guessing takes its time."""
 
@@ -53,7 +53,13 @@ def authenticate(
     try:
         token = step(session, bytes(request.auth_bytes))
     except SaslAuthenticationFailedError as error:
-        _log.warning("refused a login from %s: %s", session.client_host, error)
+        catalog.LOGIN_REFUSED.say(
+            "refused a login from %s: %s",
+            session.client_host,
+            one_line(error),
+            client_host=session.client_host,
+            error=type(error).__name__,
+        )
         return SaslAuthenticateResponse(
             error_code=error.code, error_message=str(error), auth_bytes=b"", session_lifetime_ms=0
         )

@@ -5,7 +5,6 @@ Each topic or partition of a request is a change of its own, with its own answer
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
@@ -30,6 +29,7 @@ from eosdb.errors import (
     TopicAuthorizationFailedError,
 )
 from eosdb.model.values import TopicPartition
+from eosdb.notices import catalog
 from eosdb.topic_config import without_effect
 from eosdb.wire.errors import (
     NONE,
@@ -39,7 +39,6 @@ from eosdb.wire.errors import (
 )
 from eosdb.wire.session import NODE_ID, Session
 
-_log = logging.getLogger("eosdb.wire")
 _N = TypeVar("_N")
 _UNSET = -1
 _NO_ID = UUID(int=0)
@@ -133,7 +132,13 @@ def delete_records(
 def log_without_effect(topic: str, settings: Iterable[str]) -> None:
     kept = without_effect(settings)
     if kept:
-        _log.info("topic %s: %s: kept, without effect in eosdb", topic, ", ".join(kept))
+        catalog.SETTINGS_KEPT.say(
+            "topic %s: %s: kept, without effect in eosdb",
+            topic,
+            ", ".join(kept),
+            topic=topic,
+            settings=list(kept),
+        )
 
 
 def repeated(names: Iterable[_N]) -> list[_N]:

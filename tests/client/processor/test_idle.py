@@ -65,7 +65,7 @@ def beside(db_path: Path, clock: ManualClock) -> Iterator[eosdb.Database]:
 def test_the_partitions_of_a_dead_member_are_waited_for_and_read(
     beside: eosdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "eosdb.client"):
+    with caplog.at_level(logging.WARNING, "eosdb.processor"):
         metrics = eosdb.process(
             beside, "in", upper, "out", group_id="g", until_idle_ms=500, retry_backoff_ms=1
         )
@@ -83,11 +83,11 @@ def test_a_stop_ends_the_wait(beside: eosdb.Database) -> None:
             processor.stop()
 
     handler = Stopping()
-    logging.getLogger("eosdb.client").addHandler(handler)
+    logging.getLogger("eosdb.processor").addHandler(handler)
     try:
         assert processor.run(until_idle_ms=500)["process-total"] == 3
     finally:
-        logging.getLogger("eosdb.client").removeHandler(handler)
+        logging.getLogger("eosdb.processor").removeHandler(handler)
 
 
 # -- what counts as unread ------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def test_who_keeps_the_wal_growing_is_named_at_its_limit_and_at_each_doubling(
             write(db, 30)
             assert len(caplog.records) == expected
     for record in caplog.records:
-        assert record.name == "eosdb"
+        assert record.name == "eosdb.store"
         assert record.levelno == logging.WARNING
         assert f"process {pid} (" in record.message
         assert READ.splitlines()[1] in record.message, "its command"

@@ -1,0 +1,28 @@
+"""A refused request moves a producer's state; that it has been fenced is said, once."""
+
+from __future__ import annotations
+
+from eosdb.client.answers import RequestKind
+from eosdb.client.producer.state import TransactionManager
+from eosdb.errors import EosdbError, InvalidProducerEpochError, ProducerFencedError
+from eosdb.notices import catalog
+from eosdb.notices.notice import error_text
+
+
+def note_failure(manager: TransactionManager, error: EosdbError, kind: RequestKind) -> None:
+    """An answer that the request cannot recover from."""
+    manager.failed(error, kind)
+    is_fenced = isinstance(error, (InvalidProducerEpochError, ProducerFencedError))
+    if not is_fenced or manager.is_fencing_told or manager.transactional_id is None:
+        return
+    manager.is_fencing_told = True
+    producer_id, epoch = (None, None) if manager.identity is None else manager.identity
+    catalog.PRODUCER_FENCED.say(
+        "transactional id %s: this producer is fenced: %s",
+        manager.transactional_id,
+        error_text(error),
+        transactional_id=manager.transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        error=type(error).__name__,
+    )

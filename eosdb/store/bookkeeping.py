@@ -1,0 +1,116 @@
+"""What a store keeps beside its two doors: counts and times of its commits, the locks of owners, and what
+is to be said of all that when nobody waits for it any more."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from eosdb.errors import (
+    DatabaseFullError,
+    ReadOnlyDatabaseError,
+    StorageError,
+)
+from eosdb.model.reports import CommitTimes
+from eosdb.notices import catalog
+from eosdb.notices.notice import error_text
+from eosdb.store.file.failures import is_failed_sync
+from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.owner_locks import OwnerLocks
+from eosdb.store.writing.timings import Timings
+from eosdb.store.writing.writer import Counts
+
+_OF_THE_FILE: Final = (DatabaseFullError, ReadOnlyDatabaseError, StorageError)
+
+
+class Bookkeeping(ABC):
+    """The part of a `Store` that is about what has happened."""
+
+    path: str
+    _counts: Counts
+    _timings: Timings
+    _mutex: WriterMutex | None
+    _closed: bool
+    _is_failing = False
+    """Whether the file, or its disk, has refused the last write."""
+
+    @abstractmethod
+    def _check_writable(self) -> None: ...
+
+    # -- counts ---------------------------------------------------------------------------------
+
+    @property
+    def has_written(self) -> bool:
+        """Whether a unit of this object has changed anything."""
+        return self._counts.has_written
+
+    @property
+    def rows_written(self) -> int:
+        """How many rows the units of this object have inserted, changed or deleted."""
+        return self._counts.rows
+
+    def counts(self) -> Mapping[str, float]:
+        """Units committed, those that were fsynced, and how many requests shared one."""
+        return self._counts.snapshot()
+
+    def commit_times(self) -> CommitTimes:
+        """How long COMMIT has taken, with its fsync, and how long writers have waited for the lock."""
+        return self._timings.times()
+
+    # -- owners ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def owning(self, number: int) -> Iterator[None]:
+        """Hold the lock of this number during the block, or until the process dies.
+
+        Raises DatabaseLockedError when somebody holds it, and StorageError.
+        """
+        self._check_writable()
+        assert self._mutex is not None
+        with self._mutex.owning(number):
+            yield
+
+    def owner_locks(self) -> OwnerLocks:
+        """The locks held until they are released, the file is closed, or the process dies. Raises
+        ReadOnlyDatabaseError and DatabaseClosedError."""
+        self._check_writable()
+        assert self._mutex is not None
+        return self._mutex.owner_locks
+
+    def is_owned(self, number: int) -> bool:
+        """Whether somebody holds the lock of this number, in any process: also this object. A reader
+        cannot know, and is told so."""
+        return self._mutex is None or self._mutex.is_owned(number)
+
+    # -- failures, and what is said -------------------------------------------------------------
+
+    def note(self, error: BaseException | None) -> None:
+        """Tell every process if what failed on a user's connection was a sync."""
+        if is_failed_sync(error) and self._mutex is not None and not self._closed:
+            self._mutex.note_sync(failed=True)
+
+    def _note_outcome(self, errors: Sequence[BaseException]) -> None:
+        """Writes have ended so; that the file refuses them is said once."""
+        failed = [e for e in errors if isinstance(e, _OF_THE_FILE)]
+        if failed and not self._is_failing:
+            self._is_failing = True
+            self._timings.untold.add(
+                catalog.WRITES_FAIL,
+                "%s: writes fail: %s",
+                self.path,
+                error_text(failed[0]),
+                file=self.path,
+                error=type(failed[0]).__name__,
+            )
+        elif self._is_failing and not errors:
+            self._is_failing = False
+            self._timings.untold.add(
+                catalog.WRITES_AGAIN, "%s: writes succeed again", self.path, file=self.path
+            )
+
+    def _tell(self) -> None:
+        """Say what there is to say. Call it while nothing is held that others wait for."""
+        if self._timings.untold.waiting:
+            self._timings.untold.tell()

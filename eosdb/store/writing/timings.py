@@ -1,0 +1,101 @@
+"""How long commits take, and what takes it: counted for the metrics, and said when it was long.
+
+A round of writers, a joint unit and a held one are measured alike: from the wish to write, over the lock
+and the COMMIT, to the end of the checkpoint behind it. What there is to say is said by the store, when the
+lock and the turn are free.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from eosdb.clock import real_ns
+from eosdb.model.reports import CommitTimes
+from eosdb.notices import catalog
+from eosdb.notices.notice import Untold
+
+BOUNDS_NS: Final = tuple(
+    int(seconds * 1_000_000_000)
+    for seconds in (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5)
+)
+"""Upper bounds of the buckets, of which there is one more."""
+
+
+class Timings:
+    """Of one store, used by the thread that has its turn."""
+
+    def __init__(self, path: str, slow_commit_ms: int) -> None:
+        self._path = path
+        self._slow_ns = slow_commit_ms * 1_000_000
+        self.untold: Final = Untold()
+        self._buckets = [0] * (len(BOUNDS_NS) + 1)
+        self._commit_ns = self._lock_ns = 0
+        self._began = self._committing = self._committed = 0
+        self._waits = False
+        """For the lock, in the turn that has begun."""
+        self._turn_lock_ns = self._turn_commit_ns = 0
+
+    def begun(self) -> None:
+        """Somebody has the turn, and wants the file's lock."""
+        self._began = real_ns()
+        self._waits = True
+        self._turn_lock_ns = self._turn_commit_ns = 0
+
+    def locked(self) -> None:
+        """The file's lock is held. A turn may take it again, and waits no more then."""
+        if self._waits:
+            self._waits = False
+            self._turn_lock_ns = real_ns() - self._began
+            self._lock_ns += self._turn_lock_ns
+
+    def committing(self) -> None:
+        """All statements are done."""
+        self._committing = real_ns()
+
+    def committed(self) -> None:
+        """The unit is committed."""
+        self._committed = real_ns()
+        took = self._committed - self._committing
+        self._buckets[bisect_left(BOUNDS_NS, took)] += 1
+        self._commit_ns += took
+        self._turn_commit_ns += took
+
+    def ended(self, requests: int) -> None:
+        """The turn is over; `requests` shared it. Nothing is said of one that has committed nothing."""
+        end = real_ns()
+        took = end - self._began
+        if self._slow_ns < 0 or took < self._slow_ns or not self._turn_commit_ns:
+            return
+        checkpoint = end - self._committed
+        work = took - self._turn_lock_ns - self._turn_commit_ns - checkpoint
+        parts = (took, self._turn_lock_ns, work, self._turn_commit_ns, checkpoint)
+        took_ms, lock_ms, work_ms, commit_ms, checkpoint_ms = (ns // 1_000_000 for ns in parts)
+        self.untold.add(
+            catalog.SLOW_COMMIT,
+            "%s: a commit of %d requests took %d ms: %d ms waiting for other writers, %d ms its "
+            "statements, %d ms COMMIT and fsync, %d ms the checkpoint",
+            self._path,
+            requests,
+            took_ms,
+            lock_ms,
+            work_ms,
+            commit_ms,
+            checkpoint_ms,
+            file=self._path,
+            took_ms=took_ms,
+            lock_ms=lock_ms,
+            work_ms=work_ms,
+            commit_ms=commit_ms,
+            checkpoint_ms=checkpoint_ms,
+            requests=requests,
+        )
+
+    def times(self) -> CommitTimes:
+        """Of all commits so far."""
+        return CommitTimes(
+            bounds_s=tuple(bound / 1e9 for bound in BOUNDS_NS),
+            counts=tuple(self._buckets),
+            total_s=self._commit_ns / 1e9,
+            lock_wait_s=self._lock_ns / 1e9,
+        )
