@@ -18,6 +18,7 @@ from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
 from .commands import CommandsByName
+from .log_lines import LEVELS, shown
 from .session import Session
 from .stopping import INTERRUPTED, raising_on_interrupt
 
@@ -94,9 +95,25 @@ def _name(error: EosdbError) -> str:
     show_default=True,
     help="Run as this principal (access control).",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    envvar="EOSDB_LOG",
+    default="warning",
+    show_default=True,
+    help="What to say on stderr besides errors; EOSDB_LOG may name it instead.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="The same as --log-level info.")
 @click.version_option(__version__, prog_name="eosdb")
 @click.pass_context
-def main(context: click.Context, path: str | None, read_only: bool, principal: str) -> None:
+def main(
+    context: click.Context,
+    path: str | None,
+    read_only: bool,
+    principal: str,
+    log_level: str,
+    verbose: bool,
+) -> None:
     """Kafka's exactly-once machinery in one SQLite file.
 
     \b
@@ -107,4 +124,6 @@ def main(context: click.Context, path: str | None, read_only: bool, principal: s
       echo "hello" | eosdb produce orders
       eosdb consume orders --from-beginning
     """
+    is_quieter = LEVELS.index(log_level) > LEVELS.index("info")
+    context.with_resource(shown("info" if verbose and is_quieter else log_level))
     context.obj = Session(path, read_only, principal)

@@ -101,7 +101,6 @@ def relay(
         "positions_topic": options["positions_topic"],
         "max_records": options["max_records"],
         "max_bytes": options["max_bytes"],
-        "notify": lambda text: click.echo(text, err=True),
     }
     settings = {} if config is None else from_file(config)
     with contextlib.ExitStack() as cleanup:

@@ -84,12 +84,13 @@ class Store(Bookkeeping):
                 self._open_writer()
             forking.rests(self)
 
-    def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
+    def write(self, function: Callable[[Unit], T], *, sync: bool = True, tells: bool = True) -> T:
         """Run `function` in a write unit and return its result when it is committed.
 
         All of it or, when it raises, none of it. `sync=False` leaves out the fsync of durability
         "full", for writes that only a later synced unit makes count. `function` may be run more
-        than once and must have no effect outside the unit.
+        than once and must have no effect outside the unit. `tells=False` is for who holds something
+        that others wait for: what there is to say is said after another write.
         """
         self._check_writable()
         if self._joint is not None and self._joint.is_ours:
@@ -98,7 +99,8 @@ class Store(Bookkeeping):
         try:
             return self._group.submit(function, sync)
         finally:
-            self._tell()
+            if tells:
+                self._tell()
 
     @property
     def is_joint(self) -> bool:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from eosdb.client.answers import RequestKind
 from eosdb.client.producer.state import TransactionManager
-from eosdb.errors import EosdbError, InvalidProducerEpochError, ProducerFencedError
+from eosdb.errors import (
+    EosdbError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
 from eosdb.notices import catalog
 from eosdb.notices.notice import error_text
 
@@ -13,7 +18,9 @@ def note_failure(manager: TransactionManager, error: EosdbError, kind: RequestKi
     """An answer that the request cannot recover from."""
     manager.failed(error, kind)
     is_fenced = isinstance(error, (InvalidProducerEpochError, ProducerFencedError))
-    if not is_fenced or manager.is_fencing_told or manager.transactional_id is None:
+    # The end of a transaction that somebody else has ended, such as its time-out.
+    was_ended = kind is RequestKind.END and isinstance(error, InvalidTxnStateError)
+    if not (is_fenced or was_ended) or manager.is_fencing_told or manager.transactional_id is None:
         return
     manager.is_fencing_told = True
     producer_id, epoch = (None, None) if manager.identity is None else manager.identity

@@ -72,7 +72,7 @@ class ProducerIdManager:
     def _allocate_block(self) -> None:
         event = None
         while event is None:
-            state = self._store.write(_state, sync=False)
+            state = self._store.write(_state, sync=False, tells=False)
             proposal = next_block(state, self._block_size, self._clock.time_ms())
 
             def allocate(unit: Unit, proposal: ProducerIdBlockAllocated = proposal) -> bool:
@@ -81,7 +81,7 @@ class ProducerIdManager:
                 unit.record(proposal)
                 return True
 
-            if self._store.write(allocate):
+            if self._store.write(allocate, tells=False):
                 event = proposal
         self._next = event.first_producer_id
         self._end = event.first_producer_id + event.size

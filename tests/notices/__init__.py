@@ -1,0 +1,1 @@
+"""What eosdb says through `logging`."""
