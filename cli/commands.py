@@ -63,6 +63,7 @@ COMMANDS: Final = {
         "migrate",
         "Move the topics of FILE (or that of --db) to a Kafka cluster.",
     ),
+    "metrics": ("metrics", "Print the figures of FILE for Prometheus, or serve them."),
     "serve": ("serve", "Serve FILE (or that of --db) to Kafka's clients."),
     "ui": ("ui", "Show FILE (or that of --db) as a page in a browser, live."),
     "simulate": ("simulate", "Simulate producers, workers, readers and zombies on bad networks."),

@@ -115,7 +115,8 @@ def relay(
             made = to_file(db, cleanup.enter_context(other), **given)
         cleanup.enter_context(made)
         if metrics_port is not None:
-            from eosdb.relay.figures import FigureServer, prometheus_text
+            from eosdb.exposition.server import FigureServer
+            from eosdb.relay.figures import prometheus_text
 
             name = options["name"]
             server = FigureServer(metrics_port, lambda: prometheus_text(made.status(), name))

@@ -50,6 +50,10 @@ _M_ARENA_MAX: Final = -8
     "--durability", type=click.Choice(("full", "normal", "off")), default="full", show_default=True,
     help="What an acknowledged record survives: power loss, a killed process, or neither.",
 )  # fmt: skip
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
+    help="Show figures for Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port.",
+)  # fmt: skip
 @pass_session
 def serve(
     session: Session,
@@ -63,6 +67,7 @@ def serve(
     create: bool,
     given: dict[str, str],
     durability: str,
+    metrics_port: int | None,
 ) -> None:
     """Serve FILE (or that of --db) to Kafka's clients, until SIGTERM or Ctrl-C. Other processes may use
     and serve it meanwhile. Another address than localhost needs --tls-cert, --tls-key and
@@ -87,7 +92,13 @@ def serve(
         ) as server,
     ):
         click.echo(f"serving {db.path} at {server.bootstrap_servers}")
-        stopped.wait()
+        with contextlib.ExitStack() as cleanup:
+            if metrics_port is not None:
+                from eosdb.exposition.server import FigureServer
+
+                shown = cleanup.enter_context(FigureServer(metrics_port, db.metrics_text))
+                click.echo(f"figures at http://127.0.0.1:{shown.port}/metrics", err=True)
+            stopped.wait()
 
 
 def broker_config(given: Mapping[str, str]) -> BrokerConfig:

@@ -401,6 +401,18 @@ class Database(WholeFile, Publishing):
         last minute."""
         return {**self.broker.request_metrics.snapshot(), **self._store.counts()}
 
+    def metrics_text(self) -> str:
+        """The figures for Prometheus, in its text format: what this object has done (`metrics`), and the
+        file at this instant (`Admin.overview`), as far as the principal may describe it.
+
+        Names begin with `eosdb_`; times are in seconds, sizes in bytes (docs/observability.md).
+        """
+        from eosdb.exposition import figures
+        from eosdb.exposition.text import written
+
+        of_process = figures.of_process(self.metrics(), self._store.commit_times())
+        return written([*of_process, *figures.of_file(self.admin.overview())])
+
     def info(self) -> dict[str, object]:
         """Facts about the file: sizes, counts, versions, and which readers keep the WAL from shrinking."""
         return {"path": self.path, **queries.info(self._store)}

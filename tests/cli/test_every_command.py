@@ -62,6 +62,7 @@ COMMANDS = {
     "init": [],
     "journal": [],
     "log dump": ["orders", "0", "--max-batches", "3"],
+    "metrics": [],
     "migrate": [],
     "perf consume": ["orders", "--num-records", "5"],
     "perf produce": ["orders", "--num-records", "5", "--record-size", "10"],

@@ -39,6 +39,7 @@ ROOMS = [
     "eosdb.wire",
     "eosdb.maintenance",
     "eosdb.publishing",
+    "eosdb.exposition",
     "eosdb.database eosdb.processing",
     "eosdb.aio",
     "eosdb",

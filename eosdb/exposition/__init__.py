@@ -1,0 +1,1 @@
+"""Figures for Prometheus: the text format, what of a database it shows, and a small server."""
