@@ -14,6 +14,7 @@ import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from eosdb.notices import catalog
 from eosdb.notices.notice import Notice, error_text, one_line
+from scripts.make_notices import PAGE, with_table
 from tests.tidy.tree import modules
 
 SLOW = BrokerConfig(slow_commit_ms=0)
@@ -216,3 +217,8 @@ def test_what_others_wrote_is_one_line() -> None:
     assert len(one_line("a" * 1_000)) == 200
     assert error_text(ValueError()) == "ValueError"
     assert error_text(ValueError("no\nway")) == r"ValueError: no\nway"
+
+
+def test_the_page_has_the_table_of_the_catalog() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert with_table(text) == text, "python -m scripts.make_notices writes it"

@@ -42,6 +42,7 @@ ROOMS = [
     "eosdb.exposition",
     "eosdb.database eosdb.processing",
     "eosdb.aio",
+    "eosdb.tracing",
     "eosdb",
     "eosdb.testing",
     "eosdb.arrow",
@@ -86,6 +87,8 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
             "starlette",
             "uvicorn",
             "jinja2",
+            "opentelemetry",
+            "prometheus_client",
         },
     ),
     # Kafka's protocol, and what it is made of, are met in one room.
@@ -107,6 +110,7 @@ EXCEPT = {
         "eosdb.publishing.storage",
         "eosdb.relay.kafka_client",
         "eosdb.ui",
+        "eosdb.tracing",
     },
     "eosdb.migrations": {"eosdb.migrations"},
 }
