@@ -67,6 +67,7 @@ simulate: $(SETUP)
 
 docs: $(SETUP)
 	$(PYTHON) -m scripts.make_cli
+	$(PYTHON) -m scripts.make_notices
 	$(PYTHON) -m scripts.make_datasette
 	$(PYTHON) -m pytest tests/docs
 

@@ -1,4 +1,4 @@
-"""Writes the table of docs/observability.md from the catalog of notices; `python -m scripts.make_notices`."""
+"""`python -m scripts.make_notices` writes the table of docs/observability.md, from the catalog."""
 
 from __future__ import annotations
 
