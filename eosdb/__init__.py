@@ -5,7 +5,7 @@ A name is imported from its module when it is first used (PEP 562): decisions/00
 
 from typing import TYPE_CHECKING, Final
 
-from eosdb import errors
+from eosdb import errors, supported  # noqa: F401 - It refuses other systems.
 from eosdb.errors import *  # noqa: F403
 
 if TYPE_CHECKING:

@@ -248,7 +248,8 @@ READING = {
     "acls list", "backup", "consume", "dlq list", "dlq show", "export", "fetch", "groups describe",
     "groups list", "groups reset-offsets", "info", "journal", "log dump", "perf consume", "publish",
     "restore", "simulate", "snapshots list",
-    "snapshots show", "sql", "tail", "timeline", "top", "topics describe", "topics list", "transactions describe",
+    "snapshots show", "sql", "tail", "timeline", "top", "topics describe", "topics list",
+    "transactions describe",
     "transactions describe-producers", "transactions find-hanging", "transactions history",
     "stats", "transactions list", "users list", "verify", "views list", "why",
 }  # fmt: skip

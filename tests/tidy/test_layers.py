@@ -11,6 +11,7 @@ import pytest
 from tests.tidy.tree import imports, modules
 
 ROOMS = [
+    "eosdb.supported",
     "eosdb.migrations",
     "eosdb.errors",
     "eosdb.failpoints",

@@ -32,6 +32,7 @@ from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file import forking
 from eosdb.store.file.connection import check_version, connect
 from eosdb.store.file.failures import translated
+from eosdb.store.file.file_system import check_local
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import check_only_name
 from eosdb.store.schema import adoption, file_id, kind, new_file
@@ -102,12 +103,16 @@ def open_file(
 def _check_adoptable(path: str, lock_timeout_ms: int, *, to_wal: bool) -> bool:
     forking.check_not_inherited(path)
     check_only_name(path)
+    check_local(path)
     return adoption.check(path, lock_timeout_ms, to_wal=to_wal)
 
 
 def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
+    if os.path.exists(path + "-wal"):
+        # decisions/0053: a published copy may be read from anywhere.
+        check_local(path)
     _check_exists(path)
     found, reader = _looked_at(path, lock_timeout_ms, at_rest=at_rest)
     try:
@@ -124,6 +129,7 @@ def _open_to_write(
 ) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
+    check_local(path)
     if not create:
         _check_exists(path)
     if os.path.exists(path) and not os.path.exists(path + _LOCK):

@@ -1,0 +1,72 @@
+"""Which file systems can hold a file that is written: those whose memory and locks one kernel keeps.
+
+The WAL's index is shared memory. A network file system gives every host one of its own, so two hosts would
+overwrite each other's pages, and nothing would tell them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final, NamedTuple
+
+from eosdb.errors import StorageError
+
+ALLOW: Final = "EOSDB_ALLOW_NETWORK_FILE_SYSTEM"
+"""In the environment, `1` says that only this host has the file open."""
+_NETWORK: Final = frozenset({
+    "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.rclone",
+    "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
+    "smb3", "smbfs",
+})  # fmt: skip
+
+
+class Mount(NamedTuple):
+    """Where a file system comes from."""
+
+    type: str
+    source: str
+    options: str
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another host, or Windows beside WSL, may have the files open too. 9p in general does not
+        tell: sandboxes (gVisor) have their own disk on it."""
+        return self.type in _NETWORK or (
+            self.type == "9p" and "drvfs" in self.source + self.options
+        )
+
+
+def find_mount(mountinfo: str, device: int) -> Mount | None:
+    """The file system of this `st_dev` in the text of `/proc/self/mountinfo`; None for one that is not told
+    there, as a subvolume of btrfs."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) > 2 and fields[2] == wanted:
+            type_, source, options = (*after.split(" "), "", "", "")[:3]
+            return Mount(type_, _unescaped(source), options)
+    return None
+
+
+def check_local(path: str) -> None:
+    """Raises StorageError where another host may write the file at `path` too."""
+    if os.environ.get(ALLOW) == "1":
+        return
+    try:
+        device = os.stat(os.path.dirname(path) or ".").st_dev
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mount = find_mount(file.read(), device)
+    except OSError:
+        return
+    if mount is not None and mount.is_shared:
+        raise StorageError(
+            f"{path} is on a network file system ({mount.type}, from {mount.source}), where SQLite's "
+            "write-ahead log cannot be shared between hosts. Put it on a disk of this host, and let others "
+            f"use `eosdb serve`, or a copy by `eosdb publish`; where only this host opens it, set {ALLOW}=1"
+        )
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -1,0 +1,25 @@
+"""Where eosdb does not run, importing it says so in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_IMPORT = """
+import sys
+sys.platform, sys.modules["fcntl"] = sys.argv[1], None
+try:
+    import eosdb
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32", "freebsd14"])
+def test_another_system_is_refused_by_name(system: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _IMPORT, system], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith(f"eosdb runs on Linux, and this is {system}:")
