@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 SETUP := .venv/.ready
 PEERS := .venv/.peers
 
-.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate release matrix site clean
+.PHONY: demo test test-fast chaos fuzz judges relay move lakehouse lint bench docs simulate release matrix site copies clean
 
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
@@ -45,6 +45,11 @@ relay: $(SETUP)
 MOVE ?=
 move: $(SETUP)
 	$(PYTHON) -m benchmarks.move_hunt $(MOVE)
+
+# Litestream beside a writer, both killed, and every restored copy compared (COPIES="--rounds 10"); EOSDB_LITESTREAM names it.
+COPIES ?=
+copies: $(SETUP)
+	$(PYTHON) -m benchmarks.copies_hunt $(COPIES)
 
 # Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
 # killed; fetches Spark in the versions that these have jars for.

@@ -76,6 +76,9 @@ class BrokerConfig:
     slow_commit_ms: int = 1000
     """A commit that takes so long or longer is logged as a warning, with what took it; -1: none is (not a
     Kafka setting)."""
+    external_checkpoints: bool = False
+    """Whether another program, such as Litestream, copies the WAL into the file; eosdb then never does, and
+    the WAL grows while that program is stopped (docs/backups.md; not a Kafka setting)."""
     transaction_unit_partitions: int = 100
     """A transaction over more partitions is decided in one commit and completed in another, so that
     no commit holds up other writers for long; 0: every one is (not a Kafka setting)."""
@@ -93,11 +96,10 @@ class BrokerConfig:
                 raise InvalidConfigError(
                     f"{name}: got {value!r}, expected a whole number from {low} to {high}"
                 )
-        if not isinstance(self.auto_create_topics_enable, bool):
-            raise InvalidConfigError(
-                f"auto_create_topics_enable: got {self.auto_create_topics_enable!r}, "
-                "expected True or False"
-            )
+        for name in ("auto_create_topics_enable", "external_checkpoints"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise InvalidConfigError(f"{name}: got {value!r}, expected True or False")
         if not isinstance(self.super_users, str):
             raise InvalidConfigError(f"super_users: got {self.super_users!r}, expected text")
         cleanup_policy("log_cleanup_policy", self.log_cleanup_policy)

@@ -160,6 +160,7 @@ class Database(WholeFile, Publishing):
                 read_only=read_only,
                 lock_timeout_ms=config.lock_timeout_ms,
                 slow_commit_ms=config.slow_commit_ms,
+                external_checkpoints=config.external_checkpoints,
                 mutex=mutex,
                 reader=reader,
             )

@@ -54,6 +54,7 @@ class Store(Bookkeeping):
         read_only: bool = False,
         lock_timeout_ms: int = 30_000,
         slow_commit_ms: int = -1,
+        external_checkpoints: bool = False,
         mutex: WriterMutex | None = None,
         reader: sqlite3.Connection | None = None,
     ) -> None:
@@ -67,6 +68,7 @@ class Store(Bookkeeping):
         self._mutex = mutex
         self._group = GroupCommit(self._run_round, lock_timeout_ms)
         self._apply = apply
+        self._external_checkpoints = external_checkpoints
         self._counts = Counts()
         self._timings = Timings(path, slow_commit_ms)
         self._files = OpenFiles(path)
@@ -250,6 +252,7 @@ class Store(Bookkeeping):
                 self._mutex,
                 self._counts,
                 self._timings,
+                external_checkpoints=self._external_checkpoints,
             )
         self._files.note_database()
         self._writer = writer

@@ -64,6 +64,21 @@ class WalGrowth:
             wal_bytes=found.wal_bytes,
         )
 
+    def look_at_others(self, index: wal_index.WalIndex | None) -> None:
+        """Call it now and then where another program makes the checkpoints."""
+        left = 0 if index is None else max(index.frames - index.copied, 0) * index.page_size
+        if left < WAL_LIMIT_BYTES:
+            self._limit = WAL_LIMIT_BYTES
+        if left < self._limit:
+            return
+        self._limit = 2 * left
+        _log.warning(
+            "%s: %d MiB of the WAL are not in the file, and external_checkpoints leaves that to another "
+            "program. Start it (Litestream, say), or open the file without that setting",
+            self._path,
+            left // _MIB,
+        )
+
 
 def readers(path: str) -> str:
     """The processes that read a snapshot of the database at `path`, which this one has open; empty when

@@ -9,8 +9,8 @@ import ctypes
 import struct
 from typing import Final, NamedTuple
 
-_LAYOUT: Final = struct.Struct("=4I4I2I 2I 48x I5I")
-"""Version, unused, change, flags and page size; newest frame, pages, two checksums; two salts; two
+_LAYOUT: Final = struct.Struct("=3I2xH4I2I 2I 48x I5I")
+"""Version, unused, change, page size (after flags); newest frame, pages, two checksums; two salts; two
 checksums; a copy of all this; newest frame that has been copied; up to where readers of five kinds read."""
 _FIRST_READER_BYTE: Final = 123
 """Readers of the first of the five marks lock this byte; the bytes of the others follow."""
@@ -25,6 +25,7 @@ class WalIndex(NamedTuple):
     copied: int
     """How many of the frames are also in the file."""
     read_marks: tuple[int, ...]
+    page_size: int
 
     def readers_up_to(self, frame: int) -> list[int]:
         """The bytes of the shared memory that readers of a snapshot up to this frame, or an earlier one,
@@ -40,7 +41,9 @@ def read(path: str) -> WalIndex | None:
         return None
     values = _LAYOUT.unpack(ctypes.string_at(address, _LAYOUT.size))
     salts = struct.pack("=2I", *values[8:10])
-    return WalIndex(values[4], (values[6], values[7]), salts, values[12], values[13:])
+    # Of 65,536 bytes only a 1 is left in two bytes.
+    page_size = (values[3] & 0xFE00) + ((values[3] & 1) << 16)
+    return WalIndex(values[4], (values[6], values[7]), salts, values[12], values[13:], page_size)
 
 
 def _mapped_at(path: str) -> int | None:

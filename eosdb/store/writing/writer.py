@@ -17,6 +17,7 @@ from eosdb.notices import catalog
 from eosdb.store.file.connection import WAL_LIMIT_BYTES, connect
 from eosdb.store.file.failures import is_failed_sync, translated
 from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.wal import index as wal_index
 from eosdb.store.wal import renewal as wal_renewal
 from eosdb.store.wal.growth import Checkpoint, WalGrowth
 from eosdb.store.writing.group_commit import Request
@@ -68,10 +69,13 @@ class Writer:
         mutex: WriterMutex,
         counts: Counts,
         timings: Timings,
+        *,
+        external_checkpoints: bool,
     ) -> None:
         self._path = path
         self._lock_timeout_ms = lock_timeout_ms
         self._mutex = mutex
+        self._leaves_checkpoints = external_checkpoints
         self._counts = counts
         self._timings = timings
         self.durable: Final = _SYNCHRONOUS[durability]
@@ -236,6 +240,9 @@ class Writer:
         if not (is_due or self._is_checkpoint_asked):
             return
         self._wal_bytes, self._is_checkpoint_asked = 0, False
+        if self._leaves_checkpoints:
+            self._growth.look_at_others(wal_index.read(self._path))
+            return
         found = self._checkpoint()
         if is_due:
             self._wal_factor = min(max(found.added_since(before) / estimated, 0.25), 4.0)
@@ -259,6 +266,8 @@ class Writer:
 
     def shrink_files(self) -> None:
         """Copy the WAL into the file, and cut both, as far as readers allow."""
+        if self._leaves_checkpoints:
+            return
         self._wal_bytes = 0
         self._found = self._begin_wal_anew("TRUNCATE")
 
@@ -280,6 +289,10 @@ class Writer:
         """
         try:
             self.make_good()
+            if self._leaves_checkpoints:
+                # decisions/0053: the other program has yet to read what the WAL holds.
+                self.close_beside_others()
+                return False
             found = self._checkpoint()
             self.make_good()
         except EosdbError:
