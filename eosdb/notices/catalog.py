@@ -119,7 +119,7 @@ WAL_RENEWED: Final = Notice(
 )  # fmt: skip
 WAL_GROWS: Final = Notice(
     STORE, WARNING, "wal_grows", ("file", "wal_bytes"),
-    "a reader keeps the WAL from being reused, and it has reached 64 MiB; again whenever it has doubled",
+    "the WAL is kept from being copied or reused, and has reached 64 MiB; again whenever it has doubled",
 )  # fmt: skip
 DAMAGE_FOUND: Final = Notice(
     STORE, ERROR, "damage_found", ("file", "error"),

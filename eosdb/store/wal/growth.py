@@ -72,11 +72,14 @@ class WalGrowth:
         if left < self._limit:
             return
         self._limit = 2 * left
-        _log.warning(
+        self._untold.add(
+            catalog.WAL_GROWS,
             "%s: %d MiB of the WAL are not in the file, and external_checkpoints leaves that to another "
             "program. Start it (Litestream, say), or open the file without that setting",
             self._path,
             left // _MIB,
+            file=self._path,
+            wal_bytes=left,
         )
 
 
