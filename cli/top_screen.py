@@ -9,10 +9,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from rich.text import Text
+
+from eosdb.clock import format_time_ms
 
 from .output import cell
 from .top_tables import (
@@ -211,7 +212,6 @@ def _shares(wanted: Sequence[int], room: int) -> list[int]:
 
 def _header(reading: Reading, view: View) -> list[Text]:
     it, rates = reading.overview, reading.rates
-    now = datetime.fromtimestamp(it.now_ms / 1000, UTC)
     topics = len({one.topic for one in it.partitions})
     behind = sum(1 for group in it.groups if group.behind)
     held = len({(one.producer_id, one.producer_epoch) for one in it.holders()})
@@ -223,7 +223,7 @@ def _header(reading: Reading, view: View) -> list[Text]:
     records = None if rates is None else sum(rates.offsets.values())
     wal = f", held by {name(reading.wal_held_by)}" if reading.wal_held_by else ""
     first = Text.assemble(
-        ("eosdb top", "bold"), f"  {now:%Y-%m-%d %H:%M:%S} UTC, every {view.delay_s:g} s  ",
+        ("eosdb top", "bold"), f"  {format_time_ms(it.now_ms)}, every {view.delay_s:g} s  ",
         (name(it.path), "bold"),
     )  # fmt: skip
     second = Text.assemble(

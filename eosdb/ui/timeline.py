@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.admin.timeline import PartitionTimeline, TimelineBin, TransactionSpan
 from eosdb.database import Database
+from eosdb.model.timeline import PartitionTimeline, TimelineBin, TransactionSpan
 from eosdb.model.values import TopicPartition
 from eosdb.ui.text import moment
 

@@ -168,7 +168,8 @@ def test_a_file_that_goes_and_comes_back_is_followed(
     with start(db_path, "-d", "0.1") as top:
         top.until("payments")
         busy.close()
-        db_path.unlink()
+        for suffix in ("", "-wal", "-shm"):  # A WAL must never be left for another file.
+            Path(f"{db_path}{suffix}").unlink(missing_ok=True)
         assert "payments" in top.until("DatabaseNotFoundError")
         os.replace(tmp_path / "other.db", db_path)
         top.until(lambda: "another-one" in top.text() and "payments" not in top.text())
