@@ -34,6 +34,7 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
+from eosdb.exposition.exposing import Exposing
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.maintenance.whole_file import WholeFile
 from eosdb.metrics import Metrics
@@ -111,7 +112,7 @@ def connect(
     )
 
 
-class Database(WholeFile, Publishing):
+class Database(WholeFile, Publishing, Exposing):
     """An open eosdb file, shared by any number of threads. A context manager that closes it.
 
     `admin` has what administrators ask, `broker` Kafka's requests; `path`, `clock` and `config` are what
@@ -395,24 +396,6 @@ class Database(WholeFile, Publishing):
         """The documented views: their names, their columns, and what each shows."""
         with self._store.read() as connection:
             return queries.describe_views(connection)
-
-    def metrics(self) -> dict[str, float]:
-        """What this object has done since it was opened: requests and their time by name, records
-        and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; rates over the
-        last minute."""
-        return {**self.broker.request_metrics.snapshot(), **self._store.counts()}
-
-    def metrics_text(self) -> str:
-        """The figures for Prometheus, in its text format: what this object has done (`metrics`), and the
-        file at this instant (`Admin.overview`), as far as the principal may describe it.
-
-        Names begin with `eosdb_`; times are in seconds, sizes in bytes (docs/observability.md).
-        """
-        from eosdb.exposition import figures
-        from eosdb.exposition.text import written
-
-        of_process = figures.of_process(self.metrics(), self._store.commit_times())
-        return written([*of_process, *figures.of_file(self.admin.overview())])
 
     def info(self) -> dict[str, object]:
         """Facts about the file: sizes, counts, versions, and which readers keep the WAL from shrinking."""
