@@ -62,7 +62,7 @@ def test_everyday_commands_load_nothing_that_they_seldom_need(db_path: Path) -> 
 
 
 def test_completion_of_a_name_loads_no_command() -> None:
-    words = {"_EOSDB_COMPLETE": "bash_complete", "COMP_WORDS": "eosdb to", "COMP_CWORD": "1"}
+    words = {"_EOSDB_COMPLETE": "bash_complete", "COMP_WORDS": "eosdb topi", "COMP_CWORD": "1"}
     command = [sys.executable, "-X", "importtime", "-m", "eosdb"]
     done = subprocess.run(
         command, env={**os.environ, **words}, capture_output=True, text=True, check=True
@@ -91,7 +91,8 @@ def test_ctrl_c_at_any_moment_of_the_start_ends_it_without_a_traceback(db_path: 
                 process.stderr.readline()
             process.send_signal(signal.SIGINT)
             _, rest = process.communicate(timeout=120)
-        assert process.returncode == 130, moment
+        # Python dies of the signal if it came within an exec(); a shell shows 130 for both.
+        assert process.returncode in (130, -signal.SIGINT), moment
         assert b"Traceback" not in rest, moment
         assert b"ignored" not in rest, moment
 
