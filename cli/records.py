@@ -220,7 +220,7 @@ def consume(
 @output.file_option
 @pass_session
 def tail(session: Session, topic: str, count: int, follow: bool, output_format: str) -> None:
-    """Print the last committed records of TOPIC, in the order of their times.
+    """Print the last committed records of TOPIC, by time.
 
     \b
     Example:

@@ -109,7 +109,7 @@ COMMANDS = {
 REFUSED_WHEN_EMPTY = {
     "acls remove", "consume", "delete-records", "dlq list", "dlq replay", "dlq show", "groups delete",
     "groups delete-offsets", "groups reset-offsets", "ingest", "log dump", "perf consume",
-    "perf produce", "produce", "restore", "snapshots show", "timeline",
+    "perf produce", "produce", "restore", "snapshots show", "tail", "timeline",
     "topics alter", "topics delete", "transactions abort", "transactions describe",
     "transactions describe-producers", "transactions history", "views create",
     "users remove", "views drop", "why",
