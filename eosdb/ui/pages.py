@@ -143,11 +143,7 @@ class Pages:
         return self._page(
             "transactions",
             holders=self._holders(),
-            known=self._db.query(
-                "SELECT transactional_id, producer_id, producer_epoch, state, last_update_time "
-                "FROM transactions ORDER BY last_update_time DESC LIMIT ?",
-                (_HISTORY,),
-            ).rows,
+            known=records.latest_transactions(self._db, _HISTORY),
             **self._figures(),
         )
 

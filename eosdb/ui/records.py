@@ -1,4 +1,5 @@
-"""The records of one partition as they are stored, each with what became of it, a page at a time."""
+"""What the page asks of the documented views: records with what became of them, a page at a time, and the
+transactional ids that were used last."""
 
 from __future__ import annotations
 
@@ -32,6 +33,12 @@ _WHERE: Final = {
         for fate in ("committed", "aborted", "open")
     },
 }
+
+
+_TRANSACTIONS: Final = (
+    "SELECT transactional_id, producer_id, producer_epoch, state, last_update_time "
+    "FROM transactions ORDER BY last_update_time DESC LIMIT ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,11 @@ def record_at(db: Database, tp: TopicPartition, offset: int) -> StoredRecord | N
     """The record at this offset, if there is one. Raises TopicAuthorizationFailedError."""
     found = page(db, tp, offset, offset + 1, fate="", newest=True).records
     return found[0] if found else None
+
+
+def latest_transactions(db: Database, count: int) -> list[tuple[Any, ...]]:
+    """Transactional id, producer id, epoch, state and time of the last change, the latest first."""
+    return [tuple(row) for row in db.query(_TRANSACTIONS, (count,)).rows]
 
 
 def _record(row: tuple[Any, ...]) -> StoredRecord:

@@ -16,7 +16,22 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
-PAGES: Final = ("asyncio", "groups", "guide", "moving-to-kafka", "outbox", "processing", "relay")
+PAGES: Final = (
+    "README.md",
+    *(
+        f"docs/{name}.md"
+        for name in (
+            "asyncio",
+            "groups",
+            "guide",
+            "index",
+            "moving-to-kafka",
+            "outbox",
+            "processing",
+            "relay",
+        )
+    ),
+)
 PROGRAM: Final = """\
 import json
 from dataclasses import dataclass
@@ -106,14 +121,18 @@ async def in_a_loop() -> None:
 """
 
 
+def _program(page: str) -> str:
+    return f"page_{Path(page).stem.replace('-', '_').lower()}.py"
+
+
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
     """What mypy finds in each program, by line."""
     folder = tmp_path_factory.mktemp("typed")
     for page in PAGES:
-        blocks = re.findall(r"(?s)```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text())
+        blocks = re.findall(r"(?s)```python\n(.*?)```", (ROOT / page).read_text())
         assert blocks
-        (folder / f"page_{page.replace('-', '_')}.py").write_text("\n".join(blocks))
+        (folder / _program(page)).write_text("\n".join(blocks))
     (folder / "program.py").write_text(PROGRAM)
     settings = folder / "mypy.ini"
     settings.write_text(
@@ -138,7 +157,7 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_the_page_is_typed(complaints: dict[str, dict[int, str]], page: str) -> None:
-    assert not complaints[f"page_{page.replace('-', '_')}.py"]
+    assert not complaints[_program(page)]
 
 
 def test_the_examples_are_typed(complaints: dict[str, dict[int, str]]) -> None:
