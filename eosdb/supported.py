@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-# decisions/0002: the writer mutex is made of open-file-description locks.
+# The writer mutex is made of open-file-description locks.
 if sys.platform != "linux":
     raise ImportError(
         f"eosdb runs on Linux, and this is {sys.platform}: its locks between processes, and what it reads "

@@ -52,6 +52,7 @@ def find_mount(mountinfo: str, device: int) -> Mount | None:
 
 def check_local(path: str) -> None:
     """Raises StorageError where another host may write the file at `path` too."""
+    # decisions/0053: no lock would tell.
     if os.environ.get(ALLOW) == "1":
         return
     try:

@@ -111,7 +111,7 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
     forking.check_not_inherited(path)
     check_only_name(path)
     if os.path.exists(path + "-wal"):
-        # decisions/0053: a published copy may be read from anywhere.
+        # A published copy may be read from anywhere.
         check_local(path)
     _check_exists(path)
     found, reader = _looked_at(path, lock_timeout_ms, at_rest=at_rest)
