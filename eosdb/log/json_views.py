@@ -127,6 +127,29 @@ def view_dropped(unit: Unit, event: ViewDropped, position: int) -> None:
     unit.execute(f'DROP VIEW IF EXISTS "{event.name}"')
 
 
+_BYTES: Final = """
+                WITH RECURSIVE walk(i, c) AS (
+                    SELECT 1, substr(CAST(substr(key, 1, 4) AS TEXT), 1, 1)
+                    UNION ALL
+                    SELECT i + length(CAST(c AS BLOB)),
+                        substr(CAST(substr(key, i + length(CAST(c AS BLOB)), 4) AS TEXT), 1, 1)
+                    FROM walk WHERE c <> '' AND c = char(unicode(c))
+                )
+                SELECT 1 FROM walk WHERE c <> '' AND c <> char(unicode(c))"""
+"""Finds the first character of a key that is not UTF-8: written again, its code point has other bytes. (So
+has U+FFFF, which stands for no character.)"""
+_KEY: Final = f"""CASE
+                WHEN key IS NULL THEN NULL
+                WHEN instr(key, X'00') THEN quote(key)
+                WHEN CAST(key AS TEXT) NOT GLOB '*[^ -~]*' THEN CAST(key AS TEXT)
+                WHEN EXISTS ({_BYTES}
+                ) THEN quote(key)
+                ELSE CAST(key AS TEXT)
+            END"""
+"""The key as text: keys of printable ASCII, which are most, at a glance. A BLOB here would make Datasette
+fail (its issue 2601), and equal no text. What is no text is a literal of SQL, X'…'."""
+
+
 def _definition(name: str, topic: str, columns: tuple[ViewColumn, ...]) -> str:
     """Values that are not JSON give NULLs, and so does text in a column of numbers."""
     extracted = ",\n            ".join(
@@ -146,7 +169,8 @@ FROM (
     FROM (
         SELECT
             CASE WHEN json_valid(CAST(value AS TEXT)) THEN CAST(value AS TEXT) END AS document,
-            partition AS _partition, "offset" AS _offset, timestamp AS _timestamp, key AS _key
+            partition AS _partition, "offset" AS _offset, timestamp AS _timestamp,
+            {_KEY} AS _key
         FROM committed_records
         WHERE topic = '{topic}'
     )

@@ -169,8 +169,10 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
     ).fetchone()
     if row is not None:
         known |= {column["name"]: _JSON_TYPES[column["type"]] for column in json.loads(row[0])}
+    # The key of a typed view is computed, too; one of an earlier version has the BLOB itself.
+    computed = "" if row is None else "TEXT"
     return {
-        name: known.get(name, _PLAIN_TYPES.get(declared, declared))
+        name: known.get(name, _PLAIN_TYPES.get(declared, declared) or computed)
         for name, declared in connection.execute(
             "SELECT name, type FROM pragma_table_info(?)", (view,)
         )

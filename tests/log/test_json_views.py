@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
+import struct
 from pathlib import Path
 
 import pytest
@@ -45,7 +48,7 @@ def test_fields_become_columns_with_their_types(flights: eosdb.Database) -> None
     (row,) = answer.rows
     assert row[:6] == ("UA", -2, 1400.5, 1, '{"seats":3}', 3)
     assert row[6:8] == (0, 0)
-    assert row[9] == b"k"
+    assert row[9] == "k"
 
 
 def test_what_does_not_fit_is_null_and_hides_nothing(flights: eosdb.Database) -> None:
@@ -78,6 +81,52 @@ def test_only_committed_records_are_shown(flights: eosdb.Database) -> None:
     assert shown(flights) == []
     producer.commit_transaction()
     assert len(shown(flights)) == 1
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"", b"42", b"~ ~", b"tea\ttime\n", "ö€🍵 ö".encode(),
+        "\ufffd\ufffc\U0010ffff\x7f\x80".encode(),
+        b"\xff", b"\x80", b"tea\xe4", b"\xe4\xb8", b"\xe4\xb8x", b"\xe4\xb8\xad\xad", b"\xc0\xaf",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80", b"\xf0\x9f\x8d\xb5\xb5", "ö".encode() * 3 + b"\xc3", b"a\x00b", b"\x00",
+        struct.pack(">q", 7), "ö".encode() * 5_000,
+    ],
+)  # fmt: skip
+def test_a_key_is_text_and_what_is_no_text_is_a_literal(
+    flights: eosdb.Database, key: bytes
+) -> None:
+    with flights.producer() as producer:
+        producer.send("flights", b"{}", key=key)
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        text = "\x00"
+    expected = f"X'{key.hex().upper()}'" if "\x00" in text else text
+    assert [row[9] for row in shown(flights)] == [expected]
+    (found,) = flights.query("SELECT _offset FROM typed WHERE _key = ?", (expected,)).rows
+    assert tuple(found) == (0,)
+
+
+def test_no_key_is_null(flights: eosdb.Database) -> None:
+    with flights.producer() as producer:
+        producer.send("flights", b"{}")
+    assert [row[9] for row in shown(flights)] == [None]
+
+
+def test_a_view_of_an_earlier_version_is_read_and_made_anew_by_rebuild(
+    flights: eosdb.Database, db_path: Path
+) -> None:
+    send(flights, FLIGHT)
+    with contextlib.closing(sqlite3.connect(db_path)) as connection:
+        connection.execute("DROP VIEW typed")
+        connection.execute("CREATE VIEW typed AS SELECT key AS _key FROM committed_records")
+    assert flights.columns("typed") == {"_key": "BLOB"}
+    assert flights.verify().ok
+    flights.rebuild()
+    assert flights.columns("typed")["_key"] == "TEXT"
+    assert shown(flights)[0][9] == "k"
 
 
 def test_a_range_of_offsets_is_an_index_range(flights: eosdb.Database) -> None:

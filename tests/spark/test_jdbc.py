@@ -70,7 +70,7 @@ def test_a_typed_view_keeps_its_types(spark: Any, db_path: Path) -> None:
     types = {field.name: field.dataType.simpleString() for field in frame.schema}
     assert types == {
         "carrier": "string", "delay": "bigint", "km": "double", "_partition": "bigint",
-        "_offset": "bigint", "_timestamp": "bigint", "_key": "binary",
+        "_offset": "bigint", "_timestamp": "bigint", "_key": "string",
     }  # fmt: skip
     assert frame.selectExpr("sum(delay)", "max(km)").collect() == [(45 * BIG, 4.5)]
     assert frame.where("carrier = 'UA' AND delay IS NULL").count() == 1
