@@ -71,7 +71,10 @@ def _made(cls: Class) -> Any:
 
 def _document_settings(given: Class, checked: Class) -> None:
     for field in fields(_made(checked)):
-        setting, explained = given[field.name], checked[field.name]
+        explained = checked[field.name]
+        if field.name not in given.members:  # A keyword of the method itself, which types depend on.
+            given.set_member(field.name, Attribute(field.name, annotation=explained.annotation))
+        setting = given[field.name]
         assert isinstance(setting, Attribute)
         setting.value = _default(field)
         setting.docstring = explained.docstring

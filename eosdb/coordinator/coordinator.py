@@ -131,8 +131,8 @@ class TransactionCoordinator:
         self.write(lambda _: None, sync=False)
 
     def look_for_the_dead(self) -> None:
-        """Remove members whose processes have died: for who waits and does not write. Looks only when the
-        last look, also that of a write, was some time ago."""
+        """Remove members, and abort transactions of processors, whose processes have died: for who waits
+        and does not write. Looks only when the last look, also that of a write, was some time ago."""
         if self.presences.is_look_due():
             with self._store.read() as connection:
                 has_dead = self.presences.has_dead(connection)
@@ -380,7 +380,7 @@ class TransactionCoordinator:
                     return None
                 if decisions.is_timed_out(current, now):
                     prepared = decisions.abort_timed_out(current, now)
-                elif self.owners.is_orphan(current):
+                elif self.owners.is_orphan(current) or self.presences.is_orphan(current):
                     prepared = decisions.abort_orphan(current, now)
                 else:
                     return None
@@ -399,7 +399,7 @@ class TransactionCoordinator:
 
     def _first_lost(self, unit: Unit) -> str | None:
         timed_out = transaction_rows.first_timed_out(unit, self._clock.time_ms())
-        return timed_out or self.owners.first_orphan(unit)
+        return timed_out or self.owners.first_orphan(unit) or self.presences.first_orphan(unit)
 
     # -- what is due ----------------------------------------------------------------------------
 

@@ -1,9 +1,13 @@
-"""Whether the process of a group's member is still there: it holds a lock that its death releases.
+"""Whether the process of a group's member, or of an open transaction, is still there: it holds a lock that
+its death releases.
 
 A member that lives in a process which has the file open holds a lock of the lock file from before it joins
 until it has left. The kernel releases it when the process dies, so the next who looks removes the member
 at once, where its session would keep its partitions waiting. Members without one – static ones, those that
 come over the wire – are known by their sessions alone, as are those that live and do not answer.
+
+A processor holds such a lock for its transactions, too, whose ids name it: what a dead one left open is
+aborted in the round that removes it from its group.
 """
 
 from __future__ import annotations
@@ -16,6 +20,10 @@ from typing import Final
 
 from eosdb.clock import Clock
 from eosdb.coordinator.groups import rows
+from eosdb.coordinator.transactions import rows as transaction_rows
+from eosdb.coordinator.transactions.state import TransactionMetadata
+from eosdb.model.owned_ids import owner_of
+from eosdb.model.values import TransactionState
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
@@ -79,9 +87,10 @@ class Presences:
         return self._clock.monotonic_ms() >= self._next_look_ms
 
     def has_dead(self, source: Unit | sqlite3.Connection) -> bool:
-        """Whether a member's process has died. Found that none has, the next look is due later."""
+        """Whether the process of a member or of an open transaction has died. Found that none has, the
+        next look is due later."""
         now = self._clock.monotonic_ms()
-        if any(self._dead(source)):
+        if any(self._dead(source)) or self.first_orphan(source) is not None:
             return True
         self._next_look_ms = now + LOOK_EVERY_MS
         return False
@@ -92,6 +101,20 @@ class Presences:
         for group_id, member_id in self._dead(source):
             found.setdefault(group_id, set()).add(member_id)
         return found
+
+    def first_orphan(self, source: Unit | sqlite3.Connection) -> str | None:
+        """The id of an open transaction whose id names a lock that nobody holds; None if there is none.
+
+        The transaction was read before its lock is looked at, and the lock was taken before it began."""
+        found = transaction_rows.with_locks(source)
+        return next((name for name, number in found if not self.is_there(number)), None)
+
+    def is_orphan(self, current: TransactionMetadata) -> bool:
+        """Whether this transaction is one."""
+        number = owner_of(current.transactional_id)
+        if current.state is not TransactionState.ONGOING or number is None:
+            return False
+        return not self.is_there(number)
 
     def _dead(self, source: Unit | sqlite3.Connection) -> Iterator[tuple[str, str]]:
         """The member was read before its lock is looked at, and the lock was taken before it joined."""

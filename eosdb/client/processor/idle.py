@@ -1,13 +1,13 @@
-"""When a processor has nothing left to do: when its group has not, other members' partitions included.
+"""When a processor has nothing left to do: when its group has not, whoever has the partitions.
 
-A member that dies keeps its unread records to itself until its session ends; those who returned before that
-would leave them unread.
+A member that hangs keeps its unread records to itself until its session ends, and a transaction that holds
+offsets until it ends; those who returned before that would leave them unread.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from eosdb.client.consumer.requests import ConsumerRequests
@@ -19,6 +19,7 @@ from eosdb.errors import (
     GroupIdNotFoundError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
 )
 from eosdb.metrics import Metrics
 from eosdb.model.consumer_protocol import decode_assignment
@@ -28,14 +29,14 @@ from eosdb.notices import catalog
 LOOK_EVERY_MS: Final = 200
 _TELL_AFTER_MS: Final = 1_000
 """How long nobody else may have got any further before that is worth a warning."""
-_NOBODY: Final = ""
+_TRANSACTION: Final = "a transaction with offsets of the group, which has not ended,"
 
 Unread = dict[TopicPartition, int]
 
 
-# decisions/0040: idle is the group's lag being 0, in the partitions of the others, too.
+# decisions/0040: idle is the group's lag being 0, in everybody's partitions.
 class GroupIdleness:
-    """Looks at what the other members have not read yet, for one processor that has nothing to do."""
+    """Looks at what the group has not read yet, for one processor that has nothing to do."""
 
     def __init__(
         self,
@@ -53,10 +54,12 @@ class GroupIdleness:
         self._version: int | None = None
         self._looked_ms = self._since_ms = 0
         self._unread: Unread = {}
+        self._pending: set[TopicPartition] = set()
         self._told: set[object] = set()
 
-    def is_idle(self, own: Collection[TopicPartition]) -> bool:
-        """Whether the group's lag is 0, except in the caller's own partitions. Looks again only some time
+    def is_idle(self) -> bool:
+        """Whether the group's lag is 0 and no transaction holds offsets of it; also in the caller's
+        partitions, of which it can read nothing while their offsets are held. Looks again only some time
         after the last look, and when the file has changed."""
         now = self._clock.monotonic_ms()
         if self._version is not None and now - self._looked_ms < LOOK_EVERY_MS:
@@ -64,10 +67,10 @@ class GroupIdleness:
         version = self._requests.data_version()
         if version != self._version:
             try:
-                unread = self._others_unread(own)
+                unread = self._look()
             except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
                 self._tell(
-                    ("denied",), f"what others have not read yet may not be looked at: {error}"
+                    ("denied",), f"what the group has not read yet may not be looked at: {error}"
                 )
                 unread = {}
             has_advanced = any(unread.get(tp, 0) < count for tp, count in self._unread.items())
@@ -81,19 +84,32 @@ class GroupIdleness:
             self._tell_who_holds()
         return False
 
-    def _others_unread(self, own: Collection[TopicPartition]) -> Unread:
+    def _look(self) -> Unread:
         counts = self._requests.topic_partitions()
-        others = [
-            tp
+        tps = [
+            TopicPartition(topic, number)
             for topic in self._subscribed(counts)
-            for tp in (TopicPartition(topic, number) for number in range(counts[topic]))
-            if tp not in own
+            for number in range(counts[topic])
         ]
-        if not others:
+        self._pending = self._with_pending_offsets(tps)
+        if not tps:
             return {}
-        committed = self._requests.offset_fetch(self._group_id, others, require_stable=False)
-        lags = {tp: self._lag(tp, committed.get(tp)) for tp in others}
+        committed = self._requests.offset_fetch(self._group_id, tps, require_stable=False)
+        # The record behind a pending offset is one, whatever a reset would skip.
+        lags = {tp: max(self._lag(tp, committed.get(tp)), tp in self._pending) for tp in tps}
         return {tp: lag for tp, lag in lags.items() if lag}
+
+    def _with_pending_offsets(self, tps: list[TopicPartition]) -> set[TopicPartition]:
+        if not tps:
+            return set()
+        try:
+            self._requests.offset_fetch(self._group_id, tps, require_stable=True)
+        except UnstableOffsetCommitError:
+            if len(tps) == 1:
+                return set(tps)
+            half = len(tps) // 2
+            return self._with_pending_offsets(tps[:half]) | self._with_pending_offsets(tps[half:])
+        return set()
 
     def _subscribed(self, counts: Mapping[str, int]) -> Iterable[str]:
         if isinstance(self._topics, re.Pattern):
@@ -121,17 +137,19 @@ class GroupIdleness:
         holders = self._holders()
         held: dict[str, list[TopicPartition]] = {}
         for tp in sorted(self._unread):
-            held.setdefault(holders.get(tp, _NOBODY), []).append(tp)
+            holder = f"member {holders[tp]!r}" if tp in holders else "nobody yet"
+            held.setdefault(_TRANSACTION if tp in self._pending else holder, []).append(tp)
         parts = [
-            f"{f'member {member!r}' if member else 'nobody yet'} holds "
+            f"{holder} holds "
             f"{sum(self._unread[tp] for tp in tps)} unread records in {', '.join(map(str, tps))}"
-            for member, tps in held.items()
+            for holder, tps in held.items()
         ]
         self._tell(
-            tuple((member, tuple(tps)) for member, tps in held.items()),
+            tuple((holder, tuple(tps)) for holder, tps in held.items()),
             f"this member has nothing left to do and waits for others, which get no further: "
-            f"{'; '.join(parts)}. What a dead or hanging member holds moves to others when its session "
-            "ends",
+            f"{'; '.join(parts)}. What a hanging member holds moves to others when its session ends, "
+            "and what a transaction holds can be read when that ends, after transaction_timeout_ms at the "
+            "latest",
         )
 
     def _holders(self) -> dict[TopicPartition, str]:

@@ -27,7 +27,8 @@ from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
 from eosdb.client.processor.transaction import FAULTS_OF_RESULTS, ProcessingTransaction
 from eosdb.client.producer.producer import Producer
-from eosdb.client.transport import Transport
+from eosdb.client.requests import Presence
+from eosdb.client.transport import Transport, presence
 from eosdb.clock import Clock
 from eosdb.errors import (
     ConfigError,
@@ -42,6 +43,7 @@ from eosdb.errors import (
     WakeupError,
 )
 from eosdb.metrics import Metrics
+from eosdb.model.owned_ids import with_owner
 from eosdb.model.settings import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
 from eosdb.notices import catalog
@@ -108,6 +110,9 @@ class Processor:
         self._records = RecordHandler(
             handler, file, sink, group_id, self._settings, self._transaction, clock, self._metrics
         )
+        self._presence: Presence | None = None
+        """That the owner of this copy's transactions is there, as the others on its machine notice it."""
+        self._own_id: str | None = None
         self._resting: dict[TopicPartition, int] = {}
         """Partitions of retry topics that are paused, and until when (ms)."""
         self._current: Attempt | None = None
@@ -146,6 +151,8 @@ class Processor:
             finally:
                 self._consumer.close()
                 self._transaction.close()
+                if self._presence is not None:
+                    self._presence.end()
         return self.metrics()
 
     def stop(self) -> None:
@@ -177,7 +184,7 @@ class Processor:
                 wait_ms = LOOK_EVERY_MS
 
     def _must_wait_for_others(self) -> bool:
-        return not self._idleness.is_idle(self._consumer.assignment())
+        return not self._idleness.is_idle()
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Run `action`, after undoing an earlier failure; errors that a retry cannot fix are raised."""
@@ -338,9 +345,16 @@ class Processor:
 
     def _make_producer(self) -> Producer:
         """Each copy has a transactional id of its own; membership is what fences it (KIP-447)."""
-        member = self._consumer.group_metadata()
-        name = member.group_instance_id or member.member_id
-        config = self._settings.for_producer(f"{self._transactional_id}-{name}")
+        if self._own_id is None:
+            member = self._consumer.group_metadata()
+            name = member.group_instance_id or member.member_id
+            self._own_id = f"{self._transactional_id}-{name}"
+            # decisions/0041: nobody takes the id again when this process dies, so a lock says that it has.
+            if not member.group_instance_id:
+                self._presence = presence(self._transport)
+            if self._presence is not None:
+                self._own_id = with_owner(self._own_id, self._presence.number)
+        config = self._settings.for_producer(self._own_id)
         return Producer(self._transport, self._clock, **config)
 
 

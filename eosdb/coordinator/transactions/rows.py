@@ -36,6 +36,7 @@ from eosdb.events.kinds import (
     TransactionStateChanged,
 )
 from eosdb.log import append, partition_rows
+from eosdb.model import owned_ids
 from eosdb.model.damage import reads
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -91,6 +92,11 @@ _WITH_OWNERS: Final = (
     "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
     f"WHERE state {IS_ONGOING} AND +transactional_id >= '{owned.PREFIX}' "
     f"AND +transactional_id < '{owned.PREFIX[:-1]};' ORDER BY start_time + timeout_ms"
+)
+_WITH_LOCKS: Final = (
+    "SELECT transactional_id FROM transactional_ids "
+    f"WHERE state {IS_ONGOING} AND instr(transactional_id, '{owned_ids.MARK}') "
+    "ORDER BY start_time + timeout_ms"
 )
 _SAVE: Final = (
     f"INSERT INTO transactional_ids ({_COLUMNS}) VALUES ({', '.join('?' for _ in _NAMES)}) "
@@ -315,6 +321,15 @@ def remembered_with_owners(unit: Unit) -> dict[str, ProducerIdAndEpoch]:
     if memo.owned is None:
         memo.owned = with_owners(unit)
     return memo.owned
+
+
+def with_locks(source: Unit | sqlite3.Connection) -> list[tuple[str, int]]:
+    """The open transactions whose ids name their owners' locks, dead or alive, with the numbers."""
+    return [
+        (transactional_id, number)
+        for (transactional_id,) in source.execute(_WITH_LOCKS).fetchall()
+        if (number := owned_ids.owner_of(transactional_id)) is not None
+    ]
 
 
 def keep_alive(

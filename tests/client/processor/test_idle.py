@@ -104,7 +104,7 @@ def idleness(
 
 
 def is_idle(db: eosdb.Database, reset: str = "earliest", **more: Any) -> bool:
-    return idleness(db, reset, **more).is_idle(())
+    return idleness(db, reset, **more).is_idle()
 
 
 def commit(db: eosdb.Database, tp: TopicPartition, offset: int) -> None:
@@ -128,10 +128,28 @@ def test_an_offset_counts_whatever_resets_say(db: eosdb.Database) -> None:
         assert is_idle(db)
 
 
-def test_own_partitions_are_the_callers_business(db: eosdb.Database) -> None:
-    feed(db, b"a")
-    assert idleness(db).is_idle({FIRST})
-    assert not idleness(db).is_idle({SECOND})
+def test_what_a_transaction_holds_offsets_of_is_unread(
+    db: eosdb.Database, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed(db, b"a", b"b")
+    commit(db, FIRST, 2)
+    producer = db.producer(transactional_id="t")
+    producer.init_transactions()
+    for reset in ("earliest", "latest"):
+        producer.begin_transaction()
+        offsets = {SECOND: OffsetAndMetadata(0)}
+        producer.send_offsets_to_transaction(offsets, eosdb.ConsumerGroupMetadata("g"))
+        looking = idleness(db, reset)
+        assert not looking.is_idle()
+        clock.advance(2_000)
+        assert not looking.is_idle()
+        producer.abort_transaction()
+        assert looking.is_idle()
+    assert (
+        "a transaction with offsets of the group, which has not ended, holds 1 unread"
+        in caplog.text
+    )
+    assert "in in-1." in caplog.text
 
 
 def test_what_nobody_can_read_yet_or_ever_is_not_waited_for(db: eosdb.Database) -> None:
@@ -158,13 +176,13 @@ def test_an_offset_that_retention_has_passed_is_reset(db: eosdb.Database) -> Non
 
 def test_topics_come_and_go(db: eosdb.Database) -> None:
     looking = idleness(db, topics=re.compile("in|new"))
-    assert looking.is_idle(())
+    assert looking.is_idle()
     db.admin.create_topic("new")
     feed(db, b"a", topic="new")
-    assert not looking.is_idle(())
+    assert not looking.is_idle()
     db.admin.delete_topic("new")
     db.clock.sleep_ms(LOOK_EVERY_MS)
-    assert looking.is_idle(())
+    assert looking.is_idle()
     assert is_idle(db, topics=("in", "new"))
 
 
@@ -178,7 +196,7 @@ def test_who_may_not_look_does_not_wait(
         with eosdb.connect(db_path, clock=clock, config=config, principal="User:ann") as ann:
             looking = idleness(ann)
             for _ in range(2):
-                assert looking.is_idle(())
+                assert looking.is_idle()
     assert len([r for r in caplog.records if "may not be looked at" in r.getMessage()]) == 1
 
 
@@ -202,12 +220,12 @@ def test_looking_is_rare_and_only_when_the_file_has_changed(
     config: Any = {"auto_offset_reset": "earliest"}
     looking = GroupIdleness(transport, clock, "g", ("in",), config)
     for _ in range(100):
-        assert not looking.is_idle(())
+        assert not looking.is_idle()
     assert transport.counts["lag"] == 2
     for _ in range(10):
         clock.advance(LOOK_EVERY_MS)
-        assert not looking.is_idle(())
+        assert not looking.is_idle()
     assert transport.counts["lag"] == 2
     feed(db, b"b")
-    assert not looking.is_idle(())
+    assert not looking.is_idle()
     assert transport.counts["lag"] == 4
