@@ -72,7 +72,9 @@ def _made(cls: Class) -> Any:
 def _document_settings(given: Class, checked: Class) -> None:
     for field in fields(_made(checked)):
         explained = checked[field.name]
-        if field.name not in given.members:  # A keyword of the method itself, which types depend on.
+        if (
+            field.name not in given.members
+        ):  # A keyword of the method itself, which types depend on.
             given.set_member(field.name, Attribute(field.name, annotation=explained.annotation))
         setting = given[field.name]
         assert isinstance(setting, Attribute)
