@@ -63,6 +63,7 @@ COMMANDS: Final = {
         "migrate",
         "Move the topics of FILE (or that of --db) to a Kafka cluster.",
     ),
+    "datasette-metadata": ("datasette", "Print metadata for Datasette about FILE."),
     "metrics": ("metrics", "Print the figures of FILE for Prometheus, or serve them."),
     "serve": ("serve", "Serve FILE (or that of --db) to Kafka's clients."),
     "ui": ("ui", "Show FILE (or that of --db) as a page in a browser, live."),

@@ -1,7 +1,4 @@
-"""Writes docs/eosdb-metadata.json, what Datasette shows beside a file, from docs/sql.md (`make docs`).
-
-Datasette finds metadata by the name of the database, which is the file's name without its ending. The
-page's JSON is for `shop.db`; `python -m scripts.make_datasette flights` prints it for `flights.db`.
+"""Writes eosdb/exposition/datasette.json, what Datasette shows, from docs/sql.md (`make docs`).
 
 The page is the one source: each `## `view`` with its table of columns becomes a description, each
 `### title` with its block of SQL a query that one can click. A query that asks about the topic `orders`
@@ -16,17 +13,16 @@ from __future__ import annotations
 import html
 import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import eosdb
+from eosdb.exposition.datasette import FILE
 
-DOCS: Final = Path(__file__).parents[1] / "docs"
-PAGE: Final = DOCS / "sql.md"
-METADATA: Final = DOCS / "eosdb-metadata.json"
-DATABASE: Final = "shop"
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "docs" / "sql.md"
+METADATA: Final = ROOT / "eosdb" / "exposition" / FILE
 BLOB: Final = "BLOB"
 
 
@@ -85,27 +81,20 @@ def queries(page: str) -> list[Query]:
     ]
 
 
-def metadata(database: str) -> dict[str, Any]:
-    """The whole of it, for a file named `database`."""
+def metadata() -> dict[str, Any]:
+    """What holds for every file."""
     page = PAGE.read_text(encoding="utf-8")
     found = views(page)
     with eosdb.connect(":memory:") as db:
         tables = [name for (name,) in db.query(_TABLES).rows]
     return {
-        "title": f"{database}: an eosdb file",
-        "description": "Kafka's exactly-once machinery in one SQLite file: records, transactions, "
-        "producers and groups as views, everything that happened in the journal.",
-        "databases": {
-            database: {
-                "tables": {
-                    **{name: _described(name, view) for name, view in found.items()},
-                    **{name: {"hidden": True} for name in tables if name != "journal"},
-                },
-                "queries": {
-                    **{n: _as_text(n, v) for n, v in found.items() if BLOB in v.types},
-                    **{query.name: _asked(query) for query in queries(page)},
-                },
-            }
+        "tables": {
+            **{name: _described(name, view) for name, view in found.items()},
+            **{name: {"hidden": True} for name in tables if name != "journal"},
+        },
+        "queries": {
+            **{n: _as_text(n, v) for n, v in found.items() if BLOB in v.types},
+            **{query.name: _asked(query) for query in queries(page)},
         },
     }
 
@@ -159,16 +148,9 @@ def _plain(text: str) -> str:
     return " ".join(re.sub(r"\[([^]]+)\]\([^)]+\)|`([^`]+)`", r"\1\2", text).split())
 
 
-def document(database: str = DATABASE) -> str:
-    return json.dumps(metadata(database), indent=2, ensure_ascii=False) + "\n"
-
-
-def main(arguments: list[str]) -> None:
-    if arguments:
-        sys.stdout.write(document(arguments[0]))
-    else:
-        METADATA.write_text(document(), encoding="utf-8")
+def document() -> str:
+    return json.dumps(metadata(), indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    METADATA.write_text(document(), encoding="utf-8")

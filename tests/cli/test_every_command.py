@@ -44,6 +44,7 @@ COMMANDS = {
     "backup": ["TARGET"],
     "compact": [],
     "consume": ["orders", "--from-beginning", "--max-records", "5"],
+    "datasette-metadata": [],
     "delete-records": ["orders/0", "--before-offset", "1", "--yes"],
     "dlq list": ["orders"],
     "dlq replay": ["orders", "--offset", "0", "--to", "other"],
@@ -245,7 +246,8 @@ def test_what_it_prints_can_be_read(
 
 
 READING = {
-    "acls list", "backup", "consume", "dlq list", "dlq show", "export", "fetch", "groups describe",
+    "acls list", "backup", "consume", "datasette-metadata", "dlq list", "dlq show", "export",
+    "fetch", "groups describe",
     "groups list", "groups reset-offsets", "info", "journal", "log dump", "perf consume", "publish",
     "restore", "simulate", "snapshots list",
     "snapshots show", "sql", "tail", "timeline", "top", "topics describe", "topics list",

@@ -1,27 +1,36 @@
 """The page as Datasette shows it: the metadata is up to date, its queries run, and every page answers.
 
-With Datasette installed (the `dev` extra), it is asked in-process about the file of tests/docs/shop.py.
+Datasette is asked in-process about the file of tests/docs/shop.py: with the metadata, and with nothing but
+the plugin that it finds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from datasette.app import Datasette  # type: ignore[import-untyped]
+from datasette.plugins import pm  # type: ignore[import-untyped]
 
+import eosdb
+from eosdb import ManualClock
 from scripts import make_datasette
+from tests.cli.conftest import MAIN
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
 from tests.docs.test_sql_page import QUERIES, VIEWS
 
 Get = Callable[[str], Any]
 METADATA = make_datasette.METADATA.read_text(encoding="utf-8")
-SHOP = json.loads(METADATA.replace("'now'", f"'{shop.NOW}'"))["databases"]["shop"]
+SHOP = json.loads(METADATA.replace("'now'", f"'{shop.NOW}'"))
 TEXTS = ("committed_records", "all_records")
 RECORDS = {"committed_records": 13, "all_records": 25}
 
@@ -37,9 +46,32 @@ def test_the_metadata_is_what_the_page_says() -> None:
     assert make_datasette.document() == METADATA, "run `make docs`"
 
 
-def test_the_metadata_for_a_file_of_another_name(capsys: pytest.CaptureFixture[str]) -> None:
-    make_datasette.main(["flights"])
-    assert list(json.loads(capsys.readouterr().out)["databases"]) == ["flights"]
+def printed(*arguments: str) -> Any:
+    """What `eosdb datasette-metadata` prints."""
+    result = CliRunner().invoke(MAIN, ["datasette-metadata", *arguments])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_command_prints_the_metadata_for_any_name() -> None:
+    assert printed("--name", "flights")["databases"] == {"flights": json.loads(METADATA)}
+
+
+def test_the_command_prints_the_metadata_of_a_file_and_its_typed_views(
+    typed: Path, tmp_path: Path
+) -> None:
+    everything = printed(str(typed))
+    (found,) = everything["databases"].values()
+    about = found["tables"]["totals"]
+    general = json.loads(METADATA)
+    assert found == general | {"tables": general["tables"] | {"totals": about}}
+    assert list(about["columns"]) == ["total", "_partition", "_offset", "_timestamp", "_key"]
+    assert "topic bills" in about["description"]
+    named = CliRunner().invoke(
+        MAIN, ["--db", str(typed), "datasette-metadata", "--out", str(tmp_path / "made.json")]
+    )
+    assert (named.exit_code, named.output) == (0, "")
+    assert json.loads((tmp_path / "made.json").read_text(encoding="utf-8")) == everything
 
 
 def test_views_are_described_and_inner_tables_hidden(file: Path) -> None:
@@ -73,9 +105,10 @@ def test_a_query_runs_in_sqlite(file: Path, name: str) -> None:
 @pytest.fixture(scope="module")
 def get(file: Path) -> Get:
     """Asks Datasette for an address; JSON as what it says, a page as its text."""
-    app = pytest.importorskip("datasette.app")
-    datasette = app.Datasette([str(file)], metadata={"databases": {"shop": SHOP}})
+    return asking(Datasette([str(file)], metadata={"databases": {"shop": SHOP}}))
 
+
+def asking(datasette: Any) -> Get:
     async def answer(path: str) -> Any:
         await datasette.invoke_startup()
         response = await datasette.client.get(path)
@@ -83,6 +116,72 @@ def get(file: Path) -> Get:
         return response.json() if ".json" in path else response.text
 
     return lambda path: asyncio.run(answer(path))
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a typed view, and keys of all sorts."""
+    path = tmp_path_factory.mktemp("typed") / "shop.db"
+    shop.make(path)
+    with eosdb.connect(path, clock=ManualClock(start_ms=shop.at(2, "13:00"))) as db:
+        db.admin.create_topic("bills")
+        db.admin.create_view("totals", "bills", {"total": "INTEGER"})
+        with db.producer() as producer:
+            for key in (b"\xff", "ö".encode(), None):
+                producer.send("bills", b'{"total": 1}', key=key)
+    return path
+
+
+@pytest.fixture(params=["the plugin", "the metadata"])
+def whole(typed: Path, request: pytest.FixtureRequest) -> Iterator[Get]:
+    """Asks a Datasette with eosdb beside it that is told nothing, and one with the metadata alone."""
+    if request.param == "the plugin":
+        yield asking(Datasette([str(typed)]))
+        return
+    plugin = pm.unregister(name="eosdb")
+    try:
+        yield asking(Datasette([str(typed)], metadata=printed(str(typed))))
+    finally:
+        pm.register(plugin, "eosdb")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_view_opens_in_every_form(whole: Get) -> None:
+    columns = {name: list(view.columns) for name, view in VIEWS.items()}
+    columns["totals"] = ["total", "_partition", "_offset", "_timestamp", "_key"]
+    for view, names in columns.items():
+        page = whole(f"/shop/{view}")
+        assert all(f"<dt>{name}</dt>" in page for name in names)
+        rows = whole(f"/shop/{view}.json?_shape=arrays&_size=max")["rows"]
+        header, *lines = csv.reader(io.StringIO(whole(f"/shop/{view}.csv?_size=max")))
+        assert header == names
+        assert len(lines) == len(rows) > 0
+        assert {len(line) for line in lines} == {len(names)}
+    assert whole("/shop/journal/1.json?_shape=array")
+    assert "TopicCreated" in whole("/shop/journal/1")
+    keys = [row["_key"] for row in whole("/shop/totals.json?_shape=array&_size=max")]
+    assert keys == ["X'FF'", "ö", None]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_inner_tables_are_hidden(whole: Get) -> None:
+    tables = {table["name"]: table["hidden"] for table in whole("/shop.json")["tables"]}
+    assert [name for name, hidden in tables.items() if not hidden] == ["journal"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_users_metadata_come_before_the_plugins_and_other_files_are_left_alone(
+    typed: Path, tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE committed_records (value BLOB)")
+    connection.close()
+    own = {"databases": {"shop": {"tables": {"totals": {"description": "Mine."}}}}}
+    get = asking(Datasette([str(typed), str(tmp_path / "other.db")], metadata=own))
+    assert "Mine." in get("/shop/totals")
+    assert "<dt>_key</dt>" in get("/shop/totals")
+    assert "<dt>" not in get("/other/committed_records")
+    assert get("/other.json")["queries"] == []
 
 
 @pytest.mark.filterwarnings("ignore")

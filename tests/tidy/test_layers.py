@@ -44,6 +44,7 @@ ROOMS = [
     "eosdb.database eosdb.processing",
     "eosdb.aio",
     "eosdb.tracing",
+    "eosdb.datasette_plugin",
     "eosdb",
     "eosdb.testing",
     "eosdb.arrow",
@@ -90,6 +91,8 @@ STRANGERS: list[tuple[set[str], set[str]]] = [
             "jinja2",
             "opentelemetry",
             "prometheus_client",
+            "datasette",
+            "pluggy",
         },
     ),
     # Kafka's protocol, and what it is made of, are met in one room.
@@ -112,6 +115,7 @@ EXCEPT = {
         "eosdb.relay.kafka_client",
         "eosdb.ui",
         "eosdb.tracing",
+        "eosdb.datasette_plugin",
     },
     "eosdb.migrations": {"eosdb.migrations"},
 }
