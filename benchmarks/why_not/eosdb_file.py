@@ -52,8 +52,6 @@ class Full(Driver):
         with self.connect() as db:
             processor = db.processor(
                 "in", handler, "out", group_id="workers", transaction_size=size,
-                # A killed worker's offsets stay pending until its transaction has timed out.
-                producer={"transaction_timeout_ms": 2_000},
                 consumer={"session_timeout_ms": int(self.lease_s * 1000)},
             )  # fmt: skip
             processor.run(until_idle_ms=int(idle_s * 1000))
