@@ -42,7 +42,7 @@ COMMANDS: Final = {
     "topics": ("topics", "Create, list, describe, alter and delete topics."),
     "produce": ("records", "Append each line of standard input to TOPIC."),
     "consume": ("records", "Print the records of TOPICS as a consumer sees them."),
-    "tail": ("records", "Print the last committed records of TOPIC, in the order of their times."),
+    "tail": ("records", "Print the last committed records of TOPIC, by time."),
     "ingest": ("ingest", "Append each line of FILES to TOPIC exactly once."),
     "export": ("export", "Append the committed records that TARGET does not have yet."),
     "groups": ("groups", "List, describe, reset and delete consumer groups."),

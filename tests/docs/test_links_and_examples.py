@@ -94,6 +94,10 @@ def test_the_page_about_publishing_does_what_it_says(
     commands_of("docs/publish.md", tmp_path)
 
 
+def test_the_page_about_observability_does_what_it_says(tmp_path: Path) -> None:
+    python_of("docs/observability.md", tmp_path)
+
+
 def test_the_page_about_backups_does_what_it_says(tmp_path: Path) -> None:
     commands_of("docs/backups.md", tmp_path)
     python_of("docs/backups.md", tmp_path)

@@ -11,9 +11,9 @@ import pytest
 from tests.tidy.tree import imports, modules
 
 ROOMS = [
-    "eosdb.supported",
     "eosdb.migrations",
     "eosdb.errors",
+    "eosdb.supported",
     "eosdb.failpoints",
     "eosdb.notices",
     "eosdb.clock",
