@@ -1,4 +1,4 @@
-"""`eosdb timeline`: a picture of a topic's transactions along its offsets."""
+"""`eosdb timeline`: a picture of a topic's transactions along its offsets, or along time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+from eosdb.model.timeline import BY
+
+from .params import TIME_MS
 from .session import Session, pass_session
 
 _SUFFIXES = (".svg", ".html", ".png")
@@ -30,6 +33,19 @@ def _suffix(_: click.Context, __: click.Parameter, path: Path) -> Path:
     "--to", "end", type=click.IntRange(min=0), metavar="OFFSET", help="Show offsets below this one."
 )
 @click.option(
+    "--since", type=TIME_MS, metavar="TIME", help="Show what was appended at this time or later."
+)
+@click.option(
+    "--until", type=TIME_MS, metavar="TIME", help="Show what was appended before this time."
+)
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    default="offset",
+    show_default=True,
+    help="What the picture runs along.",
+)
+@click.option(
     "--out",
     "path",
     required=True,
@@ -45,17 +61,22 @@ def timeline(
     partition: int | None,
     start: int | None,
     end: int | None,
+    since: int | None,
+    until: int | None,
+    by: str,
     path: Path,
 ) -> None:
-    """Draw the transactions of TOPIC along its offsets, and the positions of its readers.
+    """Draw the transactions of TOPIC along its offsets, or along time, and the positions of its readers.
 
-    One lane per partition. What is too dense to be drawn one by one is aggregated, and the picture says
-    so. Needs Matplotlib: pip install "eosdb[timeline]".
+    One lane per partition. Transactions that are too many to be drawn one by one become columns in the
+    colours of their outcomes, with the long and the open ones above them. TIME: milliseconds since the
+    epoch, or ISO 8601 (UTC unless it names a zone). Needs Matplotlib: pip install "eosdb[timeline]".
 
     \b
     Example:
       eosdb timeline orders --out orders.html
       eosdb timeline orders --partition 2 --from 1000 --to 1500 --out window.png
+      eosdb timeline orders --by time --since 2026-11-22T10:00 --until 2026-11-22T12:00 --out noon.svg
     """
     try:
         from . import timeline_page, timeline_picture
@@ -72,7 +93,9 @@ def timeline(
                 f"{topic} has {count} partitions, a picture holds {timeline_picture.LANES_MAX}: "
                 "name one with --partition"
             )
-        lanes = db.admin.timeline(topic, partition, start=start, end=end)
+        lanes = db.admin.timeline(
+            topic, partition, by=by, start=start, end=end, since=since, until=until
+        )
     drawers = {
         ".svg": timeline_page.svg,
         ".html": timeline_page.html,

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from eosdb.clock import format_time_ms
+
 from . import timeline_picture
 from .output import cell
+from .timeline_lane import COLOURS, bar_id, summary
 
 if TYPE_CHECKING:
     from eosdb.model.timeline import PartitionTimeline, TransactionSpan
@@ -28,18 +31,25 @@ def svg(lanes: Sequence[PartitionTimeline]) -> bytes:
     """The picture; viewers that support it show a bar's description on hover."""
     drawn = timeline_picture.svg(lanes)
     for lane in lanes:
-        for number, span in enumerate(lane.transactions):
-            opening = f'<g id="{timeline_picture.bar_id(lane, number)}">'
+        for span in lane.transactions or lane.longest:
+            opening = f'<g id="{bar_id(lane, span)}">'
             drawn = drawn.replace(opening, f"{opening}<title>{escape(_described(span))}</title>", 1)
     return drawn.encode()
 
 
 def _described(span: TransactionSpan) -> str:
-    end = "the log end" if span.marker_offset < 0 else f"{span.marker_offset:,}"
+    end, ended = "the log end", ""
+    if span.marker_offset >= 0:
+        end, ended = f"{span.marker_offset:,}", f" to {_moment(span.marker_ms)}"
     return (
         f"{cell(_name(span))}: {span.outcome}, {span.records:,} records, "
-        f"offsets {span.first_offset:,} to {end}, producer id {span.producer_id}"
+        f"offsets {span.first_offset:,} to {end}, {_moment(span.first_ms)}{ended}, "
+        f"producer id {span.producer_id}"
     )
+
+
+def _moment(time_ms: int) -> str:
+    return format_time_ms(time_ms, "milliseconds")
 
 
 def _name(span: TransactionSpan) -> str:
@@ -51,8 +61,7 @@ def html(lanes: Sequence[PartitionTimeline]) -> bytes:
     picture = svg(lanes).decode()
     title = escape(f"Timeline of {cell(lanes[0].topic)}")
     colours = "".join(
-        f".{name}::before {{ background: {colour}; }}\n"
-        for name, colour in timeline_picture.COLOURS.items()
+        f".{name}::before {{ background: {colour}; }}\n" for name, colour in COLOURS.items()
     )
     parts = [
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>',
@@ -70,24 +79,27 @@ def _transactions(lanes: Sequence[PartitionTimeline]) -> Iterator[str]:
     for lane in lanes:
         if lane.aggregated:
             yield (
-                f"<p>Partition {lane.partition}: {escape(timeline_picture.summary(lane))}; too many to "
-                "list. A smaller window (--from, --to) lists them.</p>"
+                f"<p>Partition {lane.partition}: {escape(summary(lane))}; too many to "
+                "list, so these are the long and the open ones. A smaller window (--from, --to, --since, "
+                "--until) lists all.</p>"
             )
     yield from _table(
-        ("Partition", "#First offset", "#Marker offset", "#Records", "Outcome", "Transactional id",
-         "#Producer id"),
+        ("Partition", "#First offset", "#Marker offset", "First appended", "Marker appended", "#Records",
+         "Outcome", "Transactional id", "#Producer id"),
         (
             (
                 _number(lane.partition),
                 _number(span.first_offset),
                 _number(span.marker_offset) if span.marker_offset >= 0 else _number(None),
+                _text(_moment(span.first_ms)),
+                _text(_moment(span.marker_ms) if span.marker_offset >= 0 else "–"),
                 _number(span.records),
                 f'<td><span class="outcome {span.outcome}">{span.outcome}</span></td>',
                 _text(_name(span)),
                 _number(span.producer_id),
             )
             for lane in lanes
-            for span in lane.transactions
+            for span in lane.transactions or lane.longest
         ),
     )  # fmt: skip
 

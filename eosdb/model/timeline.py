@@ -135,13 +135,41 @@ class PartitionTimeline:
     def time_at(self, offset: int) -> float:
         """About when the offset was appended (epoch ms): known for the first of each bin, and in between in
         proportion."""
-        known = sorted((b.first_offset, b.first_ms) for b in self.bins if b.first_offset >= 0)
-        at = bisect.bisect_right(known, (offset, self.end_ms))
+        known = self._known()
+        at = bisect.bisect_right(known, offset, key=lambda one: one.first_offset)
         if at == 0:
             return self.start_ms
-        begin, since = known[at - 1]
-        after, until = known[at] if at < len(known) else (max(self.end, begin + 1), self.end_ms)
-        return since + min((offset - begin) / (after - begin), 1) * (until - since)
+        one = known[at - 1]
+        if offset >= self.end:
+            return self.end_ms
+        # Where something is open the end is now, which tells nothing of the last records.
+        after, until = self.end, one.first_ms if self.open else self.end_ms
+        if at < len(known):
+            after, until = known[at].first_offset, known[at].first_ms
+        if self.by == "time":
+            until = min(until, one.end)
+        done = (offset - one.first_offset) / max(after - one.first_offset, 1)
+        return one.first_ms + min(done, 1) * max(until - one.first_ms, 0)
+
+    def offset_at(self, time_ms: float) -> int:
+        """About the first offset appended at this time (epoch ms) or later."""
+        known = self._known()
+        at = bisect.bisect_right(known, time_ms, key=lambda one: one.first_ms)
+        after = known[at].first_offset if at < len(known) else self.end
+        if at == 0:
+            return after
+        one = known[at - 1]
+        until = known[at].first_ms if at < len(known) else self.end_ms
+        if self.by == "time":
+            until = min(until, one.end)
+        done = (time_ms - one.first_ms) / max(until - one.first_ms, 1)
+        return one.first_offset + round(min(done, 1) * (after - one.first_offset))
+
+    def _known(self) -> list[TimelineBin]:
+        """The bins that hold something, by offset."""
+        return sorted(
+            (one for one in self.bins if one.first_offset >= 0), key=lambda one: one.first_offset
+        )
 
     def rows(self, clearance: float = 1) -> tuple[int, ...]:
         """For each transaction the lowest row in which it covers no other (greedy interval colouring).

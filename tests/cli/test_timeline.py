@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -105,6 +106,108 @@ def test_too_many_transactions_are_aggregated_and_said_so(
     assert "too many to list" in draw(orders, tmp_path / "x.html").decode()
 
 
+@pytest.fixture
+def busy(run: Run, db_path: Path) -> Run:
+    """800 short transactions a second apart, two of them aborted; one long, one open; a lull of an hour."""
+    clock = eosdb.ManualClock(1_795_348_800_000)
+    with eosdb.connect(db_path, durability="off", clock=clock) as db:
+        db.admin.create_topic("orders")
+        names = ("busy", "long one", "open one")
+        busy, long, still_open = (
+            db.producer(transactional_id=name, transaction_timeout_ms=900_000) for name in names
+        )
+        for producer in (busy, long, still_open):
+            producer.init_transactions()
+        for number in range(800):
+            clock.advance(3_600_000 if number == 600 else 1_000)
+            if number in (100, 795):
+                other = long if number == 100 else still_open
+                other.begin_transaction()
+                other.send("orders", b"v")
+                other.flush()
+            if number == 400:
+                long.commit_transaction()
+            busy.begin_transaction()
+            busy.send("orders", b"v")
+            busy.flush()
+            if number in (250, 700):
+                busy.abort_transaction()
+            else:
+                busy.commit_transaction()
+        db.abandon()
+    return run
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def shapes(root: ET.Element, prefix: str) -> list[ET.Element]:
+    return [one for one in root.iter(f"{SVG}g") if one.get("id", "").startswith(prefix)]
+
+
+def height_of(band: ET.Element) -> float:
+    """Of the highest column in it, in points."""
+    found = band.find(f".//{SVG}path[@d]")
+    assert found is not None
+    heights = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", found.get("d", ""))]
+    return max(heights) - min(heights)
+
+
+@pytest.mark.parametrize("by", ["offset", "time"])
+def test_many_are_bands_of_colour_with_the_long_and_the_open_ones_above(
+    busy: Run, tmp_path: Path, by: str
+) -> None:
+    content = draw(busy, tmp_path / "x.svg", "--by", by, "--until", "2026-11-22T13:30")
+    root = ET.fromstring(content)
+    bands = {band.get("id"): band for band in shapes(root, "band-")}
+    assert sorted(map(str, bands)) == ["band-0-aborted", "band-0-committed", "band-0-open"]
+    bars = shapes(root, "transaction-0-")
+    described = [bar.findtext(f"{SVG}title", "").partition(",")[0] for bar in bars]
+    assert described == ["long one: committed", "open one: open"]
+    assert sum(1 for _ in root.iter(f"{SVG}path")) < 120
+    assert height_of(bands["band-0-aborted"]) >= 2
+    text = list(root.itertext())
+    assert "long one" in text
+    assert "open one" in text
+
+
+def test_the_times_are_below_the_offsets_and_the_offsets_below_the_times(
+    busy: Run, tmp_path: Path
+) -> None:
+    def words(*options: str) -> list[str]:
+        root = ET.fromstring(draw(busy, tmp_path / "x.svg", *options))
+        return [(text.text or "").strip() for text in root.iter(f"{SVG}text")]
+
+    by_offset = words("--from", "0", "--to", "20")
+    assert by_offset[by_offset.index("offset") - 1] == "20"
+    for word in ("UTC", "2026-11-22", "12:00:01.000", "12:00:10.000"):
+        assert word in by_offset
+    by_time = words("--by", "time", "--until", "2026-11-22T12:01")
+    for word in ("2026-11-22", "12:00:10", "12:00:50", "18", "98", "offset"):
+        assert word in by_time
+    assert by_time.index("UTC") < by_time.index("98")
+
+
+def test_a_window_of_time_can_be_drawn(busy: Run, tmp_path: Path) -> None:
+    window = ("--since", "2026-11-22T12:00:11Z", "--until", "1795348820000")
+    for by in ("offset", "time"):
+        root = ET.fromstring(draw(busy, tmp_path / "x.svg", "--by", by, *window))
+        assert "9 transactions: 9 committed" in " ".join(root.itertext())
+        assert len(shapes(root, "transaction-0-")) == 9
+
+
+def test_the_page_lists_the_long_and_the_open_ones_of_too_many(busy: Run, tmp_path: Path) -> None:
+    content = draw(busy, tmp_path / "x.html").decode()
+    assert content.count("<tr>") == 3
+    assert "2026-11-22T12:01:41.000Z" in content
+
+
+def test_what_is_no_time_and_no_axis_is_a_usage_error(orders: Run, tmp_path: Path) -> None:
+    for option in (("--since", "noon"), ("--until", "12:00"), ("--by", "size")):
+        result = orders("timeline", "orders", "--out", str(tmp_path / "x.svg"), *option)
+        assert result.exit_code == 2, option
+
+
 @pytest.mark.parametrize("name", ["x.gif", "x", "x.db"])
 def test_other_kinds_of_files_are_a_usage_error(orders: Run, tmp_path: Path, name: str) -> None:
     result = orders("timeline", "orders", "--out", str(tmp_path / name))
@@ -117,6 +220,7 @@ def test_what_cannot_be_drawn_or_written_is_one_line(orders: Run, tmp_path: Path
         ("nowhere", "--out", str(tmp_path / "x.svg")),
         ("orders", "--partition", "9", "--out", str(tmp_path / "x.svg")),
         ("orders", "--from", "9", "--to", "3", "--out", str(tmp_path / "x.svg")),
+        ("orders", "--since", "9", "--until", "3", "--out", str(tmp_path / "x.svg")),
         ("orders", "--out", str(tmp_path / "no/such/folder/x.svg")),
     ):
         result = orders("timeline", *arguments)
