@@ -333,6 +333,8 @@ class Lane:
         """The other axis, this partition's own."""
         it = self.timeline
         low, high = it.axis
+        # What is not yet written has no time.
+        high -= it.by == "offset"
         places = [place for place in self.window.ticks(it.by) if low <= place <= high]
         if it.start == it.end:
             return

@@ -17,6 +17,7 @@ from eosdb.database import Database
 from eosdb.errors import EosdbError
 from eosdb.model.overview import Overview, PartitionFigures
 from eosdb.model.reports import OpenTransaction
+from eosdb.model.timeline import BY
 from eosdb.model.values import TopicPartition
 from eosdb.ui import records, text, timeline
 from eosdb.ui.watching import Watcher
@@ -126,9 +127,15 @@ class Pages:
 
     def timeline(self, request: Request) -> Response:
         name = request.path_params["topic"]
-        start, end = _offset(request, "from"), _offset(request, "to")
+        by = request.query_params.get("by", "offset")
+        if by not in BY:
+            raise HTTPException(400, f"by: got {by!r}, expected one of {', '.join(BY)}")
+        start, end = (
+            _offset(request, edge) if by == "offset" else _moment(request, edge)
+            for edge in ("from", "to")
+        )
         number = _offset(request, "partition")
-        drawn = timeline.draw(self._db, name, 0 if number is None else number, start, end)
+        drawn = timeline.draw(self._db, name, 0 if number is None else number, start, end, by)
         partitions = len(self._db.admin.describe_topic(name).partitions)
         return self._page("timeline", topic=name, drawn=drawn, partitions=partitions)
 
@@ -208,6 +215,12 @@ def _offset(request: Request, name: str) -> int | None:
     if not (given.isascii() and given.isdigit()) or len(given) > 18:
         raise HTTPException(400, f"{name}: got {given!r}, expected an offset such as 42")
     return int(given)
+
+
+def _moment(request: Request, name: str) -> int | None:
+    """A time of the query (epoch ms); nothing at all is none."""
+    given = request.query_params.get(name, "").strip()
+    return _time(given) if given else None
 
 
 def _time(given: str) -> int:

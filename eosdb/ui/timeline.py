@@ -1,20 +1,21 @@
-"""A partition's transactions as an SVG picture: offsets along the axis, with the times below them.
+"""A partition's transactions as an SVG picture: offsets along the axis with the times below them, or the
+other way round.
 
-A few transactions are bars, each a link to itself; many are columns, each a share of the offsets in the
-colour of what became of them, and a link into its part of the log. So the picture has some hundred
-elements whatever there is to show, and long transactions stand out from among 20,000.
+A few transactions are bars, each a link to itself; many are columns, each a part of the axis in the colours
+of what became of its records and a link into it, with the long and the open transactions as bars above. So
+the picture has some hundred elements whatever there is to show.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from eosdb.clock import format_time_ms
 from eosdb.database import Database
-from eosdb.model.timeline import PartitionTimeline, TimelineBin, TransactionSpan
-from eosdb.model.values import TopicPartition
+from eosdb.model.timeline import PartitionTimeline, TransactionSpan
+from eosdb.model.timeline_scale import heights, moments, standing_out, ticks
 from eosdb.ui.text import moment
 
 WIDTH: Final = 1_160
@@ -24,16 +25,13 @@ BARS: Final = 150
 ROW: Final = 16
 CHART: Final = 130
 _ROWS_MAX: Final = 16
+_STANDING_OUT_MAX: Final = 6
 _TICKS: Final = 8
-_TIME: Final = (
-    "SELECT timestamp FROM all_records WHERE topic = ? AND partition = ? "
-    'AND "offset" >= ? AND "offset" < ? ORDER BY "offset" LIMIT 1'
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A rectangle of the picture, which leads to a part of the log or to a transaction."""
+    """A rectangle of the picture, which leads to a transaction, or to the part [start, end) of the axis."""
 
     x: float
     y: float
@@ -49,8 +47,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line across the picture: an offset of the axis and the time of its record, or a mark such as the
-    LSO."""
+    """A line across the picture: an offset and its time, or a mark such as the LSO."""
 
     x: float
     offset: int
@@ -69,39 +66,61 @@ class Drawn:
     is_aggregated: bool
 
     @property
-    def halves(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The windows to the left and to the right of this one."""
+    def is_part(self) -> bool:
+        """Whether some of the log lies outside."""
         it = self.timeline
-        width = max(it.end - it.start, 1)
-        return (max(it.start - width, 0), it.start), (it.end, it.end + width)
+        return (it.start, it.end) != (it.offsets.log_start_offset, it.offsets.log_end_offset)
+
+    @property
+    def window(self) -> tuple[str, str]:
+        """The axis as a form shows it and takes it: offsets, or times."""
+        return self._worded(*self.timeline.axis)
+
+    @property
+    def halves(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """The windows to the left and to the right of this one."""
+        low, high = self.timeline.axis
+        width = max(high - low, 1)
+        return self._worded(max(low - width, 0), low), self._worded(high, high + width)
+
+    def _worded(self, low: int, high: int) -> tuple[str, str]:
+        if self.timeline.by == "offset":
+            return str(low), str(high)
+        return format_time_ms(low, "milliseconds"), format_time_ms(high, "milliseconds")
 
 
-def draw(db: Database, topic: str, partition: int, start: int | None, end: int | None) -> Drawn:
-    """Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError."""
+def draw(
+    db: Database, topic: str, partition: int, start: int | None, end: int | None, by: str = "offset"
+) -> Drawn:
+    """`start` and `end` are offsets, or by="time" times (epoch ms); None for all there is.
+
+    Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
+    """
+    window = {"start": start, "end": end} if by == "offset" else {"since": start, "until": end}
     (found,) = db.admin.timeline(
-        topic, partition, start=start, end=end, max_transactions=BARS, max_bins=COLUMNS
+        topic, partition, by=by, **window, max_transactions=BARS, max_bins=COLUMNS
     )
-
-    def time_of(offset: int) -> int:
-        high = found.offsets.log_end_offset
-        rows = list(db.query(_TIME, (*TopicPartition(topic, partition), offset, high)).rows)
-        return int(rows[0][0]) if rows else -1
-
-    return picture(found, time_of)
+    return picture(found)
 
 
-def picture(found: PartitionTimeline, time_of: Callable[[int], int]) -> Drawn:
-    """Lay the shapes out; `time_of` gives the time of the first record from an offset on, -1 for none."""
-    axis = _Axis(found.start, max(found.end, found.start + 1))
-    rows = found.rows(max(1, round(3 * axis.per_pixel)))
+def picture(found: PartitionTimeline) -> Drawn:
+    """Lay the shapes out."""
+    low, high = found.axis
+    axis = _Axis(low, max(high, low + 1))
+    clearance = max(1, round(3 * axis.per_pixel))
+    rows = found.rows(clearance)
     is_aggregated = found.aggregated or max(rows, default=0) >= _ROWS_MAX
+    bars = list(zip(found.transactions, rows, strict=True))
     if is_aggregated:
-        shapes, height = tuple(_columns(found.bins, axis)), float(CHART)
-    else:
-        shapes = tuple(_bars(found, rows, axis))
-        height = float(max((max(rows, default=0) + 1) * ROW, 2 * ROW))
-    ticks = tuple(_times(_ticks(found.start, found.end), axis, time_of))
-    return Drawn(found, height, shapes, ticks, tuple(_marks(found, axis)), is_aggregated)
+        bars = standing_out(found, clearance, _STANDING_OUT_MAX)
+    height = float((max((row for _, row in bars), default=-1) + 1) * ROW)
+    shapes = list(_bars(found, bars, axis))
+    if is_aggregated:
+        height += CHART
+        shapes += _columns(found, axis, height)
+    height = max(height, 2.0 * ROW)
+    lines = tuple(_ticks(found, axis))
+    return Drawn(found, height, tuple(shapes), lines, tuple(_marks(found, axis)), is_aggregated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,71 +137,69 @@ class _Axis:
         return round(MARGIN + (inside - self.low) / self.per_pixel, 2)
 
 
-def _bars(found: PartitionTimeline, rows: Sequence[int], axis: _Axis) -> Iterator[Shape]:
-    end = found.offsets.log_end_offset
-    for span, row in zip(found.transactions, rows, strict=True):
-        last = end if span.marker_offset < 0 else span.marker_offset + 1
-        x = axis.x(span.first_offset)
+def _bars(
+    found: PartitionTimeline, bars: list[tuple[TransactionSpan, int]], axis: _Axis
+) -> Iterator[Shape]:
+    for span, row in bars:
+        first, last = found.extent(span)
+        if found.by == "offset" and span.marker_offset >= 0:
+            last += 1
+        x = axis.x(first)
         width = max(axis.x(last) - x, 3.0)
         name = span.transactional_id or f"producer {span.producer_id}"
         label = name if 7 * len(name) < width - 6 else ""
         yield Shape(
-            x, row * ROW + 1, width, ROW - 3, span.outcome, _title(span), span.first_offset, last,
+            x, row * ROW + 1, width, ROW - 3, span.outcome, _title(span), first, last + 1,
             span.transactional_id, label,
         )  # fmt: skip
 
 
 def _title(span: TransactionSpan) -> str:
     name = span.transactional_id or f"producer {span.producer_id}"
-    where = f"from offset {span.first_offset}"
+    where = f"from offset {span.first_offset}, {moment(span.first_ms)}"
     if span.marker_offset >= 0:
-        where = f"offsets {span.first_offset} to {span.marker_offset}"
+        where = (
+            f"offsets {span.first_offset} to {span.marker_offset}, "
+            f"{moment(span.first_ms)} to {moment(span.marker_ms)}"
+        )
     return f"{name}: {span.outcome}, {span.records} records, {where}"
 
 
-def _columns(bins: Sequence[TimelineBin], axis: _Axis) -> Iterator[Shape]:
-    for one in bins:
-        if not one.stored:
+def _columns(found: PartitionTimeline, axis: _Axis, bottom: float) -> Iterator[Shape]:
+    for one, parts in zip(found.bins, heights(found, CHART - 8, 3.0), strict=True):
+        if not parts:
             continue
         x = axis.x(one.start)
         width = max(axis.x(one.end) - x - 0.4, 1.0)
-        parts = (
-            ("open", one.open), ("aborted", one.aborted), ("committed", one.committed),
-            ("plain", one.plain),
+        counts = (
+            (one.aborted, "aborted"), (one.open, "open"), (one.committed, "committed"),
+            (one.plain, "plain"), (one.commit_markers + one.abort_markers, "markers"),
         )  # fmt: skip
-        markers = one.commit_markers + one.abort_markers
-        title = f"offsets {one.start} to {one.end - 1}: " + ", ".join(
-            f"{count} {name}" for name, count in (*parts, ("markers", markers)) if count
-        )
-        y, whole = float(CHART), max(one.stored - markers, 1)
-        # Every transaction has a marker, so the markers say nothing more.
-        for fate, count in (*reversed(parts), ("marker", 0 if one.stored > markers else markers)):
-            if count:
-                # What is rare must be seen: an aborted record among thousands has a height, too.
-                height = max(
-                    count / whole * (CHART - 8), 3.0 if fate in ("open", "aborted") else 0.6
-                )
-                y -= height
-                yield Shape(x, y, width, height, fate, title, one.start, one.end)
+        where = f"offsets {one.start} to {one.end - 1}"
+        if found.by == "time":
+            where = f"{moment(one.start)}, from offset {one.first_offset}"
+        title = f"{where}: " + ", ".join(f"{count} {name}" for count, name in counts if count)
+        y = bottom
+        for fate, height in parts.items():
+            y -= height
+            yield Shape(x, round(y, 2), width, round(height, 2), fate, title, one.start, one.end)
 
 
-def _ticks(start: int, end: int) -> list[int]:
-    """Round offsets, about eight of them."""
-    width = max(end - start, 1)
-    steps = [base * 10**power for power in range(16) for base in (1, 2, 5)]
-    step = steps[min(bisect_left(steps, width / _TICKS), len(steps) - 1)]
-    return list(range(-(-start // step) * step, end + 1, step))
-
-
-def _times(offsets: Sequence[int], axis: _Axis, time_of: Callable[[int], int]) -> Iterator[Tick]:
+def _ticks(found: PartitionTimeline, axis: _Axis) -> Iterator[Tick]:
     """The day is written where it begins, and a time only where it is another than the one before."""
-    day = time = ""
-    for at in offsets:
-        before, ms = (day, time), time_of(at)
-        if ms >= 0:
-            day, _, time = moment(ms).partition("T")
-        name = "" if (day, time) == before else f"{day} {time}" if day != before[0] else time
-        yield Tick(axis.x(at), at, name.rstrip("Z"))
+    if found.start == found.end:
+        return
+    places = ticks(axis.low, axis.high, found.by, _TICKS)
+    if found.by == "offset":
+        offsets = list(places)
+        times = [found.time_at(place) for place in places if place < found.end]
+    else:
+        offsets, times = [found.offset_at(place) for place in places], list[float](places)
+    # What is not yet written has no time.
+    names = [f"{day} {time}".strip() for day, time in moments(times)]
+    names += [""] * (len(places) - len(names))
+    for place, offset, name in zip(places, offsets, names, strict=True):
+        yield Tick(axis.x(place), offset, name)
 
 
 def _marks(found: PartitionTimeline, axis: _Axis) -> Iterator[Tick]:
@@ -200,4 +217,4 @@ def _marks(found: PartitionTimeline, axis: _Axis) -> Iterator[Tick]:
             by_offset.setdefault(offset, []).append(name)
     for offset, names in sorted(by_offset.items()):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield Tick(axis.x(offset), offset, ", ".join(names[:3]) + more)
+        yield Tick(axis.x(found.place(offset)), offset, ", ".join(names[:3]) + more)

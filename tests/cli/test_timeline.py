@@ -180,7 +180,7 @@ def test_the_times_are_below_the_offsets_and_the_offsets_below_the_times(
 
     by_offset = words("--from", "0", "--to", "20")
     assert by_offset[by_offset.index("offset") - 1] == "20"
-    for word in ("UTC", "2026-11-22", "12:00:01.000", "12:00:10.000"):
+    for word in ("UTC", "2026-11-22", "12:00:01", "12:00:10"):
         assert word in by_offset
     by_time = words("--by", "time", "--until", "2026-11-22T12:01")
     for word in ("2026-11-22", "12:00:10", "12:00:50", "18", "98", "offset"):

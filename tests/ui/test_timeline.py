@@ -47,11 +47,49 @@ def test_many_transactions_are_columns_and_the_aborted_one_is_seen() -> None:
         part = timeline.draw(db, "t", 0, 1_000, 1_050)
     assert drawn.is_aggregated
     assert len(drawn.shapes) < 3 * timeline.COLUMNS
-    (aborted,) = (one for one in drawn.shapes if one.fate == "aborted")
-    assert aborted.height >= 3
-    assert "1 aborted" in aborted.title
+    aborted = [one for one in drawn.shapes if one.fate == "aborted"]
+    assert all(one.height >= 3 for one in aborted)
+    assert any("1 aborted" in one.title for one in aborted)
     assert not part.is_aggregated
     assert (part.timeline.start, part.timeline.end) == (1_000, 1_050)
+
+
+def test_long_and_open_transactions_lie_above_the_columns_by_offset_and_by_time() -> None:
+    with eosdb.connect(":memory:", clock=(clock := ManualClock(1_795_348_800_000))) as db:
+        db.admin.create_topic("t")
+        names = ("busy", "long", "open")
+        busy, long, still_open = (db.producer(transactional_id=name) for name in names)
+        for producer in (busy, long, still_open):
+            producer.init_transactions()
+        for number in range(400):
+            clock.advance(100)
+            if number in (100, 390):
+                other = long if number == 100 else still_open
+                other.begin_transaction()
+                other.send("t", b"x")
+                other.flush()
+            if number == 200:
+                long.commit_transaction()
+            with busy.transaction():
+                busy.send("t", b"x")
+        for by in ("offset", "time"):
+            drawn = timeline.draw(db, "t", 0, None, None, by)
+            bars = [one for one in drawn.shapes if one.transactional_id]
+            assert [one.transactional_id for one in bars] == ["long", "open"]
+            columns = [one for one in drawn.shapes if not one.transactional_id]
+            roof = min(one.y for one in columns)
+            assert all(one.y + one.height <= roof for one in bars)
+            assert len(columns) <= 4 * timeline.COLUMNS
+            assert max(one.y + one.height for one in columns) <= drawn.height
+        assert [tick.name for tick in drawn.ticks][:2] == ["2026-11-22 12:00:05", "12:00:10"]
+        assert (
+            drawn.ticks[0].offset
+            == db.admin.first_record_at(eosdb.TopicPartition("t", 0), 1_795_348_805_000).offset
+        )  # type: ignore[union-attr]
+        part = timeline.draw(db, "t", 0, 1_795_348_805_000, 1_795_348_806_000, "time")
+        assert part.window == ("2026-11-22T12:00:05.000Z", "2026-11-22T12:00:06.000Z")
+        assert part.timeline.total == 10
+        db.abandon()
 
 
 def test_a_log_without_records_is_drawn_empty() -> None:
