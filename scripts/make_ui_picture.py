@@ -13,11 +13,11 @@ import eosdb
 from eosdb.clock import ManualClock, SystemClock
 from eosdb.ui.server import UiServer
 
-_IMAGES = Path(__file__).parent.parent / "docs" / "images"
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
 _AGO_MS = 420_000
 
 
-def _make(path: Path) -> None:
+def make_shop(path: Path) -> None:
     """A shop at work: tills commit and abort, one transaction is open, some payments fail."""
     chance, clock = random.Random(7), ManualClock(SystemClock().time_ms() - _AGO_MS)
 
@@ -63,10 +63,10 @@ def _make(path: Path) -> None:
 
 def main() -> None:
     """Write the pictures into docs/images."""
-    _IMAGES.mkdir(exist_ok=True)
+    IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = Path(folder) / "shop.db"
-        _make(path)
+        make_shop(path)
         chromium = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
@@ -78,7 +78,7 @@ def main() -> None:
                 page = chromium.new_page(viewport={"width": 1200, "height": height})
                 page.goto(server.url + address)
                 page.wait_for_selector("#state.on")
-                page.screenshot(path=_IMAGES / f"ui-{name}.png")
+                page.screenshot(path=IMAGES / f"ui-{name}.png")
         chromium.close()
 
 

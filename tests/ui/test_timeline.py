@@ -82,9 +82,9 @@ def test_long_and_open_transactions_lie_above_the_columns_by_offset_and_by_time(
             assert len(columns) <= 4 * timeline.COLUMNS
             assert max(one.y + one.height for one in columns) <= drawn.height
         assert [tick.name for tick in drawn.ticks][:2] == ["2026-11-22 12:00:05", "12:00:10"]
-        first = db.admin.first_record_at(eosdb.TopicPartition("t", 0), 1_795_348_805_000)
-        assert first is not None
-        assert drawn.ticks[0].offset == first.offset
+        found = db.admin.first_record_at(eosdb.TopicPartition("t", 0), 1_795_348_805_000)
+        assert found is not None
+        assert drawn.ticks[0].offset == found.offset
         part = timeline.draw(db, "t", 0, 1_795_348_805_000, 1_795_348_806_000, "time")
         assert part.window == ("2026-11-22T12:00:05.000Z", "2026-11-22T12:00:06.000Z")
         assert part.timeline.total == 10
