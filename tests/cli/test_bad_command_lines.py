@@ -27,10 +27,12 @@ NEVER_ENDING = {
     "spark stream",
     "serve",
     "ui",
+    "top",
+    "metrics",
 }
 ANYWHERE = {"export"}
 """It makes the folder that it is told, wherever; tests/cli/test_export.py looks at it."""
-WAITING = {"--follow", "--timeout-ms", "--help", "-h"}
+WAITING = {"--follow", "-f", "--timeout-ms", "--help", "-h"}
 """They may wait for ever, or do nothing but print, as they should."""
 FOR_A_CLUSTER = {"--execute", "--undo"}
 """With these `migrate-to-kafka` waits for ever for a cluster that is away; tests/moving has one. A relay
