@@ -48,7 +48,7 @@ COMMANDS: Final = {
     "groups": ("groups", "List, describe, reset and delete consumer groups."),
     "transactions": ("transactions", "List, describe and end transactions, and find hanging ones."),
     "why": ("why", "Explain why a consumer is stuck."),
-    "top": ("top", "Show what a file does: groups and how far they are behind, open transactions."),
+    "top": ("top", "Show what a file does: lag of groups, open transactions."),
     "timeline": ("timeline", "Draw the transactions of TOPIC along its offsets."),
     "log": ("log", "Inspect the log as it is stored."),
     "snapshots": ("log", "Take, list and show producer state snapshots."),

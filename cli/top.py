@@ -36,8 +36,9 @@ _FIRST_S: Final = 0.6
 def top(
     session: Session, file: str | None, delay_s: float, iterations: int | None, batch: bool
 ) -> None:
-    """Show what a file does: groups and how far they are behind, open transactions and what waits for
-    them, topics by rate, dead letters, and how the file and its WAL grow.
+    """Show what a file does: lag of groups, open transactions.
+
+    Also what waits for these, topics by rate, dead letters, and how the file and its WAL grow.
 
     Reads only, and holds nothing between two readings. Press h for the keys.
 
