@@ -34,7 +34,7 @@ class Units:
 def units(monkeypatch: pytest.MonkeyPatch) -> Units:
     seen, write = Units(), Store.write
 
-    def watched(store: Store, function: Callable[[Unit], Any], *, sync: bool = True) -> Any:
+    def watched(store: Store, function: Callable[[Unit], Any], **options: bool) -> Any:
         def run(unit: Unit) -> Any:
             before, changes = unit.last_position(), unit.connection.total_changes
             result = function(unit)
@@ -43,7 +43,7 @@ def units(monkeypatch: pytest.MonkeyPatch) -> Units:
                 seen.rows.append(unit.connection.total_changes - changes)
             return result
 
-        return write(store, run, sync=sync)
+        return write(store, run, **options)
 
     monkeypatch.setattr(Store, "write", watched)
     return seen
