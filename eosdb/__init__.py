@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Final
 from eosdb import errors, supported  # noqa: F401 - It refuses other systems.
 from eosdb.errors import *  # noqa: F403
 
+# Not lazy: what a program registers for a fork after this import is called before what eosdb does there, so
+# a file that it opens in such a function is brought to rest, too.
+from eosdb.store.file import forking  # noqa: F401
+
 if TYPE_CHECKING:
     from eosdb.broker.broker import Broker
     from eosdb.broker.outbox import UserTransaction
