@@ -82,7 +82,6 @@ class Reader:
         return Reading(
             overview=found,
             rates=None if base is None else between(base, found),
-            group_rates={} if base is None else _group_rates(base, found),
             waiting=_waiting(self._db, found),
             wal_held_by=str(held_by),
         )
@@ -97,29 +96,6 @@ def _told(error: EosdbError | OSError) -> str:
     if isinstance(error, OSError):
         return cell(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     return cell(f"{type(error).__name__}: {error}")
-
-
-def _group_rates(before: Overview, after: Overview) -> dict[str, float]:
-    seconds = (after.now_ms - before.now_ms) / 1000
-    if seconds <= 0:
-        return {}
-    were = {
-        (group.group_id, one.topic, one.partition): one.committed_offset
-        for group in before.groups
-        for one in group.positions
-    }
-    return {
-        group.group_id: sum(
-            max(
-                one.committed_offset
-                - were.get((group.group_id, one.topic, one.partition), one.committed_offset),
-                0,
-            )
-            for one in group.positions
-        )
-        / seconds
-        for group in after.groups
-    }
 
 
 def _waiting(db: eosdb.Database, found: Overview) -> dict[TopicPartition, int]:

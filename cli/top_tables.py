@@ -22,8 +22,6 @@ class Reading:
     overview: Overview
     rates: Rates | None = None
     """None in the first reading, and after the file was replaced."""
-    group_rates: dict[str, float] = field(default_factory=dict)
-    """Offsets per second by which each group has gone on."""
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
     """Records that readers of committed records do not get yet, in partitions that a transaction holds."""
     wal_held_by: str = ""
@@ -69,7 +67,7 @@ def _groups(reading: Reading) -> list[Row]:
     growth = reading.rates.offsets if reading.rates else {}
     for group in reading.overview.groups:
         behind = group.behind
-        rate = reading.group_rates.get(group.group_id)
+        rate = None if reading.rates is None else reading.rates.groups.get(group.group_id)
         furthest = max(group.positions, key=lambda one: one.behind, default=None)
         grows = sum(growth.get(TopicPartition(p.topic, p.partition), 0) for p in group.positions)
         left = _time_left(behind, None if rate is None else rate - grows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from eosdb.model.overview import (
 )
 from eosdb.model.values import GroupState
 from eosdb.store import journal
+from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id
 
 
@@ -35,8 +35,8 @@ def read(
         path=path,
         file_id=file_id.read(connection),
         now_ms=now_ms,
-        size_bytes=_size(path),
-        wal_bytes=_size(f"{path}-wal"),
+        size_bytes=size_of(path),
+        wal_bytes=size_of(f"{path}-wal"),
         free_bytes=free * page_size,
         journal_position=journal.last_position(connection),
         partitions=tuple(_figures(p) for p in partitions),
@@ -48,13 +48,6 @@ def read(
         ),
         dead_letters=tuple(dead_letters.read(connection, partitions)),
     )
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _figures(found: Partition) -> PartitionFigures:

@@ -98,6 +98,8 @@ class Rates:
     events: float
     offsets: dict[TopicPartition, float]
     """Of partitions in which something was added: records and markers."""
+    groups: dict[str, float]
+    """Offsets by which each group's positions have moved on; new positions count nothing."""
     file_bytes: float
     """Growth of the file and its WAL together; negative when they shrank."""
 
@@ -116,5 +118,22 @@ def between(before: Overview, after: Overview) -> Rates | None:
     return Rates(
         events=(after.journal_position - before.journal_position) / elapsed,
         offsets={tp: count / elapsed for tp, count in added.items() if count > 0},
+        groups={group: count / elapsed for group, count in _advances(before, after).items()},
         file_bytes=grown / elapsed,
     )
+
+
+def _advances(before: Overview, after: Overview) -> dict[str, int]:
+    were = {
+        (group.group_id, one.topic, one.partition): one.committed_offset
+        for group in before.groups
+        for one in group.positions
+    }
+    return {
+        group.group_id: sum(
+            max(one.committed_offset - were.get(key, one.committed_offset), 0)
+            for one in group.positions
+            for key in [(group.group_id, one.topic, one.partition)]
+        )
+        for group in after.groups
+    }

@@ -10,6 +10,7 @@ import eosdb
 from eosdb import Acl, ConsumerRecord, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.admin.dead_letters import COUNTED_MAX
 from eosdb.client.processor.failure import Failure
+from eosdb.clock import ManualClock
 from eosdb.model.dead_letters import NEVER
 from eosdb.model.overview import DeadLetterFigures, between
 
@@ -170,3 +171,23 @@ def test_rates_are_what_was_added_since(db: eosdb.Database, clock: eosdb.ManualC
     assert rates.offsets == {IN: 10.0}
     assert rates.events > 0
     assert between(before, before) is None
+
+
+def test_rates_tell_how_fast_each_group_moves_on() -> None:
+    clock, tp = ManualClock(1), TopicPartition("t", 0)
+    with eosdb.connect(":memory:", clock=clock) as db:
+        db.admin.create_topic("t")
+        with db.producer() as producer:
+            for _ in range(4):
+                producer.send("t", b"x")
+        with db.consumer("g", auto_offset_reset="earliest") as consumer:
+            consumer.assign([tp])
+            consumer.poll(0, max_records=1)
+            consumer.commit()
+            before = db.admin.overview()
+            consumer.poll(0)
+            consumer.commit()
+            clock.advance(2_000)
+            rates = between(before, db.admin.overview())
+    assert rates is not None
+    assert rates.groups == {"g": 1.5}

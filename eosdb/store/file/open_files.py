@@ -98,6 +98,14 @@ def identity_of(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def size_of(path: str) -> int:
+    """In bytes, 0 when there is no such file."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
 def check_only_name(path: str) -> None:
     """Raises StorageError for a file with several names: each would have a WAL and locks of its own, so
     that what is acknowledged under one is lost under the other."""

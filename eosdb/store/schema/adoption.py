@@ -23,6 +23,7 @@ from eosdb.errors import (
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
+from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import dependents, guard, kind, new_file
 from eosdb.store.schema.newest import create_objects, newest_schema
 
@@ -159,7 +160,7 @@ def _check_still(path: str) -> None:
             f"{path}-journal holds a transaction that has not ended: a program is writing, or was killed. "
             "Let it end, or open the file once with its own program, which undoes it; then adopt the file"
         )
-    elif _size(f"{path}-wal") and not os.path.exists(f"{path}-shm"):
+    elif size_of(f"{path}-wal") and not os.path.exists(f"{path}-shm"):
         error = StorageError(
             f"{path}-wal is there without {path}-shm: a program has locked the file for itself alone "
             "(`PRAGMA locking_mode=EXCLUSIVE`), or the two were copied from elsewhere. Open and close the "
@@ -189,13 +190,6 @@ def _begins(path: str, with_bytes: bytes) -> bool:
             return file.read(len(with_bytes)) == with_bytes
     except OSError:
         return False
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _mode(connection: sqlite3.Connection) -> str:
