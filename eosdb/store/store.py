@@ -197,6 +197,7 @@ class Store(Bookkeeping):
                         held.undo()
                     finally:
                         held.roll_back()
+                        held.is_ours = False  # Whoever has kept the connection is guarded, too.
                 self._counts.add(1, sync=writer.durable == "FULL")
                 writer.checkpoint_when_due()
                 self._note_outcome(())

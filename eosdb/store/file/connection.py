@@ -30,6 +30,7 @@ def connect(
     read_only: bool = False,
     create: bool = False,
     at_rest: bool = False,
+    factory: type[sqlite3.Connection] = sqlite3.Connection,
 ) -> sqlite3.Connection:
     """A driver connection with eosdb's settings. With `at_rest` SQLite is told that nobody writes: nothing
     is locked, and nothing put beside the file; the caller sees to it that it was so.
@@ -50,6 +51,7 @@ def connect(
         isolation_level=None,  # We say BEGIN; the driver must not.
         check_same_thread=False,
         cached_statements=512,
+        factory=factory,
     )
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA temp_store=MEMORY")

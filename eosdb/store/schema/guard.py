@@ -26,12 +26,17 @@ _ON_A_TABLE: Final = {
     sqlite3.SQLITE_DROP_VIEW,
     sqlite3.SQLITE_CREATE_VTABLE,
     sqlite3.SQLITE_DROP_VTABLE,
+    # A temporary table or view hides ours of the same name from every statement that does not say `main`.
+    sqlite3.SQLITE_CREATE_TEMP_TABLE,
+    sqlite3.SQLITE_CREATE_TEMP_VIEW,
 }
 _ON_A_SECOND_NAME: Final = {
     sqlite3.SQLITE_CREATE_INDEX,
     sqlite3.SQLITE_DROP_INDEX,
     sqlite3.SQLITE_CREATE_TRIGGER,
     sqlite3.SQLITE_DROP_TRIGGER,
+    sqlite3.SQLITE_CREATE_TEMP_INDEX,
+    sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
     sqlite3.SQLITE_ALTER_TABLE,
 }
 """The index or trigger comes first (of ALTER TABLE the database), the table second."""
@@ -41,6 +46,13 @@ _PRAGMAS: Final = {
     "journal_size_limit", "locking_mode", "mmap_size", "query_only", "schema_version", "synchronous",
     "wal_autocheckpoint", "wal_checkpoint", "writable_schema",
 }  # fmt: skip
+_ASKS: Final = {
+    "foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo",
+    "integrity_check", "quick_check", "table_info", "table_list", "table_xinfo",
+}  # fmt: skip
+"""PRAGMAs that are given a value and set nothing."""
+_ENDS_WITH_THE_TRANSACTION: Final = {"defer_foreign_keys"}
+_TEMP: Final = "temp"
 
 
 @cache
@@ -58,6 +70,8 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
     """Whether SQLite's authorizer is to refuse the action to the user's own SQL."""
     if action in _ON_A_TABLE:
         return is_own(first or "")
+    if action == sqlite3.SQLITE_ALTER_TABLE and first == _TEMP:
+        return True  # SQLite does not say which name the table is to get.
     if action in _ON_A_SECOND_NAME:
         return is_own(second or "")
     if action == sqlite3.SQLITE_PRAGMA:
@@ -66,6 +80,21 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
             second is not None or first == "wal_checkpoint"
         )
     return False
+
+
+def sets_connection(action: int, first: str | None, second: str | None) -> bool:
+    """Whether the action changes what later statements of the connection do: those of eosdb, and of the
+    next block."""
+    if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
+        return True
+    name = (first or "").lower()
+    return (
+        action == sqlite3.SQLITE_PRAGMA
+        and second is not None
+        and name not in _ASKS
+        and name not in _ENDS_WITH_THE_TRANSACTION
+        and name not in _HEADER
+    )
 
 
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
@@ -91,7 +120,7 @@ def refused(error: BaseException | None) -> InvalidRequestError | None:
         return None
     return InvalidRequestError(
         "the statement would write one of eosdb's tables, use a name reserved for eosdb (its tables and "
-        f"views, and all that begin with {PREFIX}), end the transaction, or change how the file is "
-        "written; write records and offsets with publish and commit_offsets, and your own tables "
-        "under names of your own"
+        f"views, and all that begin with {PREFIX}, also for temporary ones), end the transaction, or "
+        "change a setting of the connection or how the file is written; write records and offsets with "
+        "publish and commit_offsets, and your own tables under names of your own"
     )

@@ -2,7 +2,7 @@
 
 It has a connection of its own, so that nothing a user does with it can harm the writer's. SQLAlchemy
 wraps that connection when the user asks for it; statements that would end the unit behind our back are
-refused.
+refused. Nothing that a program did to the connection reaches the next block (shared_connection.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from eosdb.errors import EosdbError, IllegalStateError
@@ -18,6 +18,7 @@ from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import is_of_the_file, translate, translated
 from eosdb.store.schema import guard
+from eosdb.store.writing.shared_connection import SharedConnection
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.unit import LAST_POSITION, Apply, Unit
 
@@ -31,6 +32,10 @@ _COMMIT: Final = "COMMIT /* eosdb */"
 _SET: Final = "SAVEPOINT eosdb_part /* eosdb */"
 _UNDO: Final = "ROLLBACK TO eosdb_part /* eosdb */"
 _KEEP: Final = "RELEASE eosdb_part /* eosdb */"
+_TEMPORARY: Final = (
+    "SELECT type, name FROM sqlite_temp_master "
+    "WHERE type IN ('trigger', 'view', 'table') ORDER BY type DESC /* eosdb */"
+)
 _UNREAD: Final = (
     "a statement of this transaction that writes and returns rows (RETURNING) has not been read to its "
     "end; fetch all of its rows, or close its result, before you publish or end the block"
@@ -47,7 +52,7 @@ class HeldUnit:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: SharedConnection,
         apply: Apply,
         path: str,
         note: Callable[[sqlite3.Error], None],
@@ -71,8 +76,11 @@ class HeldUnit:
         """What the file, or the disk below it, has refused in this unit."""
         self.is_spoilt = False
         """A statement is in progress that nobody but the user can end; use another connection."""
+        self._has_temporary = False
+        """Whether temporary objects were made on the connection, ever."""
         self._authorize_users: Final = guard.authorizer(connection)
         connection.set_authorizer(self._authorize)
+        connection.owner = self
 
     @property
     def is_whole(self) -> bool:
@@ -91,12 +99,25 @@ class HeldUnit:
     ) -> HeldUnit:
         """The last one, or a new one on a connection of its own."""
         if last is not None:
-            if not last.is_spoilt:
+            if not (last.is_spoilt or last._carries_something):
                 return last
             last.close()
         with translated(path):
             # decisions/0012: it holds the lead, the mutex and a connection of its own.
-            return cls(connect(path, lock_timeout_ms), apply, path, note, timings)
+            connection = connect(path, lock_timeout_ms, factory=SharedConnection)
+            assert isinstance(connection, SharedConnection)
+            return cls(connection, apply, path, note, timings)
+
+    @property
+    def _carries_something(self) -> bool:
+        """Whether the next block would find what this one did to the connection."""
+        raw = self._raw
+        return (
+            self._has_temporary or raw.carries or (raw.row_factory, raw.text_factory) != (None, str)
+        )
+
+    def _use_factories(self, row: Any, text: Any) -> None:
+        self._raw.row_factory, self._raw.text_factory = row, text
 
     def begin(self, synchronous: str) -> None:
         """Take SQLite's write lock."""
@@ -134,6 +155,7 @@ class HeldUnit:
             self._raw.rollback()
 
     def close(self) -> None:
+        self.is_ours = True
         self._raw.close()
 
     @contextlib.contextmanager
@@ -141,12 +163,15 @@ class HeldUnit:
         """Write to eosdb's tables: all of the block or, when it raises, nothing."""
         self._check_begun()
         self.is_ours = True
+        factories = self._raw.row_factory, self._raw.text_factory
         try:
+            self._use_factories(None, str)
             with self._translated():
                 self._forget_what_was_undone()
                 with self._unit.savepoint():
                     yield self._unit
         finally:
+            self._use_factories(*factories)
             self.is_ours = False
 
     @contextlib.contextmanager
@@ -163,6 +188,7 @@ class HeldUnit:
             yield
             self._end()
             self._check_begun()
+            self._put_back()
             self._run(_KEEP)
         except BaseException:
             self._end()
@@ -171,6 +197,17 @@ class HeldUnit:
             raise
         finally:
             self.is_ours = False
+
+    def _put_back(self) -> None:
+        """What a record's handler has made of the connection is not the next one's."""
+        self._use_factories(None, str)
+        if not self._has_temporary:
+            return
+        self.is_ours = True
+        with contextlib.suppress(sqlite3.Error):  # A result of it is still being read.
+            for kind, name in self._raw.execute(_TEMPORARY).fetchall():
+                quoted = str(name).replace('"', '""')
+                self._raw.execute(f'DROP {kind} IF EXISTS temp."{quoted}"')
 
     def _take_back(self) -> None:
         """Undo the part; the whole unit where a statement in progress keeps SQLite from it."""
@@ -228,8 +265,12 @@ class HeldUnit:
         if self._engine is None:
             self._engine = self._make_engine()
         # SQLAlchemy inspects an engine's first connection, and rolls it back afterwards.
-        with self._let_end():
-            wrapped = self._engine.connect()
+        self.is_ours = True  # It also registers functions.
+        try:
+            with self._let_end():
+                wrapped = self._engine.connect()
+        finally:
+            self.is_ours = False
         wrapped.begin()
         return wrapped
 
@@ -294,10 +335,14 @@ class HeldUnit:
                 "said OR ROLLBACK); nothing was stored, begin again"
             )
 
-    def _authorize(self, action: int, first: str | None, second: str | None, *_: object) -> int:
+    def _authorize(
+        self, action: int, first: str | None, second: str | None, database: str | None, *_: object
+    ) -> int:
         if self.is_ours:
             return sqlite3.SQLITE_OK
-        if action in (sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
+        if action == sqlite3.SQLITE_INSERT and database == "temp":
+            self._has_temporary = True
+        if action == sqlite3.SQLITE_TRANSACTION or guard.sets_connection(action, first, second):
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_SAVEPOINT and (second or "").lower().startswith(guard.PREFIX):
             return sqlite3.SQLITE_DENY

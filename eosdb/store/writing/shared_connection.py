@@ -1,0 +1,92 @@
+"""A connection on which a user's statements and eosdb's own run in turn (`Database.begin`).
+
+What a program does to it must neither change what eosdb's statements mean nor reach the next block, which
+is another request's: what would do the first is refused, what would do the second makes the connection
+one of this block only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from eosdb.errors import InvalidRequestError
+from eosdb.store.schema import guard
+
+_CARRIED: Final = (
+    "create_aggregate", "create_collation", "create_function", "create_window_function",
+    "load_extension", "set_progress_handler", "set_trace_callback",
+)  # fmt: skip
+"""What lasts as long as the connection."""
+_REFUSED: Final = ("close", "deserialize", "set_authorizer", "setconfig", "setlimit")
+_COLLATIONS: Final = frozenset({"binary", "nocase", "rtrim"})
+
+
+class _Owner(Protocol):
+    is_ours: bool
+
+
+class SharedConnection(sqlite3.Connection):
+    """Its owner says whose turn it is."""
+
+    owner: _Owner | None = None
+    carries = False
+    """Whether something was done to it that the next block would find."""
+
+    @property
+    def is_guarded(self) -> bool:
+        return self.owner is not None and not self.owner.is_ours
+
+    def blobopen(self, *args: Any, **kwargs: Any) -> sqlite3.Blob:
+        """SQLite's authorizer is not asked about these."""
+        if self.is_guarded and guard.is_own(str(args[0])) and not kwargs.get("readonly"):
+            raise _refusal(f"writing a blob of {args[0]}")
+        return super().blobopen(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self.is_guarded and name in ("isolation_level", "autocommit"):
+            if value != getattr(self, name):
+                raise _refusal(f"setting {name}")
+            return
+        super().__setattr__(name, value)
+
+    def check_function(self, name: str) -> None:
+        """Raises InvalidRequestError for the name of one of SQLite's own functions or collations: eosdb's
+        statements and views call them."""
+        sql = "SELECT 1 FROM pragma_function_list WHERE builtin AND name = ?"
+        if name.lower() in _COLLATIONS or self.execute(sql, (name.lower(),)).fetchone():
+            raise _refusal(f"replacing SQLite's {name}")
+
+
+def _refusal(what: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{what} is refused on the connection of db.begin() and of handlers with two parameters: eosdb's "
+        "own statements run on it, too; use a connection of your own (db.engine, sqlite3)"
+    )
+
+
+def _carried(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: SharedConnection, *args: Any, **kwargs: Any) -> Any:
+        if self.is_guarded:
+            if name.startswith("create_"):
+                self.check_function(str(args[0] if args else kwargs.get("name")))
+            self.carries = True
+        return plain(self, *args, **kwargs)
+
+    return method
+
+
+def _refused(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: SharedConnection, *args: Any, **kwargs: Any) -> Any:
+        if self.is_guarded:
+            raise _refusal(f"{name}()")
+        return plain(self, *args, **kwargs)
+
+    return method
+
+
+for _names, _made in ((_CARRIED, _carried), (_REFUSED, _refused)):
+    for _name in _names:
+        if hasattr(sqlite3.Connection, _name):  # Not all are there in each Python.
+            setattr(SharedConnection, _name, _made(_name, getattr(sqlite3.Connection, _name)))
