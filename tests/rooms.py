@@ -40,6 +40,7 @@ MARKED: Final = {
                 "test_shared_groups.py",
                 "test_shared_processing.py",
                 "test_across_the_border.py",
+                "test_coming_to_the_end.py",
                 "test_sasl.py",
                 "test_tls.py",
                 "test_java.py",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, compress
+from itertools import accumulate, compress, repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -95,15 +95,16 @@ def fetch(
     found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
+    columns = _by_column(rows)
     if check_crcs:
-        count, next_offset = row_check.checked(partition, _by_column(rows), offset, next_offset)
-        rows = rows[:count]
+        count, next_offset = row_check.checked(partition, columns, offset, next_offset)
+        columns = [column[:count] for column in columns] if count else []
     return FetchResult(
-        [_log_record(partition, *row) for row in rows],
+        _log_records(partition, *columns) if columns else [],
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
-        _aborted(connection, partition, offset, next_offset) if read_committed and rows else [],
+        _aborted(connection, partition, offset, next_offset) if read_committed and columns else [],
         next_offset,
     )
 
@@ -140,19 +141,13 @@ def fetch_data(
             kept = [at not in gone for at in columns[OFFSET]]
             columns = [tuple(compress(column, kept)) for column in columns]
     offsets, timestamps, timestamp_types, keys, values, texts, _ = columns or ((),) * len(FETCHED)
-    headers: Sequence[tuple[Header, ...]] = ()
-    if texts.count(None) < len(texts):
-        headers = [
-            row_check.headers(partition, offset, text)
-            for offset, text in zip(offsets, texts, strict=True)
-        ]
     return FetchedData(
         offsets,
         timestamps,
         timestamp_types,
         keys,
         values,
-        headers,
+        _headers(partition, offsets, texts),
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
@@ -205,34 +200,40 @@ def _aborted(
     return transaction_index.collect(connection, partition, offset, next_offset)
 
 
-def _log_record(
+def _log_records(
     partition: Partition,
-    offset: int,
-    timestamp: int,
-    timestamp_type: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: str | None,
-    _: int | None,
-    producer_id: int,
-    producer_epoch: int,
-    sequence: int,
-    is_transactional: int,
-    control: str | None,
-) -> LogRecord:
-    return LogRecord(
-        offset,
-        timestamp,
-        timestamp_type,
-        key,
-        value,
-        row_check.headers(partition, offset, headers),
-        producer_id,
-        producer_epoch,
-        sequence,
-        is_transactional == 1,
-        control,
-    )
+    offsets: Sequence[int],
+    timestamps: Sequence[int],
+    timestamp_types: Sequence[int],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    texts: Sequence[str | None],
+    _: Sequence[int | None],
+    *others: Sequence[Any],
+) -> list[LogRecord]:
+    headers = _headers(partition, offsets, texts) or repeat(())
+    *producers, transactional, controls = others
+    return list(
+        map(
+            LogRecord._make,
+            zip(
+                offsets, timestamps, timestamp_types, keys, values, headers, *producers,
+                map(bool, transactional), controls, strict=False,
+            ),
+        )
+    )  # fmt: skip
+
+
+def _headers(
+    partition: Partition, offsets: Sequence[int], texts: Sequence[str | None]
+) -> Sequence[tuple[Header, ...]]:
+    """Those of each record; empty when no record has any."""
+    if texts.count(None) == len(texts):
+        return ()
+    return [
+        row_check.headers(partition, offset, text)
+        for offset, text in zip(offsets, texts, strict=True)
+    ]
 
 
 def list_offset(

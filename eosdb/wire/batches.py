@@ -7,9 +7,10 @@ decoded, so a compressed one is served uncompressed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from itertools import groupby, repeat
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -19,7 +20,7 @@ from eosdb.errors import (
     CorruptRecordError,
     InvalidRecordError,
 )
-from eosdb.model.fetched import FetchedData
+from eosdb.model.fetched import FetchResult, LogRecord
 from eosdb.model.record_columns import RecordColumns
 from eosdb.model.values import Header, RecordBatch
 from eosdb.wire import compression
@@ -40,7 +41,18 @@ _CONTROL: Final = 0x20
 _LEAST_RECORD: Final = 7
 """The bytes of a record without key, value and headers."""
 _NO_TIMESTAMP: Final = -1
-_NO_LIMIT: Final = 2**31 - 1
+_BASE_AND_DELTA: Final = struct.Struct(">q15xi")
+"""The base offset and the last offset delta of a batch."""
+_ALIKE: Final = itemgetter(
+    *map(
+        LogRecord._fields.index,
+        ("producer_id", "producer_epoch", "is_transactional", "control", "timestamp_type"),
+    )
+)
+_MARKER_KEYS: Final = {"ABORT": struct.pack(">hh", 0, 0), "COMMIT": struct.pack(">hh", 0, 1)}
+"""The version of the key, and what the marker says."""
+_MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
+"""Its version, and the epoch of the coordinator, at which no client looks."""
 
 
 def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
@@ -84,26 +96,31 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     )  # fmt: skip
 
 
-# decisions/0033: what consumers leave out is left out here.
-def encode(data: FetchedData, offset: int) -> bytes | bytearray:
-    """What was read from `offset` on, as batches that end where the reading did: the reader goes on there.
+# decisions/0055: a Fetch has what is stored, and ends where the reading did.
+def encode(found: FetchResult, offset: int, room: int, *, at_least_one: bool) -> tuple[bytes, int]:
+    """What was read from `offset` on, in batches of at most `room` bytes or one record if there must be
+    one; and where the reader goes on.
 
-    Clients know batches that end behind their last record, or have none, from compacted topics.
+    Records of one producer that followed each other are one batch, whether or not they were sent as one.
     """
-    if data.next_offset <= offset:
-        return b""
-    if not data.offsets:
-        return _batch(data, 0, 0, offset, data.next_offset)
-    if data.timestamp_types.count(data.timestamp_types[0]) == len(data.offsets):
-        return _batch(data, 0, len(data.offsets), data.offsets[0], data.next_offset)
-    parts, begin = [], 0
-    for _, run in groupby(data.timestamp_types):
-        end = begin + sum(1 for _ in run)
-        is_last = end == len(data.offsets)
-        next_offset = data.next_offset if is_last else data.offsets[end]
-        parts.append(_batch(data, begin, end, data.offsets[begin], next_offset))
-        begin = end
-    return b"".join(parts)
+    made: list[bytearray] = []
+    for run in _runs(found.records):
+        batch = _batch(run, max(room, 0))
+        if len(batch) > room and (made or not at_least_one):
+            return b"".join(made), offset
+        made.append(batch)
+        room -= len(batch)
+        base, last_delta = _BASE_AND_DELTA.unpack_from(batch)
+        offset = base + last_delta + 1
+        if offset <= run[-1].offset:
+            return b"".join(made), offset
+    if offset < found.next_offset:
+        # Compaction has removed the end of it, so that nothing else says how far the reading went.
+        gap = _batch([_gap(found.next_offset - 1)], 0)
+        if len(gap) <= room or (at_least_one and not made):
+            made.append(gap)
+            offset = found.next_offset
+    return b"".join(made), offset
 
 
 def _columns(data: bytes, count: int) -> RecordColumns:
@@ -134,22 +151,63 @@ def _uncompressed(
     return bytes(header) + records
 
 
-def _batch(data: FetchedData, begin: int, end: int, base: int, next_offset: int) -> bytearray:
-    """The records in [begin, end) as one batch for the offsets [base, next_offset)."""
-    append = (builder := DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _NO_LIMIT)).append
-    headers: Iterable[Any] = map(list, data.headers[begin:end]) if data.headers else repeat([])
-    for offset, timestamp, key, value, header in zip(
-        data.offsets[begin:end],
-        data.timestamps[begin:end],
-        data.keys[begin:end],
-        data.values[begin:end],
-        headers,
-        strict=False,
-    ):
-        append(offset - base, timestamp, key, value, header)
+def _runs(records: Sequence[LogRecord]) -> Iterator[list[LogRecord]]:
+    """Records that a batch can hold together: its header has their producer once, and the first
+    sequence."""
+    for _, alike in groupby(records, _ALIKE):
+        run = list(alike)
+        first, last = run[0], run[-1]
+        numbered = first.sequence >= 0
+        if (
+            first.control is None
+            and not first.timestamp_type
+            and (not numbered or last.sequence - first.sequence == last.offset - first.offset)
+        ):
+            yield run
+        else:
+            for _, finer in groupby(run, _of_one_batch):
+                yield list(finer)
+
+
+def _of_one_batch(record: LogRecord) -> tuple[int, int, int]:
+    """What must be the same besides the producer: the time of a batch that the log gave is that of all its
+    records, and a marker is alone."""
+    return (
+        record.sequence - record.offset if record.sequence >= 0 else 0,
+        record.timestamp if record.timestamp_type else 0,
+        0 if record.control is None else record.offset,
+    )
+
+
+def _batch(run: Sequence[LogRecord], room: int) -> bytearray:
+    """As many of the records as there is room for, but one at least."""
+    first = run[0]
+    base, control = first.offset, first.control
+    builder = DefaultRecordBatchBuilder(
+        _MAGIC,
+        0,
+        first.is_transactional,
+        first.producer_id,
+        first.producer_epoch,
+        first.sequence,
+        room,
+    )
+    append = builder.append
+    if control is None:
+        for offset, timestamp, _, key, value, headers, _, _, _, _, _ in run:
+            if append(offset - base, timestamp, key, value, list(headers)) is None:
+                break
+    else:
+        append(0, first.timestamp, _MARKER_KEYS[control], _MARKER_VALUE, [])
     made: bytearray = builder.build()
-    by_log = bool(begin < end and data.timestamp_types[begin])
     struct.pack_into(">q", made, 0, base)
-    struct.pack_into(">hi", made, _ATTRIBUTES, _LOG_APPEND_TIME * by_log, next_offset - 1 - base)
-    struct.pack_into(">I", made, _CRC, calc_crc32c(memoryview(made)[_ATTRIBUTES:]))
+    more = _LOG_APPEND_TIME * first.timestamp_type | _CONTROL * (control is not None)
+    if more:
+        made[_ATTRIBUTES + 1] |= more
+        struct.pack_into(">I", made, _CRC, calc_crc32c(memoryview(made)[_ATTRIBUTES:]))
     return made
+
+
+def _gap(offset: int) -> LogRecord:
+    """A marker of nobody: what every client goes on behind, and no application gets."""
+    return LogRecord(offset, _NO_TIMESTAMP, 0, None, None, (), -1, -1, -1, False, "COMMIT")

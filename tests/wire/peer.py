@@ -123,16 +123,17 @@ def fetch(
     wait_ms: int = 0,
     min_bytes: int = 1,
     max_bytes: int = 1 << 20,
-    session_id: int = 0,
+    all_bytes: int = 50 << 20,
+    session: tuple[int, int] = (0, -1),
 ) -> FetchRequest:
     asked = FetchRequest.FetchTopic
     return FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=min_bytes,
-        max_bytes=50 << 20,
+        max_bytes=all_bytes,
         isolation_level=int(committed),
-        session_id=session_id,
-        session_epoch=0 if session_id else -1,
+        session_id=session[0],
+        session_epoch=session[1],
         topics=[
             asked(
                 topic=topic,
@@ -150,18 +151,58 @@ def fetch(
     )
 
 
-def fetched(answer: FetchResponse, index: int = 0) -> list[tuple[int, bytes | None]]:
-    """Offset and value of each record of one partition of the answer."""
+class Batch(NamedTuple):
+    """What the header of a stored batch says, and its records with their offsets."""
+
+    producer: tuple[int, int]
+    sequence: int
+    is_transactional: bool
+    is_control: bool
+    records: list[tuple[int, bytes | None]]
+
+
+def part_of(answer: FetchResponse, index: int = 0) -> Any:
+    """One partition of the answer."""
     (topic,) = answer.responses
-    return records(topic.partitions[index].records)
+    return topic.partitions[index]
 
 
-def records(data: Any) -> list[tuple[int, bytes | None]]:
+def stored(answer: FetchResponse, index: int = 0) -> list[Batch]:
+    """The batches of one partition of the answer. Of a control record the value is COMMIT or ABORT."""
     found = []
-    for one in split(bytes(data)):
-        reader = DefaultRecordBatch(one)
-        assert reader.validate_crc()
-        found += [(record.offset, record.value) for record in reader]
+    for one in split(bytes(part_of(answer, index).records)):
+        batch = DefaultRecordBatch(one)
+        assert batch.validate_crc()
+        records = [(record.offset, record.value) for record in batch]
+        if batch.is_control_batch:
+            (record,) = DefaultRecordBatch(one)
+            assert record.value == bytes(6)
+            records = [(record.offset, {bytes(4): b"ABORT", b"\0\0\0\1": b"COMMIT"}[record.key])]
+        found.append(
+            Batch(
+                (batch.producer_id, batch.producer_epoch), batch.base_sequence,
+                batch.is_transactional, batch.is_control_batch, records,
+            )
+        )  # fmt: skip
+    return found
+
+
+def fetched(answer: FetchResponse, index: int = 0) -> list[tuple[int, bytes | None]]:
+    """Offset and value of each record of one partition of the answer, as Kafka's consumer hands them out:
+    without markers, and without what the aborted transactions wrote that the answer names."""
+    listed = part_of(answer, index).aborted_transactions or []
+    coming = sorted((one.first_offset, one.producer_id) for one in listed)
+    aborted: set[int] = set()
+    found = []
+    for batch in stored(answer, index):
+        while coming and coming[0][0] <= batch.records[-1][0]:
+            aborted.add(coming.pop(0)[1])
+        producer_id = batch.producer[0]
+        if batch.is_control:
+            if batch.records[0][1] == b"ABORT":
+                aborted.discard(producer_id)
+        elif not (batch.is_transactional and producer_id in aborted):
+            found += batch.records
     return found
 
 
@@ -175,6 +216,6 @@ def split(data: bytes) -> list[bytes]:
     return found
 
 
-def next_offset(data: Any) -> int:
-    """Where a consumer goes on after these batches."""
-    return int(DefaultRecordBatch(split(bytes(data))[-1]).next_offset)
+def next_offset(answer: FetchResponse, index: int = 0) -> int:
+    """Where a reader goes on that goes by records and control records alone, as librdkafka does."""
+    return stored(answer, index)[-1].records[-1][0] + 1

@@ -10,7 +10,7 @@ from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 
 from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
-from eosdb.model.fetched import FetchedData
+from eosdb.model.fetched import AbortedTransaction, FetchResult
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, code_of
@@ -19,6 +19,7 @@ from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import Session
 
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+_Aborted = _PartitionData.AbortedTransaction
 _STEP: Final = 2_000
 """How many records are read at a time."""
 _LEAST_BYTES: Final = 65_536
@@ -89,66 +90,71 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
 
 
 def _read(broker: Broker, asked: Iterable[_Asked], level: str, max_bytes: int) -> _Answers:
-    """Read the partitions in the order of the request, until there are `max_bytes`."""
+    """Read the partitions in the order of the request, until there are `max_bytes`; only the first that
+    has anything may exceed them, by one record."""
     found = _Answers({}, {})
     for one in asked:
         code = checked_epoch(one.epoch)
-        ends: FetchedData | PartitionOffsets | None = None
+        ends: FetchResult | PartitionOffsets | None = None
         records = b""
+        aborted: Iterable[AbortedTransaction] = ()
         try:
             if code == NONE:
                 room = min(one.max_bytes, max_bytes - found.size)
                 if room > 0 or found.size == 0:
-                    ends, records = _read_partition(broker, one, level, room)
+                    ends, records, aborted = _read_partition(
+                        broker, one, level, room, at_least_one=found.size == 0
+                    )
                 else:
                     ends = broker.offsets(one.tp)
         except EosdbError as error:
             code = code_of(error)
         found.size += len(records)
         found.failed |= code != NONE
+        committed = level == "read_committed"
         if ends is not None:
-            committed = level == "read_committed"
             found.bounds[one.tp] = ends.last_stable_offset if committed else ends.high_watermark
-        found.parts[one.tp] = _answer(one.tp.partition, code, ends, records)
+        found.parts[one.tp] = _PartitionData(
+            partition_index=one.tp.partition,
+            error_code=code,
+            high_watermark=-1 if ends is None else ends.high_watermark,
+            last_stable_offset=-1 if ends is None else ends.last_stable_offset,
+            log_start_offset=-1 if ends is None else ends.log_start_offset,
+            aborted_transactions=_listed(aborted) if committed and ends is not None else None,
+            preferred_read_replica=-1,
+            records=records,
+        )
     return found
 
 
 def _read_partition(
-    broker: Broker, one: _Asked, level: str, room: int
-) -> tuple[FetchedData, bytes]:
+    broker: Broker, one: _Asked, level: str, room: int, *, at_least_one: bool
+) -> tuple[FetchResult, bytes, Iterable[AbortedTransaction]]:
     """As much as there is room for, in steps: small ones stay in the processor's caches."""
-    parts: list[bytes | bytearray] = []
+    parts: list[bytes] = []
+    aborted: dict[AbortedTransaction, None] = {}
+    """Those of each step once, in their order."""
     offset = one.offset
-    found: FetchedData | None = None
+    found: FetchResult | None = None
     while True:
         try:
-            found = broker.fetch_data(
+            found = broker.fetch(
                 one.tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
             )
         except CorruptRecordError:
             if found is None:
                 raise
-            return found, b"".join(parts)  # The next fetch begins at the damaged record.
-        parts.append(batches.encode(found, offset))
-        room -= len(parts[-1])
-        if len(found.offsets) < _STEP or room <= 0:
-            return found, b"".join(parts)
-        offset = found.next_offset
+            return found, b"".join(parts), aborted  # The next fetch begins at the damaged record.
+        more, offset = batches.encode(found, offset, room, at_least_one=at_least_one and not parts)
+        parts.append(more)
+        room -= len(more)
+        aborted.update(dict.fromkeys(found.aborted_transactions))
+        if len(found.records) < _STEP or offset < found.next_offset or room <= 0:
+            return found, b"".join(parts), aborted
 
 
-def _answer(
-    index: int, code: int, ends: FetchedData | PartitionOffsets | None, records: bytes
-) -> _PartitionData:
-    return _PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1 if ends is None else ends.high_watermark,
-        last_stable_offset=-1 if ends is None else ends.last_stable_offset,
-        log_start_offset=-1 if ends is None else ends.log_start_offset,
-        aborted_transactions=[],
-        preferred_read_replica=-1,
-        records=records,
-    )
+def _listed(aborted: Iterable[AbortedTransaction]) -> list[_Aborted]:
+    return [_Aborted(producer_id=one.producer_id, first_offset=one.first_offset) for one in aborted]
 
 
 def _has_moved(bounds: dict[TopicPartition, int], level: str) -> Look:
