@@ -15,6 +15,7 @@ from typing import Final
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.open_files import OpenFiles
+from eosdb.store.schema.migrate import check_not_upgraded
 
 _LOOK_AGAIN_S: Final = 0.05
 """How often a closing thread checks for running readers; as a rule it is woken instead."""
@@ -141,7 +142,12 @@ class Readers:
         self._files.look()
         with translated(self._path):
             connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
-            _reading_only(connection)
+            try:
+                _reading_only(connection)
+                check_not_upgraded(connection, self._path)
+            except BaseException:
+                connection.close()
+                raise
         self._files.look()
         return connection
 

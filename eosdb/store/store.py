@@ -32,6 +32,7 @@ from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
+from eosdb.store.schema.migrate import check_not_upgraded
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.joint_unit import JointUnit
@@ -255,6 +256,11 @@ class Store(Bookkeeping):
                 self._timings,
                 external_checkpoints=self._external_checkpoints,
             )
+        try:
+            check_not_upgraded(writer.connection, self.path)
+        except EosdbError:
+            writer.close_beside_others()
+            raise
         self._files.note_database()
         self._writer = writer
         return writer

@@ -62,7 +62,7 @@ def _has_lock(path: str, locked: Collection[int]) -> bool:
 
 
 def _described(pid: int) -> str:
-    command = _read(f"{_PROCESSES}/{pid}/cmdline").replace("\0", " ").strip()
+    command = " ".join(_read(f"{_PROCESSES}/{pid}/cmdline").replace("\0", " ").split())
     state = _read(f"{_PROCESSES}/{pid}/stat").rpartition(")")[2].split()
     named = "this process" if pid == os.getpid() else "process"
     stopped = (

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from eosdb.errors import (
     CorruptDatabaseError,
+    DatabaseLockedError,
     DatabaseNotFoundError,
     EosdbError,
     NotAnEosdbFileError,
@@ -29,7 +30,7 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.failpoints import Failpoint, reach
-from eosdb.store.file import forking
+from eosdb.store.file import forking, lock_holder
 from eosdb.store.file.connection import check_version, connect
 from eosdb.store.file.failures import translated
 from eosdb.store.file.file_system import check_local
@@ -49,6 +50,10 @@ from eosdb.store.schema.newest import (
 )
 
 _LOCK: Final = "-lock"
+_ALONE_WITHIN_MS: Final = 2_000
+"""How long an upgrade waits for programs that are just closing the file; writers wait for it meanwhile."""
+_IN_USE: Final = 0x40000002
+"""The byte that every connection of SQLite's keeps locked, from its first look at the file on."""
 _SWITCHED: Final = (
     ". Or it is no copy, but was adopted, and one of its owner's programs has switched its journal mode: "
     "then `PRAGMA journal_mode=WAL` in any SQLite client switches it back"
@@ -149,7 +154,7 @@ def _open_to_write(
             elif found.version != SCHEMA_VERSION:
                 if not migrate or found.version > SCHEMA_VERSION:
                     _check_version(path, found, "migrate=False")
-                _upgrade(path, lock_timeout_ms, is_adopted=found.is_adopted)
+                _upgrade(path, lock_timeout_ms, found)
         finally:
             mutex.release()
     except BaseException:
@@ -300,15 +305,39 @@ def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
         _in_unit(path, busy_timeout_ms, create)
 
 
-def _upgrade(path: str, busy_timeout_ms: int, *, is_adopted: bool = False) -> None:
+def _upgrade(path: str, busy_timeout_ms: int, found: Found) -> None:
+    """Nobody else may have the file open: who opened it before would go on with the earlier schema."""
+
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
         create_views(connection)
         file_id.ensure(connection)
-        if not is_adopted:
+        if not found.is_adopted:
             stamp(connection, SCHEMA_VERSION)
 
-    _in_unit(path, busy_timeout_ms, upgrade, is_adopted=is_adopted)
+    try:
+        patience_ms = min(busy_timeout_ms, _ALONE_WITHIN_MS)
+        _in_unit(path, patience_ms, upgrade, is_adopted=found.is_adopted, is_alone=True)
+    except DatabaseLockedError:
+        who = (
+            lock_holder.describe_holders(path, [_IN_USE]) or "a program that is not seen from here"
+        )
+        raise DatabaseLockedError(
+            f"{path} has schema {found.version} and is open in {who}, which would go on with that schema "
+            f"while this eosdb upgrades it to {SCHEMA_VERSION}; nothing was changed. Close the file in "
+            "every program, also in those that only read, and open it again"
+        ) from None
+
+
+def check_not_upgraded(connection: sqlite3.Connection, path: str) -> None:
+    """For a connection to a file that is open: at a fork it had none for a while. Raises
+    SchemaTooNewError."""
+    version = kind.of(connection).version
+    if version is not None and version > SCHEMA_VERSION:
+        raise SchemaTooNewError(
+            f"{path} was upgraded to schema {version} while it was open here, and this eosdb knows up to "
+            f"{SCHEMA_VERSION}; nothing was written. Open it again with a newer eosdb"
+        )
 
 
 def _in_unit(
@@ -317,11 +346,16 @@ def _in_unit(
     change: Callable[[sqlite3.Connection], None],
     *,
     is_adopted: bool = False,
+    is_alone: bool = False,
 ) -> None:
-    """Change the schema in one commit, and make sure that a file of eosdb's own is in WAL mode."""
+    """Change the schema in one commit, and make sure that a file of eosdb's own is in WAL mode. If it is to
+    be `is_alone`, no other connection may be open, nor be opened meanwhile."""
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:
+            if is_alone:
+                # In WAL mode, too: every connection keeps a lock on the file, and this asks for all of it.
+                connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             if not is_adopted:
                 connection.execute(GIVES_PAGES_BACK)
                 connection.execute("PRAGMA journal_mode=WAL")

@@ -47,7 +47,7 @@ def test_a_new_file_is_what_the_revisions_make_of_an_empty_one(tmp_path: Path) -
     made, revised = tmp_path / "made.db", tmp_path / "revised.db"
     eosdb.connect(made).close()
     revised.touch()
-    migrate._upgrade(str(revised), 1_000)
+    migrate._upgrade(str(revised), 1_000, migrate.Found(0, False, False))
     assert sorted(map(repr, schema_of(made))) == sorted(map(repr, schema_of(revised)))
     assert pragmas(made) == pragmas(revised)
 
