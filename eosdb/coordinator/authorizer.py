@@ -82,19 +82,24 @@ def check_acl(acl: Acl) -> Acl:
 def allowed(
     acls: Iterable[Acl], principal: str, operation: str, resource_type: str, name: str | None
 ) -> bool:
-    """Whether the rows let the principal do it; a denial wins. `name` None: on any resource."""
-    permitted = False
-    for acl in acls:
-        if (
-            acl.principal in (principal, "User:*")
-            and acl.resource_type == resource_type
-            and (name is None or applies_to(acl, name))
-            and _covers(acl, operation)
-        ):
-            if acl.permission == "deny" and name is not None:
-                return False
-            permitted = permitted or acl.permission == "allow"
-    return permitted
+    """Whether the rows let the principal do it; a denial wins. `name` None: on any resource, which is one
+    that no denial covers as a whole (KIP-679)."""
+    about = [
+        acl
+        for acl in acls
+        if acl.principal in (principal, "User:*")
+        and acl.resource_type == resource_type
+        and (name is None or applies_to(acl, name))
+        and _covers(acl, operation)
+    ]
+    denials = [acl for acl in about if acl.permission == "deny"]
+    if name is not None and denials:
+        return False
+    return any(
+        not any(_takes_back(denial, acl) for denial in denials)
+        for acl in about
+        if acl.permission == "allow"
+    )
 
 
 class Authorizer:
@@ -195,6 +200,13 @@ def applies_to(acl: Acl, name: str) -> bool:
     if acl.pattern_type == "prefixed":
         return name.startswith(acl.resource_name)
     return acl.resource_name in ("*", name)
+
+
+def _takes_back(denial: Acl, acl: Acl) -> bool:
+    """Whether every name that the row allows is denied."""
+    if acl.pattern_type == "prefixed" and denial.pattern_type != "prefixed":
+        return denial.resource_name == "*"
+    return applies_to(denial, acl.resource_name)
 
 
 def _covers(acl: Acl, operation: str) -> bool:

@@ -51,6 +51,10 @@ class Session:
         self.broker, self.admin = asking(self.core, principal)
         self.principal = principal
 
+    def may(self, operation: str, kind: str, name: str) -> bool:
+        """Whether the principal may do it; for what is no request of the broker's."""
+        return operation in self.broker.authorized_operations(kind, name)
+
     def operations(self, asked: bool, kind: str, name: str) -> set[int]:
         """What the principal may do with a resource, with Kafka's codes (KIP-430), as bits of a field."""
         if not asked:

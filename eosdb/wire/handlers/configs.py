@@ -20,7 +20,14 @@ from kafka.protocol.admin.configs import (
 )
 
 from eosdb.admin.settings import ConfigEntry
-from eosdb.errors import ApiError, EosdbError, InvalidRequestError, UnsupportedVersionError
+from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.errors import (
+    ApiError,
+    ClusterAuthorizationFailedError,
+    EosdbError,
+    InvalidRequestError,
+    UnsupportedVersionError,
+)
 from eosdb.topic_config import ConfigChange, ConfigOperation
 from eosdb.validation import check_topic_name
 from eosdb.wire.errors import NONE, code_of
@@ -124,6 +131,10 @@ def list_config_resources(
     if not set(wanted) <= set(_KINDS):
         return ListConfigResourcesResponse(
             error_code=UnsupportedVersionError.code, config_resources=[]
+        )
+    if not session.may("describe_configs", "cluster", CLUSTER):
+        return ListConfigResourcesResponse(
+            error_code=ClusterAuthorizationFailedError.code, config_resources=[]
         )
     found = [(_TOPIC, name) for name in session.broker.topics()] + [(_BROKER, str(NODE_ID))]
     return ListConfigResourcesResponse(

@@ -24,7 +24,8 @@ from kafka.protocol.producer.transaction import (
     WriteTxnMarkersResponse,
 )
 
-from eosdb.errors import EosdbError
+from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.errors import ClusterAuthorizationFailedError, EosdbError
 from eosdb.model.values import CLASSIC, TopicPartition, TransactionState
 from eosdb.wire.errors import NONE, code_of, coordinator_code_of
 from eosdb.wire.session import Session
@@ -138,7 +139,9 @@ def list_reassignments(
     session: Session, request: ListPartitionReassignmentsRequest, version: int
 ) -> ListPartitionReassignmentsResponse:
     """There is nowhere to move a partition to."""
-    return ListPartitionReassignmentsResponse(error_code=NONE, error_message=None, topics=[])
+    may = session.may("describe", "cluster", CLUSTER)
+    code = NONE if may else ClusterAuthorizationFailedError.code
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=None, topics=[])
 
 
 def _producers(session: Session, tp: TopicPartition) -> _Producers:

@@ -5,7 +5,7 @@ One answer of the broker is spread over the partitions that a request names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from kafka.protocol.producer.transaction import (
@@ -19,7 +19,11 @@ from kafka.protocol.producer.transaction import (
     InitProducerIdResponse,
 )
 
-from eosdb.errors import EosdbError, UnknownTopicOrPartitionError
+from eosdb.errors import (
+    EosdbError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
@@ -132,14 +136,19 @@ def end_txn(session: Session, request: EndTxnRequest, version: int) -> EndTxnRes
 
 
 def _blame(
-    session: Session, tps: Iterable[TopicPartition], error: EosdbError
+    session: Session, tps: Collection[TopicPartition], error: EosdbError
 ) -> dict[TopicPartition, int]:
     """Which partitions have the error, if it is one of partitions; all of them if it is not."""
     code = coordinator_code_of(error)
-    if not isinstance(error, UnknownTopicOrPartitionError):
+    if not isinstance(error, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
         return dict.fromkeys(tps, code)
     counts = session.broker.topic_partitions()
-    return {
-        tp: OPERATION_NOT_ATTEMPTED if 0 <= tp.partition < counts.get(tp.topic, 0) else code
-        for tp in tps
-    }
+    may = {topic: session.may("write", "topic", topic) for topic in {tp.topic for tp in tps}}
+
+    def of(tp: TopicPartition) -> int:
+        if not may[tp.topic]:
+            return TopicAuthorizationFailedError.code
+        is_there = 0 <= tp.partition < counts.get(tp.topic, 0)
+        return OPERATION_NOT_ATTEMPTED if is_there else UnknownTopicOrPartitionError.code
+
+    return {tp: of(tp) for tp in tps}

@@ -17,7 +17,8 @@ from kafka.protocol.admin.users import (
     DescribeUserScramCredentialsResponse,
 )
 
-from eosdb.errors import EosdbError, ResourceNotFoundError
+from eosdb.coordinator.authorizer import CLUSTER
+from eosdb.errors import ClusterAuthorizationFailedError, EosdbError, ResourceNotFoundError
 from eosdb.model import scram
 from eosdb.wire.errors import DUPLICATE_RESOURCE, NONE, code_of
 from eosdb.wire.session import Session
@@ -66,7 +67,9 @@ def describe_quotas(
     session: Session, request: DescribeClientQuotasRequest, version: int
 ) -> DescribeClientQuotasResponse:
     """There are none; `kafka-configs.sh --describe --entity-type users` asks for them first."""
-    return DescribeClientQuotasResponse(error_code=NONE, error_message=None, entries=[])
+    may = session.may("describe_configs", "cluster", CLUSTER)
+    code = NONE if may else ClusterAuthorizationFailedError.code
+    return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=[])
 
 
 def _described(user: str, times: int, infos: list[_Described.CredentialInfo] | None) -> _Described:

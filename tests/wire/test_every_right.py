@@ -1,0 +1,109 @@
+"""Every API is refused to whoever lacks one right that it needs, and given to whoever has those alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
+
+import eosdb
+from eosdb import Acl, BrokerConfig
+from eosdb.wire.session import ANONYMOUS
+from tests.wire import every_api
+from tests.wire.every_api import HIDDEN, ID, REFUSALS, TABLE, TOPIC, Right, Row
+from tests.wire.peer import Peer
+
+KINDS = ("topic", "group", "transactional_id")
+EVERYTHING = [
+    *(Acl(ANONYMOUS, "all", kind, "*") for kind in KINDS),
+    Acl(ANONYMOUS, "all", "cluster", "kafka-cluster"),
+]
+ADMIN = "User:admin"
+
+
+def denied(right: Right) -> list[Acl]:
+    """The right, and what would be as good."""
+    ways = [(right.operation, right.resource_type, right.name), *right.instead]
+    return [Acl(ANONYMOUS, *way, permission="deny") for way in ways]
+
+
+def allowed(row: Row) -> list[Acl]:
+    given = [Acl(ANONYMOUS, *right[1:4]) for right in row.rights]
+    return given or [Acl(ADMIN, "all", "cluster", "kafka-cluster")]
+
+
+@contextmanager
+def asked(db_path: Path, row: Row, acls: list[Acl]) -> Iterator[Any]:
+    """The answer to somebody for whom these rows are."""
+    config = BrokerConfig(super_users=ADMIN)
+    with eosdb.connect(db_path, principal=ADMIN, config=config, durability="off") as db:
+        request = row.make(every_api.prepare(db))
+        db.admin.create_acls(acls)
+        with db.serve() as server, Peer(server) as peer:
+            yield peer.ask(request, row.version)
+
+
+def codes(message: Any) -> set[int]:
+    """Every error code in an answer."""
+    if isinstance(message, list):
+        return set().union(*map(codes, message))
+    fields = getattr(message, "fields", None) or {}
+    found = set[int]()
+    for name in fields:
+        value: Any = getattr(message, str(name), None)
+        if name in ("error_code", "partition_error_code"):
+            found.add(value)
+        elif isinstance(value, list) or hasattr(value, "fields"):
+            found |= codes(value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("row", "right"),
+    [(row, right) for row in TABLE for right in row.rights],
+    ids=lambda value: value.name if isinstance(value, Row) else "_".join(value[1:3]),
+)
+def test_whoever_lacks_one_right_is_refused(db_path: Path, row: Row, right: Right) -> None:
+    with asked(db_path, row, EVERYTHING + denied(right)) as answer:
+        if right.code == HIDDEN:
+            assert codes(answer) <= {0}
+            assert right.name not in repr(answer)
+        else:
+            assert right.code in codes(answer)
+            assert codes(answer) <= {0, right.code}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_whoever_has_the_rights_alone_is_answered(db_path: Path, row: Row) -> None:
+    with asked(db_path, row, allowed(row)) as answer:
+        assert not codes(answer) & REFUSALS
+        for right in row.rights:
+            assert right.code != HIDDEN or right.name in repr(answer)
+
+
+def test_what_may_not_be_added_is_named_and_the_rest_was_not_tried(db_path: Path) -> None:
+    def make(who: Any) -> AddPartitionsToTxnRequest:
+        one = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=who[0],
+            v3_and_below_producer_epoch=who[1],
+            v3_and_below_topics=[
+                one(name=name, partitions=[0]) for name in ("no", TOPIC, "neither", "gone")
+            ],
+        )
+
+    row = Row(AddPartitionsToTxnRequest, 3, make)
+    denials = [
+        Acl(ANONYMOUS, "write", "topic", name, permission="deny") for name in ("no", "neither")
+    ]
+    with asked(db_path, row, EVERYTHING + denials) as answer:
+        told = {
+            topic.name: topic.results_by_partition[0].partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+        }
+    assert told == {"no": 29, TOPIC: 55, "neither": 29, "gone": 3}
