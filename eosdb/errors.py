@@ -350,3 +350,20 @@ class ReadOnlyDatabaseError(EosdbError):
 
 class ProducerIdsExhaustedError(EosdbError):
     """All 2**63 producer ids have been used."""
+
+
+_OF_THE_FILE: Final = (
+    CorruptDatabaseError, DatabaseClosedError, DatabaseFullError, DatabaseLockedError, StorageError,
+)  # fmt: skip
+
+
+def is_refused_by_file(error: BaseException | None) -> bool:
+    """Whether the file, its disk or the machine is to blame, so that the error says nothing about the log.
+
+    The same request may be carried out a moment later. What was sent behind it must not be carried out
+    before it: a partition takes any first sequence of a producer that it does not know (decisions/0054).
+    """
+    if isinstance(error, ReadOnlyDatabaseError):
+        # A file that was opened with read_only=True refuses what stands behind, too.
+        return error.__cause__ is not None
+    return isinstance(error, (*_OF_THE_FILE, MemoryError))

@@ -10,6 +10,7 @@ from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.log import partition_rows, topics
+from eosdb.log.overtaking import Attempts
 from eosdb.metrics import Metrics
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
@@ -32,6 +33,8 @@ class Core:
     """Counts requests and their results."""
     damage: set[str] = field(default_factory=set)
     """What has been found damaged, and said."""
+    attempts: Attempts = field(default_factory=Attempts)
+    """What was refused, and must not be overtaken."""
 
 
 class RequestHandler:

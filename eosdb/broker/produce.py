@@ -217,6 +217,8 @@ class ProduceRequests(RequestHandler):
         assert request.transactional_id is not None
         first = prepared[next(iter(joining))]
         producer = ProducerIdAndEpoch(first.producer_id, first.producer_epoch)
+        for tp, partition in joining.items():
+            log_append.note_attempt(unit, partition.partition_id, prepared[tp], self._core.attempts)
         transaction_rows.join(
             unit, request.transactional_id, producer, request.version, request.now,
             tps=frozenset(joining),
@@ -234,7 +236,9 @@ class ProduceRequests(RequestHandler):
     ) -> ProduceResult:
         transactional_id = request.transactional_id if batch.is_transactional else None
         known = None if transactional_id is None else transaction_rows.load(unit, transactional_id)
-        return log_append.append(
+        attempts = self._core.attempts
+        log_append.check_overtakes_nothing(unit, partition.partition_id, batch, attempts)
+        result = log_append.append(
             unit,
             partition,
             batch,
@@ -243,6 +247,8 @@ class ProduceRequests(RequestHandler):
             transactional_id=transactional_id,
             producer=None if known is None else known.producer,
         )
+        attempts.forget(partition.partition_id, batch.producer_id)
+        return result
 
     def _authorize_produce(
         self,

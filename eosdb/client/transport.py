@@ -15,7 +15,7 @@ from eosdb.client.answers import is_lost
 from eosdb.client.requests import BrokerRequests as BrokerRequests  # Programs import it from here.
 from eosdb.client.requests import IsPresent, Presence
 from eosdb.clock import Clock
-from eosdb.errors import EosdbError, RequestTimedOutError
+from eosdb.errors import EosdbError, RequestTimedOutError, is_refused_by_file
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -121,13 +121,27 @@ class DirectTransport:
         """Submit several requests at once: carried out in this order, and in one commit if the broker
         supports that."""
         if len(requests) == 1 or self._sharing is None:
-            return [self.submit(name, request) for request in requests]
+            return self._in_order(name, requests)
         try:
             with self._sharing.together(sync=sync):
-                return [self.submit(name, request) for request in requests]
+                return self._in_order(name, requests)
         except EosdbError:
             # The shared commit failed as a whole; on its own, each request gets its own answer.
-            return [self.submit(name, request) for request in requests]
+            return self._in_order(name, requests)
+
+    # decisions/0054: what stands behind a refusal by the file must not be stored before it.
+    def _in_order(self, name: str, requests: Sequence[Request[T]]) -> list[Exchange[T]]:
+        """Submit one after another. Behind one that the file refuses none is carried out: they have its
+        error."""
+        exchanges: list[Exchange[T]] = []
+        for request in requests:
+            error = exchanges[-1].error if exchanges else None
+            if error is not None and is_refused_by_file(error):
+                exchanges.append(Exchange(name))
+                exchanges[-1].fail(error)
+            else:
+                exchanges.append(self.submit(name, request))
+        return exchanges
 
     def submit_before(
         self,
@@ -144,12 +158,12 @@ class DirectTransport:
         same turn and answered in `answered`, which otherwise stays open. After an interrupt they hold what
         was done, that of `last` if it has been committed, too."""
         if self._sharing is None:
-            exchanges += [self.submit(name, request) for request in requests]
+            exchanges += self._in_order(name, requests)
             return
         turn: SharedTurn | None = None
         try:
             with self._sharing.together(sync=sync) as turn:
-                exchanges += [self.submit(name, request) for request in requests]
+                exchanges += self._in_order(name, requests)
                 if all(e.error is None and succeeded(e.answer) for e in exchanges):
                     answered.carry_out(last, self._broker)
         except BaseException as error:
@@ -166,7 +180,7 @@ class DirectTransport:
                     answered.fail(error)
                 return
             answered.reopen()
-            exchanges += [self.submit(name, request) for request in requests]
+            exchanges += self._in_order(name, requests)
 
     def poll(self) -> int | None:
         return None

@@ -22,6 +22,7 @@ from eosdb.events.lean import NAMED
 from eosdb.failpoints import Failpoint, reach
 from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
+from eosdb.log.overtaking import Attempts
 from eosdb.log.partition_rows import Partition, by_id
 from eosdb.log.producer_state import (
     RETAINED_BATCHES,
@@ -241,6 +242,25 @@ def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) ->
         raise OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
             f"{batch.base_sequence}, expected 0, the first of the transaction in this partition"
+        )
+
+
+def note_attempt(unit: Unit, partition_id: int, batch: PreparedBatch, attempts: Attempts) -> None:
+    """Remember a batch that asks to join a transaction, in case that it is refused."""
+    if producer_rows.load(unit, partition_id, batch.producer_id) is None:
+        attempts.note(partition_id, batch.producer_id, batch.producer_epoch, batch.base_sequence)
+
+
+def check_overtakes_nothing(
+    unit: Unit, partition_id: int, batch: PreparedBatch, attempts: Attempts
+) -> None:
+    """Refuse to begin behind a sequence that was refused and is still to come. Raises
+    OutOfOrderSequenceNumberError."""
+    lowest = attempts.lowest(partition_id, batch.producer_id, batch.base_sequence)
+    if lowest is not None and producer_rows.load(unit, partition_id, batch.producer_id) is None:
+        raise OutOfOrderSequenceNumberError(
+            f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
+            f"{batch.base_sequence}, expected {lowest}, which was refused before"
         )
 
 

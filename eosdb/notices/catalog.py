@@ -153,6 +153,11 @@ CONNECTION_CLOSED: Final = Notice(
     WIRE, WARNING, "connection_closed", ("client_host", "error"),
     "the server has closed a connection: nonsense, a time-out, a refusal",
 )  # fmt: skip
+REFUSED_BY_FILE: Final = Notice(
+    WIRE, WARNING, "refused_by_file", ("client_host", "error"),
+    "the file was locked for too long, full or failing, or memory ran out; the server has closed the "
+    "connection, so that nothing overtakes the request that was refused",
+)  # fmt: skip
 CONNECTION_FAILED: Final = Notice(
     WIRE, ERROR, "connection_failed", ("client_host",),
     "the server has closed a connection because of an error of its own, with its traceback",

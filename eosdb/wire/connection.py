@@ -16,7 +16,12 @@ from eosdb.notices import catalog
 from eosdb.notices.notice import one_line
 from eosdb.wire import messages
 from eosdb.wire.apis import APIS, Api
-from eosdb.wire.errors import UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION, code_of
+from eosdb.wire.errors import (
+    UNKNOWN_SERVER_ERROR,
+    UNSUPPORTED_VERSION,
+    RefusedByFileError,
+    code_of,
+)
 from eosdb.wire.frames import Frames
 from eosdb.wire.handlers.sasl import step
 from eosdb.wire.limits import Lease, Limits
@@ -76,6 +81,15 @@ class Connection:
                 one_line(error),
                 client_host=peer,
                 error=type(error).__name__,
+            )
+        except RefusedByFileError as error:
+            catalog.REFUSED_BY_FILE.say(
+                "closed the connection from %s: the file has refused a request, and what stands behind it "
+                "is not carried out: %s",
+                peer,
+                error,
+                client_host=peer,
+                error=type(error.__cause__).__name__,
             )
         except OSError as error:
             catalog.CONNECTION_BROKE.say(
@@ -141,8 +155,10 @@ class Connection:
         try:
             response = self._carry_out(api, request, header.version)
             return None if response is None else messages.encode(response, header)
-        except (MalformedMessageError, OSError):
+        except (MalformedMessageError, OSError, RefusedByFileError):
             raise
+        except MemoryError as error:
+            raise RefusedByFileError("there is not enough memory") from error
         except Exception as error:
             return self._failed(api, header, error)
 

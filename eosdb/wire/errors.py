@@ -1,4 +1,8 @@
-"""Errors as numbers of Kafka's protocol, also for clients whose version knows fewer of them."""
+"""Errors as numbers of Kafka's protocol, also for clients whose version knows fewer of them.
+
+A refusal by the file has no number: `code_of` raises `RefusedByFileError`, which ends the connection. Every
+handler asks it for the number of what it has caught, so no refusal gets past (decisions/0054).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import Final
 
 from eosdb.errors import (
     ApiError,
-    DatabaseLockedError,
+    CorruptDatabaseError,
     EosdbError,
     GroupIdNotFoundError,
     IllegalGenerationError,
@@ -16,16 +20,16 @@ from eosdb.errors import (
     PolicyViolationError,
     ProducerFencedError,
     ReadOnlyDatabaseError,
-    RequestTimedOutError,
     TransactionAbortableError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
+    is_refused_by_file,
 )
+from eosdb.notices.notice import one_line
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1
 UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
-REQUEST_TIMED_OUT: Final = RequestTimedOutError.code
 UNSUPPORTED_SASL_MECHANISM: Final = UnsupportedSaslMechanismError.code
 ILLEGAL_SASL_STATE: Final = 34
 COORDINATOR_NOT_AVAILABLE: Final = 15
@@ -46,6 +50,13 @@ UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 TRANSACTION_ABORTABLE: Final = TransactionAbortableError.code
 
 
+class RefusedByFileError(Exception):
+    """The file has refused the request: nothing that stands behind it on its connection may be carried out.
+
+    No EosdbError, so that no handler makes an answer of it.
+    """
+
+
 class InvalidReplicationFactorError(ApiError, code=38):
     """There is one copy."""
 
@@ -54,21 +65,34 @@ class InvalidReplicaAssignmentError(ApiError, code=39):
     """There is one broker."""
 
 
+# decisions/0054: whatever the answer, librdkafka takes what is stored behind the request for the request.
 def code_of(error: EosdbError) -> int:
-    """The number for a log request: what is no error of Kafka's is one of the storage, to be retried."""
+    """The number for a log request: what is no error of Kafka's is one of the storage, to be retried.
+
+    Raises RefusedByFileError for what is not about the log at all.
+    """
+    if is_refused_by_file(error):
+        raise RefusedByFileError(one_line(error)) from error
     if isinstance(error, ApiError):
         return error.code
-    if isinstance(error, DatabaseLockedError):
-        return REQUEST_TIMED_OUT
     if isinstance(error, ReadOnlyDatabaseError):
         return POLICY_VIOLATION
     return KAFKA_STORAGE_ERROR
 
 
+def reading_code_of(error: EosdbError) -> int:
+    """The number for one partition of a reading request: a damaged one leaves the others alone.
+
+    Raises RefusedByFileError.
+    """
+    return KAFKA_STORAGE_ERROR if isinstance(error, CorruptDatabaseError) else code_of(error)
+
+
 def coordinator_code_of(error: EosdbError) -> int:
-    """The number for a request to the coordinator: what may pass is tried again."""
+    """The number for a request to the coordinator: what may pass is tried again. Raises
+    RefusedByFileError."""
     code = code_of(error)
-    return COORDINATOR_NOT_AVAILABLE if code in (REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR) else code
+    return COORDINATOR_NOT_AVAILABLE if code == KAFKA_STORAGE_ERROR else code
 
 
 def before_fencing(code: int, version: int, known_from: int) -> int:

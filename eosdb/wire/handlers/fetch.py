@@ -13,7 +13,7 @@ from eosdb.errors import CorruptRecordError, EosdbError
 from eosdb.model.fetched import AbortedTransaction, FetchResult
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.wire import batches
-from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, code_of
+from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, reading_code_of
 from eosdb.wire.handlers.offsets import ISOLATION_LEVELS, checked_epoch
 from eosdb.wire.parking import REAL_TIME, Look
 from eosdb.wire.session import Session
@@ -108,7 +108,7 @@ def _read(broker: Broker, asked: Iterable[_Asked], level: str, max_bytes: int) -
                 else:
                     ends = broker.offsets(one.tp)
         except EosdbError as error:
-            code = code_of(error)
+            code = reading_code_of(error)
         found.size += len(records)
         found.failed |= code != NONE
         committed = level == "read_committed"

@@ -14,7 +14,7 @@ from kafka.protocol.consumer.offsets import (
 
 from eosdb.errors import EosdbError
 from eosdb.model.values import EARLIEST, OffsetAndTimestamp, TopicPartition
-from eosdb.wire.errors import FENCED_LEADER_EPOCH, NONE, UNKNOWN_LEADER_EPOCH, code_of
+from eosdb.wire.errors import FENCED_LEADER_EPOCH, NONE, UNKNOWN_LEADER_EPOCH, reading_code_of
 from eosdb.wire.session import LEADER_EPOCH, Session
 
 ISOLATION_LEVELS: Final = {0: "read_uncommitted", 1: "read_committed"}
@@ -80,7 +80,7 @@ def for_leader_epoch(
             if code == NONE and epoch == LEADER_EPOCH:
                 end = offsets.log_end_offset
         except EosdbError as error:
-            code = code_of(error)
+            code = reading_code_of(error)
         return response.EpochEndOffset(
             error_code=code,
             partition=tp.partition,
@@ -117,4 +117,4 @@ def _attempt(ask: Callable[[], OffsetAndTimestamp]) -> tuple[int, OffsetAndTimes
     try:
         return NONE, ask()
     except EosdbError as error:
-        return code_of(error), OffsetAndTimestamp(-1, -1)
+        return reading_code_of(error), OffsetAndTimestamp(-1, -1)
