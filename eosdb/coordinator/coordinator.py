@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from eosdb.clock import Clock
 from eosdb.config import BrokerConfig
-from eosdb.coordinator import expiry, telling
+from eosdb.coordinator import ahead, expiry, telling
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -104,6 +104,10 @@ class TransactionCoordinator:
 
     def run_due(self) -> Expired:
         """Complete what dead processes decided, abort what timed out, remove what expired."""
+        while self._store.write(
+            lambda unit: ahead.begin_again(unit, self._clock.time_ms()), sync=False
+        ):
+            pass
         done = Expired(
             recovered=self.leadership.recover(), aborted=self._abort_while(self._first_lost)
         )
@@ -405,7 +409,7 @@ class TransactionCoordinator:
 
     def _due_time(self, unit: Unit) -> int:
         """Before this time (ms) nothing is due: a bound, recomputed once it is reached."""
-        due = unit.memos[Due]
-        if due.time_ms is None or due.time_ms <= self._clock.time_ms():
-            due.time_ms = expiry.next_due(unit, self._config, self._clock.time_ms())
+        due, now = unit.memos[Due], self._clock.time_ms()
+        if due.time_ms is None or due.is_over(now):
+            due.time_ms, due.asked_ms = expiry.next_due(unit, self._config, now), now
         return due.time_ms

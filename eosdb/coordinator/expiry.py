@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eosdb.config import BrokerConfig
+from eosdb.coordinator import ahead
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
@@ -59,6 +60,8 @@ def remove(
 
 def next_due(source: Unit | sqlite3.Connection, config: BrokerConfig, now_ms: int) -> int:
     """The time (ms) before which nothing is due."""
+    if ahead.is_any(source, now_ms):
+        return now_ms
     limits = (
         (transaction_rows.NEXT_TIMEOUT, 1),
         (group_rows.NEXT_SESSION_END, 1),

@@ -35,8 +35,9 @@ class Housekeeper:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._lock = threading.Lock()
-        self._look_at_ms = 0
-        """When to look whether a round is due; the lock file says when the last one began."""
+        self._looked_ms = self._look_at_ms = 0
+        """When it was last looked whether a round is due, and when to look again; the lock file says when
+        the last one began."""
         self._steps: Iterator[None] | None = None
         """The round that is going on."""
         self._whole: Round | None = None
@@ -65,7 +66,9 @@ class Housekeeper:
 
         A failure ends the round, and the next one goes on: the calling request has been committed already.
         """
-        if self._steps is None and self._core.clock.time_ms() < self._look_at_ms:
+        now_ms = self._core.clock.time_ms()
+        # A clock that has gone back has not passed what it said when it was ahead.
+        if self._steps is None and self._looked_ms <= now_ms < self._look_at_ms:
             return
         if not self._lock.acquire(blocking=False):
             return
@@ -112,7 +115,7 @@ class Housekeeper:
         """Whether the interval has passed, and no other process has begun this round."""
         every_ms = self._core.config.log_retention_check_interval_ms
         now_ms = self._core.clock.time_ms()
-        self._look_at_ms = now_ms + every_ms
+        self._looked_ms, self._look_at_ms = now_ms, now_ms + every_ms
         is_due, last_ms = self._core.store.begin_round(now_ms, every_ms)
         self._look_at_ms = last_ms + every_ms
         if is_due:

@@ -131,6 +131,13 @@ def renew_while_waiting(unit: Unit, group: Group, member: Member, now_ms: int) -
     renew_session(unit, group.group_id, member, max(now_ms, group.deadline_ms))
 
 
+def begin_sessions_again(unit: Unit, group: Group, now_ms: int) -> None:
+    """All members of the group are taken for alive now; an id that was only given out is void."""
+    unit.execute("DELETE FROM group_sessions WHERE group_id = ?", (group.group_id,))
+    for member in group.members:
+        renew_while_waiting(unit, group, member, now_ms)
+
+
 def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
     """Whether this member id was given out, to be joined with: a lease that may have no member yet."""
     found = unit.execute(

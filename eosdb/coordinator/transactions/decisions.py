@@ -244,6 +244,11 @@ def prolong(
     return transition(current, timeout_ms=longer_ms, last_update_time_ms=now_ms)
 
 
+def begun_again(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The open transaction as if it had begun now; Kafka has nothing like it."""
+    return transition(current, start_time_ms=now_ms, last_update_time_ms=now_ms)
+
+
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
     """Whether the transaction is open after its deadline, not just at it (timedOutTransactions)."""
     deadline_ms = current.start_time_ms + current.timeout_ms
