@@ -161,7 +161,7 @@ def _flights(path: Path, settings: Settings) -> int:
     if settings.quick:
         path.write_text("".join(f'{{"{KEY}":"N{i % 9}","flight":{i}}}\n' for i in range(500)))
     elif not path.exists():
-        from demo.flights import real_flights
+        from demo.original import real_flights
 
         real_flights().to_json(path, orient="records", lines=True)
     with path.open("rb") as file:

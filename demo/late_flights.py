@@ -4,7 +4,7 @@ The offsets of what was read commit in the same transaction as what was written,
 killed at any instant and started again: each late flight is in `delays` exactly once. It is a static
 member of its group, so a copy that is started again takes its own place at once.
 
-    python demo/late_flights.py demo-output/flights.db
+    python demo/late_flights.py demo-output/flights.db [IDLE_MS]
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def late(record: eosdb.ConsumerRecord) -> bytes | None:
     return record.value if (flight["dep_delay"] or 0) > LATE_MINUTES else None
 
 
-def main(path: str) -> int:
-    """Work until nothing more comes. Returns how many flights were looked at."""
+def main(path: str, idle_ms: int = 200) -> int:
+    """Work until nothing has come for so long. Returns how many flights were looked at."""
     metrics = eosdb.process(
         path,
         "flights",
@@ -34,7 +34,7 @@ def main(path: str) -> int:
         "delays",
         group_id=NAME,
         transactional_id=NAME,
-        until_idle_ms=200,
+        until_idle_ms=idle_ms,
         transaction_size=2_000,
         consumer={"group_instance_id": "1"},
         producer={"batch_size": 1_000_000},
@@ -43,4 +43,7 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    print(f"late_flights: {main(sys.argv[1])} flights looked at", file=sys.stderr)
+    print(
+        f"late_flights: {main(sys.argv[1], *map(int, sys.argv[2:]))} flights looked at",
+        file=sys.stderr,
+    )

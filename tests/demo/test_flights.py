@@ -1,24 +1,37 @@
-"""The main job, on the first flights of the real data."""
+"""The main job, on the first flights of the real data: killed programs, Spark, and everybody's numbers."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.tidy.tree import ROOT
+
+if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+    pytest.skip(
+        "NO JAVA: the demo, which runs Spark, is not tested here; apt-get install default-jre-headless",
+        allow_module_level=True,
+    )
 
 
 def test_the_demo_checks_everything_and_says_so(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/dear.txt").write_text("the folder may be somebody's")
-    command = [sys.executable, str(ROOT / "demo/flights.py"), "--rows", "40000", "--keep"]
-    done = subprocess.run(
-        [*command, str(tmp_path / "out")], capture_output=True, text=True, check=False
-    )
+    out = tmp_path / "out"
+    (out / "delays_by_hour.parquet/batch=9").mkdir(parents=True)
+    (out / "delays_by_hour.parquet/batch=9/earlier.parquet").write_text("of an earlier run")
+    (out / "dear.txt").write_text("the folder may be somebody's")
+    command = [sys.executable, str(ROOT / "demo/flights.py"), "--rows", "20000", "--keep", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WRONG" not in done.stdout
-    assert done.stdout.count("ok") >= 15
-    assert "killed the ingest" in done.stdout
-    assert (tmp_path / "out/flights.db").exists()
-    assert (tmp_path / "out/dear.txt").exists()
+    assert done.stdout.count("ok") >= 35
+    for killed in ("the ingest", "late_flights.py", "the first Spark", "the second Spark"):
+        assert f"killed {killed}" in done.stdout
+    for reader in ("by the data source", "by its JDBC view", "by pandas", "by Spark"):
+        assert reader in done.stdout
+    for left in ("flights.db", "delays.svg", "timeline.svg", "dear.txt"):
+        assert (out / left).stat().st_size > 0
