@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STDERR] = os.dup(2)  # Not yet captured.
     # Hundreds of processes import eosdb: containers set this, and each would compile it anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    _hear_signals()
+
+
+def _hear_signals() -> None:
+    """`nohup`, and a shell for what it runs in the background, have signals ignored, and children inherit
+    that. With a handler of Python's they have the default; a hangup still does not end the suite."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            is_interrupt = number is signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else _do_nothing)
+
+
+def _do_nothing(*_: object) -> None: ...
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -44,7 +43,6 @@ def start(db_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                preexec_fn=_hear_interrupts,
             )
         )
         return started[-1]
@@ -53,8 +51,3 @@ def start(db_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.communicate()
-
-
-def _hear_interrupts() -> None:
-    """A shell starts what runs in its background with Ctrl-C ignored, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -103,4 +102,3 @@ def eosdb(*arguments: str, columns: int = 80, lines: int = 24) -> Screen:
 def _lead_the_terminal() -> None:
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
