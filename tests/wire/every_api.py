@@ -67,6 +67,10 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from eosdb import OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 from eosdb.database import Database
+from eosdb.wire.handlers.switched_off import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+)
 from tests.wire.peer import batch, fetch, produce
 
 TOPIC, GROUP, ID = "a-topic", "a-group", "an-id"
@@ -323,6 +327,18 @@ TABLE: Final = (
             ],
         ),
         (group("read"),),
+    ),
+    Row(
+        ConsumerGroupHeartbeatRequest, 1,
+        lambda _: ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m", member_epoch=0),
+        uses_file=False,
+    ),
+    Row(
+        ConsumerGroupDescribeRequest, 1,
+        lambda _: ConsumerGroupDescribeRequest(
+            group_ids=[GROUP], include_authorized_operations=False
+        ),
+        uses_file=False,
     ),
     Row(
         OffsetCommitRequest, 9,
