@@ -42,6 +42,7 @@ MARKED: Final = {
                 "test_across_the_border.py",
                 "test_coming_to_the_end.py",
                 "test_sasl.py",
+                "test_guessing.py",
                 "test_tls.py",
                 "test_java.py",
                 "test_kafka_python_admin.py",

@@ -16,7 +16,7 @@ from eosdb.notices import catalog
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory
-from eosdb.wire.login import Login
+from eosdb.wire.login import Login, Refusals
 from eosdb.wire.parking import REAL_TIME, Parking
 from eosdb.wire.sasl import Users
 from eosdb.wire.security import IN_THE_CLEAR, Security
@@ -44,6 +44,7 @@ class Server:
         security.check(addresses)
         self._security = security
         self._users = Users(UserDirectory(core).credential)
+        self._refusals = Refusals()
         self._core = core
         self._limits = limits or Limits()
         self._memory = Memory(self._limits.buffered_bytes)
@@ -102,6 +103,7 @@ class Server:
         for connection in serving:
             connection.close() if orderly else connection.abort()
         self._parking.close()
+        self._refusals.close()
         _join(serving.values(), self._limits.close_s)
         for connection, thread in serving.items():
             if thread.is_alive():
@@ -167,7 +169,9 @@ class Server:
                 del self._connections[connection]
 
     def _session(self, sock: socket.socket, client_host: str, lease: Lease) -> Session:
-        login = Login(self._users, is_required=self._security.is_sasl_required)
+        login = Login(
+            self._users, is_required=self._security.is_sasl_required, refusals=self._refusals
+        )
         host, port = sock.getsockname()[:2]
         return Session(
             *asking(self._core, ANONYMOUS), self._core, login, self._parking.place(sock),

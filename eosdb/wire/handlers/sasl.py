@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -11,16 +9,12 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from eosdb.clock import SystemClock
 from eosdb.errors import SaslAuthenticationFailedError
 from eosdb.notices import catalog
 from eosdb.notices.notice import one_line
 from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
 from eosdb.wire.sasl import MECHANISMS
 from eosdb.wire.session import Session
-
-_PAUSE_MS: Final = 100
-"""Kafka's connection.failed.authentication.delay.ms: guessing takes its time."""
 
 
 def handshake(
@@ -71,13 +65,9 @@ def authenticate(
 def step(session: Session, token: bytes) -> bytes:
     """The answer to a message of the mechanism; with the last one the session is the user's.
 
-    Raises SaslAuthenticationFailedError, after a while.
+    Raises SaslAuthenticationFailedError.
     """
-    try:
-        answer = session.login.step(token)
-    except SaslAuthenticationFailedError:
-        SystemClock().sleep_ms(_PAUSE_MS)
-        raise
+    answer = session.login.step(token)
     if session.login.user is not None:
         session.become(f"User:{session.login.user}")
     return answer
