@@ -9,6 +9,7 @@ number is Kafka's (`org.apache.kafka.common.protocol.Errors`). Conditions withou
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 __all__ = [
@@ -48,6 +49,8 @@ class ApiError(EosdbError):
     code: ClassVar[int] = -1
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False
+    records: Sequence[int] = ()
+    """The places in its batch of the records that are at fault; none: it is not about some of them."""
 
     def __init_subclass__(cls, *, code: int, retriable: bool = False, name: str = "") -> None:
         super().__init_subclass__()

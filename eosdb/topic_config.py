@@ -295,7 +295,6 @@ def changed(
             raise InvalidRequestError(f"{name} comes twice; name each setting once")
         seen.add(name)
         if operation is ConfigOperation.DELETE:
-            TopicConfig.check_names([name])
             result.pop(name, None)
             continue
         given = topic_overrides({name: value})[name]

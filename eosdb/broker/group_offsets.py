@@ -39,7 +39,7 @@ class Committer(NamedTuple):
 
     def checked(self) -> Committer:
         """Raises InvalidRequestError."""
-        check_int("generation_id", self.generation_id, -1)
+        check_int("generation_id", self.generation_id, -(2**31))
         check_text("member_id", self.member_id)
         if self.group_instance_id is not None:
             check_text("group_instance_id", self.group_instance_id)
@@ -70,7 +70,7 @@ class OffsetRequests(RequestHandler):
         """
         committer = Committer(generation_id, member_id, group_instance_id).checked()
         check_group_id(group_id)
-        commits = group_offsets.check_offsets(offsets)
+        commits = group_offsets.check_offsets(offsets, refused)
         self._coordinator.write(
             lambda unit: commit_offsets(self._core, unit, group_id, commits, committer, refused)
         )

@@ -89,6 +89,7 @@ class MembershipRequests(RequestHandler):
                 f"session_timeout_ms: got {session_timeout_ms}, expected {low} to {high} "
                 "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
             )
+        decisions.check_protocols_given(group_id, protocol_type, checked)
         check_int("rebalance_timeout_ms", rebalance_timeout_ms, 1)
         check_int("owner_lock", owner_lock, 0)
 
@@ -155,7 +156,7 @@ class MembershipRequests(RequestHandler):
         RebalanceInProgressError: join again.
         """
         self._check_names(group_id, member_id, group_instance_id)
-        check_int("generation_id", generation_id, -1)
+        check_int("generation_id", generation_id, -(2**31))
         checked = {
             check_text("member_id", name): check_bytes("assignment", data)
             for name, data in (assignments or {}).items()
@@ -186,7 +187,7 @@ class MembershipRequests(RequestHandler):
     ) -> None:
         """Remain a member for another session timeout. Raises the same errors as sync_group."""
         self._check_names(group_id, member_id, group_instance_id)
-        check_int("generation_id", generation_id, -1)
+        check_int("generation_id", generation_id, -(2**31))
 
         def beat(unit: Unit) -> RebalanceInProgressError | None:
             self._may_read(unit, group_id)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.metrics import count_produced
@@ -20,7 +22,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.log import append as log_append
-from eosdb.log import partition_rows
+from eosdb.log import partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -42,6 +44,7 @@ class _Request(NamedTuple):
     transactional_id: str | None
     now: int
     version: int
+    topic_ids: Mapping[str, UUID] = MappingProxyType({})
 
 
 class _OneByOneError(Exception):
@@ -59,12 +62,14 @@ class ProduceRequests(RequestHandler):
         acks: int | str = -1,
         timeout_ms: int = 30_000,
         transaction_version: int | None = None,
+        topic_ids: Mapping[str, UUID] | None = None,
     ) -> dict[TopicPartition, ProduceResult]:
         """Append one batch to each partition, all in one unit; a partition's error is its own.
 
         A batch that is stored already is answered with its original offsets and `duplicate=True`. Under
         transaction version 2 (the client's; None: the highest supported) a transactional batch adds its
-        partition to the transaction, and begins one if none is open (KIP-890).
+        partition to the transaction, and begins one if none is open (KIP-890). A topic of which `topic_ids`
+        has the id must still be that one: UnknownTopicIdError.
         """
         version = self._version(transaction_version)
         results: dict[TopicPartition, ProduceResult] = {}
@@ -78,7 +83,8 @@ class ProduceRequests(RequestHandler):
                 results[key] = ProduceResult(error=error)
         try:
             self._check_request(prepared.values(), transactional_id, acks)
-            results |= self._append_all(prepared, transactional_id, now, version)
+            request = _Request(transactional_id, now, version, topic_ids or {})
+            results |= self._append_all(prepared, request)
         except ApiError as error:
             results |= {tp: ProduceResult(error=error) for tp in prepared}
         count_produced(self._core.metrics, prepared, results)
@@ -144,13 +150,10 @@ class ProduceRequests(RequestHandler):
     def _append_all(
         self,
         prepared: dict[TopicPartition, PreparedBatch],
-        transactional_id: str | None,
-        now: int,
-        version: int,
+        request: _Request,
     ) -> dict[TopicPartition, ProduceResult]:
         if not prepared:
             return {}
-        request = _Request(transactional_id, now, version)
         # decisions/0004: inside a transaction the Prepare that decides it is what is synced.
         sync = not all(batch.is_transactional for batch in prepared.values())
         try:
@@ -168,7 +171,7 @@ class ProduceRequests(RequestHandler):
         """Append to every partition; if one of several has an error, nothing is written."""
         self._authorize_produce(unit, prepared, request.transactional_id)
         try:
-            found = {tp: self._partition(unit, tp) for tp in prepared}
+            found = {tp: self._partition(unit, tp, request.topic_ids) for tp in prepared}
             self._join(unit, found, prepared, request)
             return {
                 tp: self._append(unit, partition, prepared[tp], request)
@@ -192,9 +195,14 @@ class ProduceRequests(RequestHandler):
                 results[tp] = ProduceResult(error=error)
         return results
 
-    def _partition(self, unit: Unit, tp: TopicPartition) -> partition_rows.Partition:
+    def _partition(
+        self, unit: Unit, tp: TopicPartition, topic_ids: Mapping[str, UUID]
+    ) -> partition_rows.Partition:
         self._authorizer.check(unit, "write", "topic", tp.topic)
-        return self._load(unit, tp)
+        partition = self._load(unit, tp)
+        if tp.topic in topic_ids:
+            topics.check_id(unit, partition.topic_id, topic_ids[tp.topic])
+        return partition
 
     def _join(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from typing import TypeVar
+from uuid import UUID
 
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.waiting import Listener
@@ -169,6 +170,12 @@ class ReadRequests(RequestHandler):
                 for found in topics.metadata(connection)
                 if self._authorizer.allows(connection, "describe", "topic", found.name)
             ]
+
+    def topic_names(self) -> dict[UUID, str]:
+        """The names of all topics by their ids, for requests that name topics by id: what may be done with
+        one is asked when it is done."""
+        with self._store.read() as connection:
+            return topics.names(connection)
 
     def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata:
         """One topic; with auto_create_topics_enable it is created if absent and `may_create`. Raises

@@ -19,10 +19,12 @@ from eosdb.errors import (
     IllegalGenerationError,
     InvalidGroupIdError,
     InvalidRequestError,
+    TopicAuthorizationFailedError,
 )
 from eosdb.events.kinds import OffsetCommit
 from eosdb.log import partition_rows, producer_rows
 from eosdb.model.values import (
+    INTERNAL_TOPICS,
     Coordinator,
     OffsetAndMetadata,
     ProducerIdAndEpoch,
@@ -93,6 +95,8 @@ class TransactionRequests(RequestHandler):
         def authorize(unit: Unit) -> None:
             self._may_transact(transactional_id)(unit)
             for topic in sorted({tp.topic for tp in tps}):
+                if topic in INTERNAL_TOPICS:
+                    raise TopicAuthorizationFailedError(f"{topic} is Kafka's internal topic")
                 self._authorizer.check(unit, "write", "topic", topic)
 
         self._coordinator.add_to_transaction(
@@ -144,7 +148,7 @@ class TransactionRequests(RequestHandler):
         check_identity(transactional_id, producer_id, producer_epoch)
         if check_group_id(group_id) == "":
             raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
-        commits = group_offsets.check_offsets(offsets)
+        commits = group_offsets.check_offsets(offsets, refused)
         committer = Committer(generation_id, member_id, group_instance_id).checked()
 
         def admit(unit: Unit) -> tuple[OffsetCommit, ...]:

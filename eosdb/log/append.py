@@ -111,9 +111,11 @@ def append(
             f"{config.max_message_bytes}; send fewer or smaller records"
         )
     if config.compact and batch.has_null_key:
-        raise InvalidRecordError(
+        keyless = InvalidRecordError(
             f"{partition.topic_partition}: the topic is compacted, every record needs a key"
         )
+        keyless.records = [at for at, key in enumerate(batch.payload[::2]) if key is None]
+        raise keyless
     log_append_time = (
         now_ms if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
     )

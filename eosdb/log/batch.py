@@ -140,8 +140,12 @@ def _refuse_payload(payload: list[bytes | None]) -> None:
 
 
 def _refuse_timestamps(timestamps: list[int]) -> None:
-    for timestamp in timestamps:
-        check_int("timestamp", timestamp, 0, INT64_MAX, InvalidTimestampError)
+    for at, timestamp in enumerate(timestamps):
+        try:
+            check_int("timestamp", timestamp, 0, INT64_MAX, InvalidTimestampError)
+        except InvalidTimestampError as error:
+            error.records = [at]
+            raise
 
 
 def _headers(columns: RecordColumns) -> tuple[list[str | None], int, int]:

@@ -11,14 +11,13 @@ from uuid import UUID, uuid5
 from eosdb.config import BrokerConfig
 from eosdb.errors import (
     InvalidPartitionsError,
-    InvalidRequestError,
     TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.damage import reads
-from eosdb.model.values import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicMetadata
+from eosdb.model.values import INTERNAL_TOPICS, TopicMetadata
 from eosdb.store.counters import read_counter
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
@@ -38,10 +37,10 @@ def checked_creation(
     now_ms: int,
 ) -> TopicCreated:
     """What is to happen. Raises InvalidTopicExceptionError, InvalidPartitionsError, InvalidConfigError,
-    TopicAlreadyExistsError, and InvalidRequestError for a name Kafka keeps to itself."""
+    and TopicAlreadyExistsError, also for a name that Kafka keeps to itself."""
     check_topic_name(name)
-    if name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
-        raise InvalidRequestError(f"{name} is Kafka's internal topic; choose another name")
+    if name in INTERNAL_TOPICS:
+        raise TopicAlreadyExistsError(f"{name} is Kafka's internal topic; choose another name")
     count = broker.num_partitions if partitions is None else partitions
     check_int("partitions", count, 1, PARTITIONS_MAX, InvalidPartitionsError)
     overrides = topic_overrides(config)
@@ -115,10 +114,25 @@ def metadata_of(source: Source, created: TopicCreated) -> TopicMetadata:
 
 def name_of(source: Source, topic_id: UUID) -> str:
     """Raises UnknownTopicIdError."""
-    for found in metadata(source):
-        if found.topic_id == topic_id:
-            return found.name
-    raise UnknownTopicIdError(f"there is no topic with the id {topic_id}")
+    name = names(source).get(topic_id)
+    if name is None:
+        raise unknown_id(topic_id)
+    return name
+
+
+def names(source: Source) -> dict[UUID, str]:
+    """The topics there are, by their ids."""
+    return {found.topic_id: found.name for found in metadata(source)}
+
+
+def check_id(source: Source, number: int, topic_id: UUID) -> None:
+    """Raises UnknownTopicIdError unless the topic of this number is the one of this id."""
+    if _ids(source)(number) != topic_id:
+        raise unknown_id(topic_id)
+
+
+def unknown_id(topic_id: UUID) -> UnknownTopicIdError:
+    return UnknownTopicIdError(f"there is no topic with the id {topic_id}")
 
 
 def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:

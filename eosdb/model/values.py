@@ -36,6 +36,8 @@ MAX_TIMESTAMP: Final = -3
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
+"""Kafka's own: here they are tables, and their names are taken."""
 
 Header = tuple[str, bytes | None]
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]

@@ -70,7 +70,11 @@ class Here:
             if name.startswith(NOTES):
                 continue
             offsets = self._db.broker.offset_fetch(name)
-            own = {tp: at.offset for tp, at in sorted(offsets.items()) if tp.topic in names}
+            own = {
+                tp: at.offset
+                for tp, at in sorted(offsets.items())
+                if tp.topic in names and at.offset >= 0
+            }
             if own:
                 found.append(Group(name, len(described.members), own))
         return tuple(found)

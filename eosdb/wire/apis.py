@@ -5,6 +5,7 @@ The versions are those of Kafka 4.1 as far as eosdb answers all that they ask fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -69,6 +70,7 @@ from kafka.protocol.producer.transaction import (
 )
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from eosdb.errors import InvalidRequestError
 from eosdb.wire.handlers import (
     acls,
     cluster,
@@ -88,6 +90,9 @@ from eosdb.wire.handlers import (
 )
 from eosdb.wire.session import Session
 
+_SOFTWARE_FROM: Final = 3
+_SOFTWARE: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""What a client may call itself and its version (KIP-511)."""
 Handler = Callable[[Session, Any, int], ApiMessage | None]
 """Answers a request of a version; None: there is no answer (acks=0)."""
 
@@ -114,6 +119,11 @@ def api_versions(
     session: Session, request: ApiVersionsRequest, version: int
 ) -> ApiVersionsResponse:
     """What is served, and that clients may use the broker's transaction version (KIP-584, KIP-890)."""
+    if version >= _SOFTWARE_FROM and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=InvalidRequestError.code, api_keys=[])
     highest = session.broker.transaction_version
     return ApiVersionsResponse(
         api_keys=[
@@ -140,9 +150,9 @@ APIS: Final = {
     api.key: api
     for api in (
         # librdkafka takes a broker without Produce 0 for one that knows no compression (KAFKA-18659).
-        Api(0, 12, ProduceRequest, produce.produce),
-        Api(4, 12, FetchRequest, fetch.fetch),
-        Api(1, 8, ListOffsetsRequest, offsets.list_offsets),
+        Api(0, 13, ProduceRequest, produce.produce),
+        Api(4, 13, FetchRequest, fetch.fetch),
+        Api(1, 9, ListOffsetsRequest, offsets.list_offsets),
         Api(2, 4, OffsetForLeaderEpochRequest, offsets.for_leader_epoch),
         Api(0, 4, ApiVersionsRequest, api_versions),
         Api(0, 12, MetadataRequest, cluster.metadata),

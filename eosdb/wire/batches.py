@@ -66,7 +66,7 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _HEADER.size:
         raise InvalidRecordError("got no whole record batch, expected exactly one")
     fields = _HEADER.unpack_from(data)
-    _, length, _, magic, crc, attributes, last_delta, _, _, *producer, count = fields
+    base, length, _, magic, crc, attributes, last_delta, _, _, *producer, count = fields
     if magic != _MAGIC:
         raise InvalidRecordError(f"got a batch of magic {magic}, expected {_MAGIC}")
     if length != len(data) - _BEFORE_LENGTH:
@@ -75,6 +75,8 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
         )
     if calc_crc32c(memoryview(data)[_ATTRIBUTES:]) != crc:
         raise CorruptRecordError("the batch does not fit its checksum; it was damaged on its way")
+    if base != 0:
+        raise InvalidRecordError(f"got the base offset {base}, expected 0: the log gives offsets")
     if attributes & _CONTROL:
         raise InvalidRecordError("got a control batch, which only coordinators write")
     if last_delta != count - 1:

@@ -52,7 +52,7 @@ def decode_header(frame: bytes | bytearray) -> RequestHeader:
         end = _HEADER.size + max(size, 0)
         if size < _NULL or end > len(frame):
             raise ValueError(f"a client id of {size} bytes in a frame of {len(frame)}")
-        client_id = str(frame[_HEADER.size : end], "utf-8")
+        client_id = str(frame[_HEADER.size : end], "utf-8", "replace")
     except (struct.error, ValueError) as error:
         raise MalformedMessageError(f"bad request header: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Final
+from uuid import UUID
 
 from kafka.protocol.admin.acl import ACLOperation
 
@@ -18,6 +19,8 @@ NODE_ID: Final = 1
 """A file is a cluster of one broker."""
 LEADER_EPOCH: Final = 0
 """The leader never changes."""
+NO_TOPIC: Final = UUID(int=0)
+"""The id that stands for none; messages are decoded with None in its place."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name for whoever has not said who it is."""
 

@@ -213,6 +213,8 @@ def test_a_sync_waits_for_the_assignment_of_the_leader(
         group_id="g",
         generation_id=2,
         member_id=leader.member_id,
+        protocol_type="consumer",
+        protocol_name="range",
         assignments=[
             _Assignment(member_id=leader.member_id, assignment=b"some"),
             _Assignment(member_id=follower.member_id, assignment=b"others"),
@@ -255,6 +257,8 @@ def test_a_static_member_that_returns_leads_without_assigning(
         generation_id=1,
         member_id=first.member_id,
         group_instance_id="i",
+        protocol_type="consumer",
+        protocol_name="range",
         assignments=[_Assignment(member_id=first.member_id, assignment=b"all")],
     )
     assert one.ask(request, 5).assignment == b"all"

@@ -127,10 +127,12 @@ class ConsumerRequests:
     def offset_fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._call(
+        found = self._call(
             "offset_fetch",
             lambda broker: broker.offset_fetch(group_id, partitions, require_stable=require_stable),
         )
+        # Kafka's clients may commit what is no offset, and take it for none.
+        return {tp: committed for tp, committed in found.items() if committed.offset >= 0}
 
     # -- membership -----------------------------------------------------------------------------
 

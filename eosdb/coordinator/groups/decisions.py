@@ -295,14 +295,25 @@ def awaits_sync(group: Group | None, member_id: str, generation_id: int) -> bool
     )
 
 
+def check_protocols_given(
+    group_id: str, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
+) -> None:
+    """Raises InconsistentGroupProtocolError for a member without a protocol or its type."""
+    if not protocol_type or not protocols:
+        raise InconsistentGroupProtocolError(
+            f"group {group_id!r}: got protocol type {protocol_type!r} with {len(protocols)} protocols, "
+            "expected a type and at least one"
+        )
+
+
 def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
-    others = [m for m in group.members if m.member_id != joining.member_id]
+    """Its own former protocols count, too: who wants others leaves first (supportsProtocols)."""
     names = {name for name, _ in joining.protocols}
-    common = names.intersection(*({name for name, _ in m.protocols} for m in others))
-    if not protocol_type or not common or (others and protocol_type != group.protocol_type):
+    common = names.intersection(*({name for name, _ in m.protocols} for m in group.members))
+    if not common or (group.members and protocol_type != group.protocol_type):
         raise InconsistentGroupProtocolError(
             f"group {group.group_id!r}: got protocol type {protocol_type!r} with "
-            f"{sorted(names)}, the other members support none of it; all members of a group need "
+            f"{sorted(names)}, the members support none of it; all members of a group need "
             "one assignor in common"
         )
 

@@ -76,15 +76,19 @@ class _OffsetMemo(Memo):
     """Producers without pending offsets."""
 
 
-def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[OffsetCommit, ...]:
+def check_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], refused: Refused | None = None
+) -> tuple[OffsetCommit, ...]:
     """The offsets as an event has them. Raises InvalidRequestError and UnknownTopicOrPartitionError for
-    values that cannot be offsets."""
+    values that cannot be offsets. Who asks partition by partition, as clients of Kafka do, may have Kafka
+    keep any number; every client takes one below 0 for none."""
+    lowest = 0 if refused is None else -(2**63)
     commits = []
     for key, value in check_mapping("offsets", offsets).items():
         tp = check_topic_partition(key)
         if not isinstance(value, OffsetAndMetadata):
             raise InvalidRequestError(f"{tp}: got {value!r:.80}, expected OffsetAndMetadata")
-        check_int(f"{tp}: offset", value.offset, 0)
+        check_int(f"{tp}: offset", value.offset, lowest)
         check_int(f"{tp}: leader_epoch", value.leader_epoch, -1)
         check_text(f"{tp}: metadata", value.metadata)
         commits.append(OffsetCommit.of(tp, value))

@@ -63,6 +63,7 @@ def end(
 ) -> TransactionMetadata | None:
     """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction).
 
+    A repeat is known by the state to a request of version 1, whichever version ended the transaction.
     Under version 2 the decision raises the epoch, a repeat is recognised by the epoch before, and an
     abort is accepted even where nothing has begun, since a producer whose appends were lost cannot know.
     A fence, too, is an abort that the epoch before may repeat. None: it has already ended this way,
@@ -84,11 +85,10 @@ def end(
         )
     if current.state is TransactionState.ONGOING:
         return _decided(current, prepare, now_ms, version, fresh_producer_id)
-    if current.transaction_version == CLASSIC:
-        if current.state is done:
-            return None
-        if current.state is prepare:
-            raise ending(ConcurrentTransactionsError, current)
+    if current.state is prepare:
+        raise ending(ConcurrentTransactionsError, current)
+    if version == CLASSIC and current.state is done:
+        return None
     if version == EPOCH_PER_TRANSACTION and not committed and current.state.may_expire:
         return _decided(current, prepare, now_ms, version, fresh_producer_id)
     raise _nothing_to_end(current, committed)

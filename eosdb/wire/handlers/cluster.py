@@ -12,7 +12,8 @@ from kafka.protocol.metadata.find_coordinator import (
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
 from eosdb.coordinator.authorizer import CLUSTER
-from eosdb.errors import EosdbError, InvalidRequestError, UnknownTopicIdError
+from eosdb.errors import EosdbError, InvalidRequestError, TopicAuthorizationFailedError
+from eosdb.log.topics import unknown_id
 from eosdb.model.values import TopicMetadata
 from eosdb.wire.errors import (
     MISMATCHED_ENDPOINT_TYPE,
@@ -21,9 +22,10 @@ from eosdb.wire.errors import (
     code_of,
     coordinator_code_of,
 )
-from eosdb.wire.session import LEADER_EPOCH, NODE_ID, Session
+from eosdb.wire.session import LEADER_EPOCH, NO_TOPIC, NODE_ID, Session
 
 _KEY_TYPES = {0: "group", 1: "transaction"}
+_BY_ID_FROM = 12
 _BROKERS, _CONTROLLERS = 1, 2
 _Topic = MetadataResponse.MetadataResponseTopic
 
@@ -36,9 +38,8 @@ def metadata(session: Session, request: MetadataRequest, version: int) -> Metada
         topics = [_described(session, found, may) for found in session.broker.topic_metadata()]
     else:
         may_create = request.allow_auto_topic_creation or version < 4
-        topics = [
-            _asked(session, topic.name, topic.topic_id, may_create, may) for topic in request.topics
-        ]
+        asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
+        topics = [_asked(session, *one, version, may_create, may) for one in asked]
     node = MetadataResponse.MetadataResponseBroker(
         node_id=NODE_ID, host=session.host, port=session.port, rack=None
     )
@@ -114,17 +115,37 @@ def _coordinator(session: Session, key: str, key_type: int) -> FindCoordinatorRe
 
 
 def _asked(
-    session: Session, name: str | None, topic_id: UUID, may_create: bool, may: bool
+    session: Session,
+    name: str | None,
+    topic_id: UUID | None,
+    version: int,
+    may_create: bool,
+    may: bool,
 ) -> _Topic:
+    """By its id, if there is one, and then whatever the name."""
+    by_id = topic_id is not None
     try:
-        if name is not None:
-            return _described(session, session.broker.topic(name, may_create=may_create), may)
-        known = {found.topic_id: found for found in session.broker.topic_metadata()}
-        if topic_id in known:
-            return _described(session, known[topic_id], may)
+        if version < _BY_ID_FROM and (by_id or name is None):
+            raise InvalidRequestError(f"topic ids are understood from version {_BY_ID_FROM} on")
+        if topic_id is not None:
+            name = session.broker.topic_names().get(topic_id)
+            if name is None:
+                raise unknown_id(topic_id)
+        return _described(
+            session, session.broker.topic(name or "", may_create=may_create and not by_id), may
+        )
     except EosdbError as error:
-        return _Topic(error_code=code_of(error), name=name, topic_id=topic_id, partitions=[])
-    return _Topic(error_code=UnknownTopicIdError.code, name=None, topic_id=topic_id, partitions=[])
+        # Who asks by an id is not told the name.
+        named = not by_id or version < _BY_ID_FROM
+        return _Topic(
+            error_code=code_of(error),
+            name=(name or "") if named else None,
+            topic_id=topic_id or NO_TOPIC,
+            partitions=[],
+            authorized_operations=session.operations(
+                may and not isinstance(error, TopicAuthorizationFailedError), "topic", name or ""
+            ),
+        )
 
 
 def _described(session: Session, topic: TopicMetadata, may: bool) -> _Topic:

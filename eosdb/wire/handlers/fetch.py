@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 
 from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
+from eosdb.log.topics import unknown_id
 from eosdb.model.fetched import AbortedTransaction, FetchResult
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, reading_code_of
-from eosdb.wire.handlers.offsets import ISOLATION_LEVELS, checked_epoch
+from eosdb.wire.handlers.offsets import ISOLATION_LEVELS, NO_EPOCH, checked_epoch
 from eosdb.wire.parking import REAL_TIME, Look
-from eosdb.wire.session import Session
+from eosdb.wire.session import NO_TOPIC, Session
 
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 _Aborted = _PartitionData.AbortedTransaction
@@ -25,11 +27,20 @@ _STEP: Final = 2_000
 _LEAST_BYTES: Final = 65_536
 """What an answer may have however many others are in memory."""
 _LONGEST_WAIT_MS: Final = 3_600_000
+_BY_ID_FROM: Final = 13
+_FULL: Final = (-1, 0)
+"""Epochs of a session that say that the request names all it wants, whatever the session's id."""
+
+
+class _Place(NamedTuple):
+    """A partition as a request names it."""
+
+    topic: str | UUID
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    tp: TopicPartition
     offset: int
     max_bytes: int
     epoch: int
@@ -39,7 +50,7 @@ class _Asked:
 class _Answers:
     """What has been read for one answer."""
 
-    parts: dict[TopicPartition, _PartitionData]
+    parts: dict[_Place, _PartitionData]
     bounds: dict[TopicPartition, int]
     """Where each partition ended for this reader."""
     size: int = 0
@@ -49,19 +60,20 @@ class _Answers:
 def fetch(session: Session, request: FetchRequest, version: int) -> FetchResponse:
     """Without sessions (KIP-227): every request names all its partitions, which is all that a client may
     rely on."""
-    if version >= 7 and request.session_id != 0:
+    if version >= 7 and request.session_epoch not in _FULL:
         return FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
     level = ISOLATION_LEVELS.get(request.isolation_level, "")
-    asked = [
-        _Asked(
-            TopicPartition(topic.topic, p.partition),
+    by_id = version >= _BY_ID_FROM
+    # Of a partition that comes twice the last one counts.
+    asked = {
+        _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
             p.fetch_offset,
             p.partition_max_bytes,
-            p.current_leader_epoch if version >= 9 else -1,
+            max(p.current_leader_epoch, NO_EPOCH) if version >= 9 else NO_EPOCH,
         )
         for topic in request.topics
         for p in topic.partitions
-    ]
+    }
     most, held = session.limits.answer_bytes, session.lease.size
     deadline = REAL_TIME.monotonic_ms() + min(request.max_wait_ms, _LONGEST_WAIT_MS)
     while True:
@@ -74,48 +86,52 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
         if enough or left_ms <= 0 or session.parking.is_closed:
             break
         session.parking.wait(_has_moved(found.bounds, level), left_ms)
+    parts: dict[str | UUID, list[_PartitionData]] = {}
+    for place, part in found.parts.items():
+        parts.setdefault(place.topic, []).append(part)
+    answer = FetchResponse.FetchableTopicResponse
     return FetchResponse(
         error_code=NONE,
         session_id=0,
         responses=[
-            FetchResponse.FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=[
-                    found.parts[TopicPartition(topic.topic, p.partition)] for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
+            answer(topic_id=topic, partitions=partitions)
+            if isinstance(topic, UUID)
+            else answer(topic=topic, partitions=partitions)
+            for topic, partitions in parts.items()
         ],
     )
 
 
-def _read(broker: Broker, asked: Iterable[_Asked], level: str, max_bytes: int) -> _Answers:
+def _read(broker: Broker, asked: Mapping[_Place, _Asked], level: str, max_bytes: int) -> _Answers:
     """Read the partitions in the order of the request, until there are `max_bytes`; only the first that
     has anything may exceed them, by one record."""
     found = _Answers({}, {})
-    for one in asked:
+    ids = {place.topic for place in asked if isinstance(place.topic, UUID)}
+    names = _names(broker, ids)
+    for place, one in asked.items():
         code = checked_epoch(one.epoch)
         ends: FetchResult | PartitionOffsets | None = None
         records = b""
         aborted: Iterable[AbortedTransaction] = ()
         try:
+            tp = TopicPartition(_name(names, place.topic), place.partition)
             if code == NONE:
                 room = min(one.max_bytes, max_bytes - found.size)
                 if room > 0 or found.size == 0:
                     ends, records, aborted = _read_partition(
-                        broker, one, level, room, at_least_one=found.size == 0
+                        broker, tp, one.offset, level, room, at_least_one=found.size == 0
                     )
                 else:
-                    ends = broker.offsets(one.tp)
+                    ends = broker.offsets(tp)
         except EosdbError as error:
             code = reading_code_of(error)
         found.size += len(records)
         found.failed |= code != NONE
         committed = level == "read_committed"
         if ends is not None:
-            found.bounds[one.tp] = ends.last_stable_offset if committed else ends.high_watermark
-        found.parts[one.tp] = _PartitionData(
-            partition_index=one.tp.partition,
+            found.bounds[tp] = ends.last_stable_offset if committed else ends.high_watermark
+        found.parts[place] = _PartitionData(
+            partition_index=place.partition,
             error_code=code,
             high_watermark=-1 if ends is None else ends.high_watermark,
             last_stable_offset=-1 if ends is None else ends.last_stable_offset,
@@ -124,22 +140,37 @@ def _read(broker: Broker, asked: Iterable[_Asked], level: str, max_bytes: int) -
             preferred_read_replica=-1,
             records=records,
         )
-    return found
+    # What was read by a name was read of the topic if it is there now: no id ever comes again.
+    return found if names == _names(broker, ids) else _read(broker, asked, level, max_bytes)
+
+
+def _names(broker: Broker, ids: Set[UUID]) -> dict[UUID, str]:
+    """Of those of the topics that there are."""
+    known = broker.topic_names() if ids else {}
+    return {topic_id: known[topic_id] for topic_id in ids & known.keys()}
+
+
+def _name(names: Mapping[UUID, str], topic: str | UUID) -> str:
+    """Raises UnknownTopicIdError."""
+    if not isinstance(topic, UUID):
+        return topic
+    if topic not in names:
+        raise unknown_id(topic)
+    return names[topic]
 
 
 def _read_partition(
-    broker: Broker, one: _Asked, level: str, room: int, *, at_least_one: bool
+    broker: Broker, tp: TopicPartition, offset: int, level: str, room: int, *, at_least_one: bool
 ) -> tuple[FetchResult, bytes, Iterable[AbortedTransaction]]:
     """As much as there is room for, in steps: small ones stay in the processor's caches."""
     parts: list[bytes] = []
     aborted: dict[AbortedTransaction, None] = {}
     """Those of each step once, in their order."""
-    offset = one.offset
     found: FetchResult | None = None
     while True:
         try:
             found = broker.fetch(
-                one.tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
+                tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
             )
         except CorruptRecordError:
             if found is None:

@@ -21,7 +21,7 @@ from kafka.protocol.consumer.group import (
 )
 
 from eosdb.broker.broker import Broker
-from eosdb.errors import EosdbError, MemberIdRequiredError
+from eosdb.errors import EosdbError, InconsistentGroupProtocolError, MemberIdRequiredError
 from eosdb.model.values import JoinGroupResult
 from eosdb.wire.errors import NONE, coordinator_code_of
 from eosdb.wire.session import Session
@@ -30,6 +30,8 @@ _MEMBER_ID_FROM: Final = 4
 """The version of JoinGroup from which on a member id is given out before it is joined with (KIP-394)."""
 _SKIP_FROM: Final = 9
 """The version of JoinGroup that can say that the assignment stays as it is (KIP-814)."""
+_NAMES_PROTOCOL_FROM: Final = 5
+"""The version of SyncGroup that must say which protocol it is about (KIP-559)."""
 _NULLABLE_PROTOCOL_FROM: Final = 7
 _BATCH_FROM: Final = 3
 """The version of LeaveGroup that names several members, each by its member id or its instance id."""
@@ -87,6 +89,8 @@ def join_group(session: Session, request: JoinGroupRequest, version: int) -> Joi
 
 def sync_group(session: Session, request: SyncGroupRequest, version: int) -> SyncGroupResponse:
     group_id, member_id = request.group_id, request.member_id
+    if version >= _NAMES_PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=InconsistentGroupProtocolError.code, assignment=b"")
     try:
         synced = _when_complete(
             session,

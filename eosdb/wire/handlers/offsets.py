@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -12,16 +13,33 @@ from kafka.protocol.consumer.offsets import (
     OffsetForLeaderEpochResponse,
 )
 
-from eosdb.errors import EosdbError
-from eosdb.model.values import EARLIEST, OffsetAndTimestamp, TopicPartition
-from eosdb.wire.errors import FENCED_LEADER_EPOCH, NONE, UNKNOWN_LEADER_EPOCH, reading_code_of
+from eosdb.errors import EosdbError, InvalidRequestError
+from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition
+from eosdb.wire.errors import (
+    FENCED_LEADER_EPOCH,
+    NONE,
+    UNKNOWN_LEADER_EPOCH,
+    UNSUPPORTED_VERSION,
+    reading_code_of,
+)
 from eosdb.wire.session import LEADER_EPOCH, Session
 
 ISOLATION_LEVELS: Final = {0: "read_uncommitted", 1: "read_committed"}
+NO_EPOCH: Final = -1
+"""The client names no leader epoch."""
 _EARLIEST_LOCAL: Final = -4
 """The earliest offset that is not in a tier below, and there is none."""
 _LATEST_TIERED: Final = -5
 """The latest offset that is in a tier below."""
+_KNOWN_FROM: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+}
+"""The versions from which on times that are none mean something."""
+_NEVER: Final = 2**15
 
 
 def list_offsets(
@@ -29,12 +47,21 @@ def list_offsets(
 ) -> ListOffsetsResponse:
     level = ISOLATION_LEVELS.get(request.isolation_level if version >= 2 else 0, "")
     response = ListOffsetsResponse.ListOffsetsTopicResponse
+    times = Counter(
+        TopicPartition(topic.name, p.partition_index)
+        for topic in request.topics
+        for p in topic.partitions
+    )
 
     def answer(
         tp: TopicPartition, timestamp: int, epoch: int
     ) -> ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse:
         code, found = checked_epoch(epoch), OffsetAndTimestamp(-1, -1)
-        if code == NONE and timestamp != _LATEST_TIERED:
+        if times[tp] > 1:
+            code = InvalidRequestError.code
+        elif timestamp < 0 and version < _KNOWN_FROM.get(timestamp, _NEVER):
+            code = UNSUPPORTED_VERSION
+        elif code == NONE and timestamp != _LATEST_TIERED:
             asked = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
             code, found = _attempt(
                 lambda: session.broker.list_offsets(tp, asked, isolation_level=level)
@@ -57,7 +84,7 @@ def list_offsets(
                         p.timestamp,
                         p.current_leader_epoch if version >= 4 else -1,
                     )
-                    for p in topic.partitions
+                    for p in {p.partition_index: p for p in topic.partitions}.values()
                 ],
             )
             for topic in request.topics
@@ -108,7 +135,7 @@ def for_leader_epoch(
 
 def checked_epoch(current: int) -> int:
     """The error of a client that knows another leader epoch (-1: none) than there is (KIP-320)."""
-    if current in (-1, LEADER_EPOCH):
+    if current in (NO_EPOCH, LEADER_EPOCH):
         return NONE
     return UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else FENCED_LEADER_EPOCH
 

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 
 from eosdb.errors import ApiError, EosdbError, InvalidRecordError
+from eosdb.log.topics import unknown_id
 from eosdb.model.values import ProduceResult, RecordBatch, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import code_of, not_in_transaction
 from eosdb.wire.handlers.transactions import transaction_version
 from eosdb.wire.limits import Allowance
 from eosdb.wire.messages import MalformedMessageError
-from eosdb.wire.session import Session
+from eosdb.wire.session import NO_TOPIC, Session
 
+_LEAST = 3
+"""Those before are named for librdkafka alone, as in Kafka (apis.py)."""
 _VERSION_2_FROM = 12
+_BY_ID_FROM = 13
+_Partition = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 
 def produce(session: Session, request: ProduceRequest, version: int) -> ProduceResponse | None:
     """One answer for each partition; none at all for acks=0, where an error ends the connection."""
+    if version < _LEAST:
+        raise MalformedMessageError(f"Produce version {version} is named, and not served")
     results: dict[TopicPartition, ProduceResult] = {}
     decoded: dict[TopicPartition, RecordBatch] = {}
     allowance = Allowance(session.lease, session.limits.transfer_s)
+    names = session.broker.topic_names() if version >= _BY_ID_FROM else {}
+    ids: dict[str, UUID] = {}
     for topic in request.topic_data:
+        if version >= _BY_ID_FROM:
+            topic.topic_id = topic.topic_id or NO_TOPIC
+            topic.name = names.get(topic.topic_id, f"?{topic.topic_id}")
+            ids[topic.name] = topic.topic_id
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
+            if topic.topic_id not in names and version >= _BY_ID_FROM:
+                results[tp] = ProduceResult(error=unknown_id(topic.topic_id))
+                continue
             try:
                 if tp in decoded or tp in results:
                     raise InvalidRecordError(f"{tp} comes twice in one request")
@@ -36,12 +54,16 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
             decoded,
             transactional_id=request.transactional_id,
             acks=request.acks,
+            topic_ids=ids,
             timeout_ms=request.timeout_ms,
             transaction_version=transaction_version(version, _VERSION_2_FROM),
         )
-        codes = {tp: _code(result.error, version) for tp, result in results.items()}
+        in_transaction = {tp for tp, batch in decoded.items() if batch.is_transactional}
+        codes = {
+            tp: _code(result.error, version, tp in in_transaction) for tp, result in results.items()
+        }
     except EosdbError as error:
-        codes = dict.fromkeys([*decoded, *results], _code(error, version))
+        codes = dict.fromkeys([*decoded, *results], _code(error, version, True))
     if request.acks == 0:
         if any(codes.values()):
             raise MalformedMessageError(f"a request with acks=0 failed: {codes}")
@@ -51,6 +73,7 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
         responses=[
             response(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[
                     _partition(data.index, codes[tp], results.get(tp, nothing))
                     for data in topic.partition_data
@@ -62,15 +85,19 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
     )
 
 
-def _partition(
-    index: int, code: int, result: ProduceResult
-) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse:
-    return ProduceResponse.TopicProduceResponse.PartitionProduceResponse(
+def _partition(index: int, code: int, result: ProduceResult) -> _Partition:
+    return _Partition(
         index=index,
         error_code=code,
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time,
         log_start_offset=result.log_start_offset,
+        record_errors=[
+            _Partition.BatchIndexAndErrorMessage(
+                batch_index=at, batch_index_error_message=str(result.error)
+            )
+            for at in (() if result.error is None else result.error.records)
+        ],
         error_message=None if result.error is None else str(result.error),
     )
 
@@ -82,7 +109,10 @@ def _alone(error: ApiError) -> ApiError:
     return error.with_traceback(None)
 
 
-def _code(error: EosdbError | None, version: int) -> int:
+def _code(error: EosdbError | None, version: int, in_transaction: bool) -> int:
     if error is None:
         return 0
-    return not_in_transaction(code_of(error), version, abortable_at=_VERSION_2_FROM - 1)
+    code = code_of(error)
+    if not in_transaction:
+        return code
+    return not_in_transaction(code, version, abortable_at=_VERSION_2_FROM - 1)

@@ -27,6 +27,7 @@ from eosdb.errors import (
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
+    INTERNAL_TOPICS,
     TopicPartition,
 )
 from eosdb.wire.errors import (
@@ -146,7 +147,7 @@ def _blame(
     may = {topic: session.may("write", "topic", topic) for topic in {tp.topic for tp in tps}}
 
     def of(tp: TopicPartition) -> int:
-        if not may[tp.topic]:
+        if tp.topic in INTERNAL_TOPICS or not may[tp.topic]:
             return TopicAuthorizationFailedError.code
         is_there = 0 <= tp.partition < counts.get(tp.topic, 0)
         return OPERATION_NOT_ATTEMPTED if is_there else UnknownTopicOrPartitionError.code

@@ -57,6 +57,14 @@ ENDED_BY_VERSION_2 = {
         end(committed=False, epoch=4, version=2),
         (FENCED, FENCED, WRONG_STATE, WAIT, WRONG_STATE, "fine"),
     ),
+    "commit of an old client": (
+        end(committed=True, version=1),
+        (WRONG_STATE, "PrepareCommit 7/5", FENCED, FENCED, "fine", WRONG_STATE),
+    ),
+    "abort of an old client": (
+        end(committed=False, version=1),
+        (WRONG_STATE, "PrepareAbort 7/5", FENCED, FENCED, WRONG_STATE, "fine"),
+    ),
     "commit repeated by an old client": (
         end(committed=True, epoch=4, version=1),
         6 * (FENCED,),
@@ -72,11 +80,11 @@ ENDED_BY_VERSION_2 = {
 ENDED_BY_VERSION_1 = {
     "commit": (
         end(committed=True, version=2),
-        (WRONG_STATE, "PrepareCommit 7/6", WAIT, WRONG_STATE, "fine", WRONG_STATE),
+        (WRONG_STATE, "PrepareCommit 7/6", WAIT, WRONG_STATE, WRONG_STATE, WRONG_STATE),
     ),
     "abort": (
         end(committed=False, version=2),
-        (ABORTED, ABORTED, WRONG_STATE, WAIT, ABORTED, "fine"),
+        (ABORTED, ABORTED, WRONG_STATE, WAIT, ABORTED, ABORTED),
     ),
     "commit with the epoch before": (
         end(committed=True, epoch=4, version=2),
