@@ -19,6 +19,7 @@ MARKED: Final = {
         "properties",
         "simulation",
         "store/test_damage.py",
+        "log/test_damaged_indexes.py",
         "log/test_damaged_records.py",
     ),
     "spark": ("spark",),

@@ -13,7 +13,7 @@ from eosdb.admin.timeline_bins import MAX_BINS, MAX_TRANSACTIONS, Window
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError
-from eosdb.log import fetch, partition_rows, scan, snapshots
+from eosdb.log import by_time, fetch, partition_rows, scan, snapshots
 from eosdb.log.scan import Part
 from eosdb.model.overview import Overview
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
@@ -110,7 +110,7 @@ class LogAdmin(RequestHandler):
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             partition = partition_rows.read(connection, tp)
-            return fetch.first_data_at(
+            return by_time.first_data_at(
                 connection, partition, timestamp, read_committed=read_committed
             )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.errors import InvalidRequestError, NonEmptyGroupError
-from eosdb.log import fetch, partition_rows
+from eosdb.log import by_time, partition_rows
 from eosdb.model.reports import OffsetReset
 from eosdb.model.values import LATEST, TopicPartition
 from eosdb.validation import check_int
@@ -49,7 +49,7 @@ def at(timestamp: int) -> Target:
 
     def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
         partition = partition_rows.read(connection, tp)
-        found = fetch.list_offset(connection, partition, timestamp, read_committed=False)
+        found = by_time.list_offset(connection, partition, timestamp, read_committed=False)
         return partition.log_end_offset if found.offset < 0 else found.offset
 
     return find

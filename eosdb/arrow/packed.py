@@ -98,7 +98,8 @@ class Parts:
         if keep is None or arrays is None:
             return None
         if read_committed:
-            gone = transaction_index.taken_back_in(connection, partition, start, stop)
+            seen = (int(at.as_py()) for at in _offsets(found).filter(keep))
+            gone = transaction_index.taken_back_in(connection, partition, start, stop, seen)
             if gone:
                 taken = pc.is_in(_offsets(found), pa.array(gone, pa.int64()))
                 keep = pc.and_(keep, pc.invert(taken))

@@ -10,7 +10,7 @@ from uuid import UUID
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.waiting import Listener
 from eosdb.errors import InvalidTopicExceptionError
-from eosdb.log import fetch, lag, partition_rows, retention, topics
+from eosdb.log import by_time, fetch, lag, partition_rows, retention, topics
 from eosdb.model.fetched import FetchedData, FetchResult
 from eosdb.model.reports import Lag
 from eosdb.model.values import OffsetAndTimestamp, PartitionOffsets, TopicMetadata, TopicPartition
@@ -119,7 +119,7 @@ class ReadRequests(RequestHandler):
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
             partition = partition_rows.read(connection, tp)
-            return fetch.list_offset(
+            return by_time.list_offset(
                 connection, partition, timestamp, read_committed=read_committed
             )
 

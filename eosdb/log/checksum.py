@@ -65,10 +65,16 @@ CONTENT: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_WITHOUT})"
 )
 """SQL: the sum that a row's content must have; NULL or OLD_MARKER for a row from before schema 7."""
-CONTENT_GIVEN: Final = (
-    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_NAMES)}, {_WITHOUT})"
+_ASKED: Final = {**_NAMES, "partition_id": "?1"}
+CONTENT_ASKED: Final = (
+    f"ifnull(checksum - {_GIVEN.format(**_ASKED)} - {_OTHERS.format(**_ASKED)}, {_WITHOUT})"
 )
-"""The same at half the cost, leaving out what consumers never get."""
+"""The same in a statement whose first parameter is the partition that is asked for: no row of another one,
+to which a damaged index may lead, has it."""
+CONTENT_GIVEN: Final = (
+    f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_ASKED)}, {_WITHOUT})"
+)
+"""That at half the cost, leaving out what consumers never get."""
 
 
 def content_sums(

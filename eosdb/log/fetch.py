@@ -1,4 +1,4 @@
-"""Reading a partition: records up to what the isolation level allows, and offsets by time.
+"""Reading a partition: records up to what the isolation level allows.
 
 Everything here runs on one snapshot of the file. Control records and aborted data are part of a
 fetch; leaving them out is the reader's work, as with Kafka's consumer. `fetch_data` does it for eosdb's
@@ -16,23 +16,23 @@ from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import row_check, transaction_index
-from eosdb.log.checksum import CONTENT, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
+from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import FETCHED, OFFSET, beginning
 from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
-from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, Header, OffsetAndTimestamp
+from eosdb.model.values import Header
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 _RANGE: Final = (
-    'FROM records WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"'
+    'FROM records WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"'
 )
 _RECORDS: Final = {
     check_crcs: (
         f"SELECT {beginning(content)}, producer_id, "
         f"producer_epoch, sequence, is_transactional, control {_RANGE}"
     )
-    for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
+    for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
 }
 _DATA: Final = {
     check_crcs: f"SELECT {beginning(content)} {_RANGE}"
@@ -41,25 +41,6 @@ _DATA: Final = {
 _CHUNK: Final = 64
 """How many rows are read between two looks at their size, which bounds what is read in excess."""
 _MEASURED: Final = tuple(itemgetter(FETCHED.index(name)) for name in ("key", "value", "headers"))
-_BY_TIME: Final = (
-    'SELECT "offset", timestamp FROM records '
-    'WHERE partition_id = ? AND "offset" >= ? AND timestamp >= ? ORDER BY "offset" LIMIT 1'
-)
-_DATA_BY_TIME: Final = (
-    'SELECT "offset", timestamp FROM records '
-    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? AND timestamp >= ? AND control IS NULL '
-    'ORDER BY "offset" LIMIT ?'
-)
-_FEWEST_CANDIDATES: Final = 1
-_MOST_CANDIDATES: Final = 4_096
-_TIME_INDEX: Final = (
-    'SELECT "offset" FROM time_index WHERE partition_id = ? AND timestamp < ? '
-    "ORDER BY timestamp DESC LIMIT 1"
-)
-_NEWEST: Final = (
-    'SELECT "offset", timestamp FROM records WHERE partition_id = ? AND "offset" >= ? '
-    'ORDER BY timestamp DESC, "offset" LIMIT 1'
-)
 
 
 def check_isolation_level(isolation_level: object) -> bool:
@@ -97,7 +78,9 @@ def fetch(
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     columns = _by_column(rows)
     if check_crcs:
-        count, next_offset = row_check.checked(partition, columns, offset, next_offset)
+        count, next_offset = row_check.checked(
+            partition, columns, offset, bound, exhausted=exhausted
+        )
         columns = [column[:count] for column in columns] if count else []
     return FetchResult(
         _log_records(partition, *columns) if columns else [],
@@ -132,15 +115,18 @@ def fetch_data(
     # What looks like an old marker may be a damaged record, so `checked` inspects it.
     markers = (MARKER,) if check_crcs else MARKERS
     columns = _by_column(row_check.without_markers(rows, markers))
-    if check_crcs and not row_check.are_whole(partition, columns, len(rows), offset, next_offset):
-        count, next_offset = row_check.checked(partition, _by_column(rows), offset, next_offset)
+    if check_crcs and not row_check.are_whole(partition, rows, columns, offset, next_offset):
+        count, next_offset = row_check.checked(
+            partition, _by_column(rows), offset, bound, exhausted=exhausted
+        )
         columns = _by_column(row_check.without_markers(rows[:count]))
     if read_committed and columns:
-        gone = transaction_index.taken_back_in(connection, partition, offset, next_offset)
+        seen = columns[OFFSET] if check_crcs else None
+        gone = transaction_index.taken_back_in(connection, partition, offset, next_offset, seen)
         if gone:
             kept = [at not in gone for at in columns[OFFSET]]
             columns = [tuple(compress(column, kept)) for column in columns]
-    offsets, timestamps, timestamp_types, keys, values, texts, _ = columns or ((),) * len(FETCHED)
+    timestamps, timestamp_types, keys, values, texts, offsets, _ = columns or ((),) * len(FETCHED)
     return FetchedData(
         offsets,
         timestamps,
@@ -202,12 +188,12 @@ def _aborted(
 
 def _log_records(
     partition: Partition,
-    offsets: Sequence[int],
     timestamps: Sequence[int],
     timestamp_types: Sequence[int],
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     texts: Sequence[str | None],
+    offsets: Sequence[int],
     _: Sequence[int | None],
     *others: Sequence[Any],
 ) -> list[LogRecord]:
@@ -234,76 +220,3 @@ def _headers(
         row_check.headers(partition, offset, text)
         for offset, text in zip(offsets, texts, strict=True)
     ]
-
-
-def list_offset(
-    connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
-) -> OffsetAndTimestamp:
-    """The first record at or after `timestamp`, or what EARLIEST, LATEST and MAX_TIMESTAMP ask for.
-
-    (-1, -1) when there is none below what the isolation level allows (Kafka:
-    fetchOffsetByTimestamp).
-    """
-    bound = upper_bound(partition, read_committed=read_committed)
-    if timestamp == EARLIEST:
-        return OffsetAndTimestamp(partition.log_start_offset, -1)
-    if timestamp == LATEST:
-        return OffsetAndTimestamp(bound, -1)
-    if timestamp == MAX_TIMESTAMP:
-        row = _newest(connection, partition)
-    else:
-        row = _first_at(connection, partition, timestamp)
-    if row is None or row[0] >= bound:
-        return OffsetAndTimestamp(-1, -1)
-    return OffsetAndTimestamp(*row)
-
-
-def _newest(connection: sqlite3.Connection, partition: Partition) -> tuple[int, int] | None:
-    row: tuple[int, int] | None
-    if partition.max_timestamp_offset >= max(partition.log_start_offset, partition.clean_offset):
-        return partition.max_timestamp_offset, partition.max_timestamp
-    row = connection.execute(
-        _NEWEST, (partition.partition_id, partition.log_start_offset)
-    ).fetchone()
-    return row
-
-
-def _first_at(
-    connection: sqlite3.Connection, partition: Partition, timestamp: int
-) -> tuple[int, int] | None:
-    start = _all_older_below(connection, partition, timestamp)
-    row: tuple[int, int] | None = connection.execute(
-        _BY_TIME, (partition.partition_id, start, timestamp)
-    ).fetchone()
-    return row
-
-
-def _all_older_below(connection: sqlite3.Connection, partition: Partition, timestamp: int) -> int:
-    """Everything below the index entry's offset is older, so a walk begins there."""
-    indexed = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchone()
-    return max(partition.log_start_offset, indexed[0] if indexed else 0)
-
-
-def first_data_at(
-    connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
-) -> OffsetAndTimestamp | None:
-    """The first record at or after `timestamp` that a reader of the isolation level sees: no marker, and
-    under read_committed nothing that an aborted transaction took back. None when there is none. Raises
-    CorruptDatabaseError."""
-    # Markers carry the time of their writing, which says nothing about data.
-    at = _all_older_below(connection, partition, timestamp)
-    bound, limit = upper_bound(partition, read_committed=read_committed), _FEWEST_CANDIDATES
-    while rows := connection.execute(
-        _DATA_BY_TIME, (partition.partition_id, at, bound, timestamp, limit)
-    ).fetchall():
-        first, at = rows[0][0], rows[-1][0] + 1
-        gone = (
-            transaction_index.taken_back_in(connection, partition, first, at)
-            if read_committed
-            else frozenset()
-        )
-        for offset, found in rows:
-            if offset not in gone:
-                return OffsetAndTimestamp(offset, found)
-        limit = min(limit * 4, _MOST_CANDIDATES)
-    return None

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from eosdb.log.checksum import CONTENT
+from eosdb.log.checksum import CONTENT_ASKED
 from eosdb.log.partition_rows import Partition
 
 _NONE: Final = "-"
@@ -29,7 +29,7 @@ def _packed(column: str, size: str, *, is_valid: str) -> str:
 
 _BEGINNING: Final = (
     # decisions/0035: who subtracts the sums of the contents is left with the offsets, in their order.
-    f'SELECT count(*), count(headers), group_concat({CONTENT} + "offset"), '
+    f'SELECT count(*), count(headers), group_concat({CONTENT_ASKED} + "offset"), '
     + ", ".join(
         _packed(column, f"length({column})", is_valid=f"{column} >= x''")
         for column in ("key", "value")
@@ -50,7 +50,7 @@ _HEADERS: Final = _packed(
 )
 _RANGE: Final = (
     "FROM records INDEXED BY records_offset "
-    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ?'
+    'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3'
 )
 
 
@@ -60,7 +60,7 @@ class Packed(NamedTuple):
     start: int
     size: int
     offsets_and_contents: str
-    """For each row, its offset plus the sum that its content must have (`checksum.CONTENT`)."""
+    """For each row, its offset plus the sum that its content must have (`checksum.CONTENT_ASKED`)."""
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[bytes | None]

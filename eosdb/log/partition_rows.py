@@ -81,6 +81,7 @@ _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
 _CHANGING: Final = _COLUMNS[len(_FIXED) :]
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM partitions"
 _BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
+_WITHOUT_INDEX: Final = "SELECT 1 FROM partitions NOT INDEXED WHERE topic = ? AND partition = ?"
 _BY_ID: Final = f"{_SELECT} WHERE partition_id = ?"
 _UPDATE: Final = (
     f"UPDATE partitions SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE partition_id = ?"
@@ -103,10 +104,9 @@ def load(unit: Unit, tp: TopicPartition) -> Partition:
     partition_id = unit.memos[_PartitionMemo].ids.get(tp)
     if partition_id is not None:
         return by_id(unit, partition_id)
-    row = unit.execute(_BY_NAME, tp).fetchone()
-    if row is None:
+    partition = find(unit, tp)
+    if partition is None:
         raise unknown(tp)
-    partition = _partition(row)
     memo = unit.memos[_PartitionMemo]
     memo.ids[tp] = partition.partition_id
     memo.rows[partition.partition_id] = partition
@@ -161,10 +161,19 @@ def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
     return found
 
 
-def find(connection: sqlite3.Connection, tp: TopicPartition) -> Partition | None:
-    """The partition in a reader's snapshot, if there is one."""
-    row = connection.execute(_BY_NAME, tp).fetchone()
-    return None if row is None else _partition(row)
+def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | None:
+    """The partition, if there is one. Raises CorruptDatabaseError."""
+    row = source.execute(_BY_NAME, tp).fetchone()
+    if row is None:
+        # An index that is damaged would make a topic of many records one that does not exist.
+        if source.execute(_WITHOUT_INDEX, tp).fetchone() is None:
+            return None
+    elif (found := _partition(row)).topic_partition == tp:
+        return found
+    raise CorruptDatabaseError(
+        f"partitions: the index does not lead to the row of {tp}; `eosdb verify` shows what else is "
+        "damaged, and a backup brings it back"
+    )
 
 
 def read_all(connection: sqlite3.Connection) -> list[Partition]:

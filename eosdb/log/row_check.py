@@ -1,5 +1,5 @@
-"""Whether the rows that were read are those that were written, none altered and none missing: what a
-fetch checks before it returns them.
+"""Whether the rows that were read are those that were asked for, as they were written, none altered, none
+missing and none twice: what a fetch checks before it returns them.
 
 Records before a damaged one are returned; the next fetch begins at it, and raises.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import lt
 from typing import Any, Final
 
 from eosdb.errors import CorruptRecordError
 from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
 from eosdb.log.partition_rows import Partition
-from eosdb.log.record_rows import CONTENT, FETCHED
+from eosdb.log.record_rows import CONTENT, FETCHED, OFFSET
 from eosdb.model.values import Header
 
 _MANY: Final = 50
@@ -43,45 +44,78 @@ def without_markers(
 
 def are_whole(
     partition: Partition,
+    rows: Sequence[tuple[Any, ...]],
     columns: Sequence[Sequence[Any]],
-    count: int,
     offset: int,
     next_offset: int,
 ) -> bool:
-    """A quick check that all is well with [offset, next_offset), of which there are so many rows; the
-    columns are those without control records that have checksums. `checked` looks closer."""
-    if offset < partition.clean_offset or count != next_offset - offset or not columns:
+    """A quick check that these are the rows of [offset, next_offset) and all is well with them; the columns
+    are those without control records that have checksums. `checked` looks closer."""
+    if offset < partition.clean_offset or len(rows) != next_offset - offset or not columns:
         return False
-    _, _, _, keys, values, texts, sums, *_ = columns
-    return checksum.first_altered(keys, values, texts, sums) is None
+    _, _, keys, values, texts, offsets, sums, *_ = columns
+    if len(offsets) < len(rows):
+        offsets = [row[OFFSET] for row in rows]
+    return (
+        list(offsets) == list(range(offset, next_offset))
+        and checksum.first_altered(keys, values, texts, sums) is None
+    )
+
+
+def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) -> int:
+    """How many of the offsets, from the first on, can be those of the rows in [start, end): each once, in
+    order, and none left out where compaction has not been."""
+    first_whole, count = max(start, partition.clean_offset), len(offsets)
+    if count <= end - start and None not in offsets:
+        if list(offsets) == list(range(start, start + count)):
+            return count
+        if all(map(lt, offsets, offsets[1:])) and start <= offsets[0] and offsets[-1] < end:
+            thinned = bisect_left(offsets, first_whole)
+            if list(offsets[thinned:]) == list(range(first_whole, first_whole + count - thinned)):
+                return count
+    last = start - 1
+    for place, offset in enumerate(offsets):
+        if offset is None or not last < offset < end or offset > max(last + 1, first_whole):
+            return place
+        last = offset
+    return count
 
 
 def checked(
-    partition: Partition, columns: Sequence[Sequence[Any]], offset: int, next_offset: int
+    partition: Partition,
+    columns: Sequence[Sequence[Any]],
+    offset: int,
+    end: int,
+    *,
+    exhausted: bool,
 ) -> tuple[int, int]:
-    """How many of the rows of [offset, next_offset), given as columns, precede the first one that is
-    altered or missing, and where to go on.
+    """How many of the rows found in [offset, end), given as columns, precede the first one that is altered,
+    missing or another than was asked for, and where to go on; `exhausted` when these are all of them.
 
     Below the clean offset compaction may have removed some. Raises CorruptRecordError when it is the very
     first one.
     """
-    offsets, _, _, keys, values, texts, sums, *_ = columns if columns else ((),) * len(FETCHED)
-    count, first_whole = len(offsets), max(offset, partition.clean_offset)
-    altered = checksum.first_altered(keys, values, texts, sums, _old(partition, offsets))
+    _, _, keys, values, texts, offsets, sums, *_ = columns if columns else ((),) * len(FETCHED)
+    count = sound(partition, offsets, offset, end)
+    old = _old(partition, offsets[:count])
+    altered = checksum.first_altered(keys[:count], values[:count], texts[:count], sums[:count], old)
     if altered is not None:
         if altered == 0:
-            # Where nothing may be missing the offset is known, whatever the row says.
-            raise damaged(partition, offset if offset == first_whole else offsets[0])
-        count, next_offset = altered, offsets[altered - 1] + 1
-    begin = 0 if offset == first_whole else bisect_left(offsets, first_whole, 0, count)
-    if count - begin == max(next_offset - first_whole, 0):
+            raise damaged(partition, offsets[0])
+        return altered, offsets[altered - 1] + 1
+    next_offset = offsets[count - 1] + 1 if count else offset
+    if count == len(offsets) and not exhausted:
         return count, next_offset
-    missing = first_whole
-    while begin < count and offsets[begin] == missing:
-        begin, missing = begin + 1, missing + 1
-    if missing == offset:
-        raise damaged(partition, missing, "is missing")
-    return begin, missing
+    is_another = count < len(offsets) and not _follows(offsets[count], next_offset, end)
+    if not is_another:  # What is missing begins where none may be.
+        next_offset = max(next_offset, min(partition.clean_offset, end))
+    if next_offset == offset < end:
+        raise damaged(partition, offset, "cannot be found" if is_another else "is missing")
+    return count, next_offset
+
+
+def _follows(offset: int | None, at_least: int, end: int) -> bool:
+    return offset is not None and at_least <= offset < end
 
 
 def _old(partition: Partition, offsets: Sequence[int]) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
 from eosdb.log import fetch, row_check, transaction_index
-from eosdb.log.checksum import CONTENT, UNCHECKED
+from eosdb.log.checksum import CONTENT_ASKED, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import FETCHED, OFFSET, beginning
 
@@ -24,7 +24,7 @@ _BASE: Final = {name: FETCHED.index(name) for name in ("offset", "key", "value",
 _OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
 _BEGINNING: Final = {
     check_crcs: beginning(content, timestamp="NULL", timestamp_type="NULL")
-    for check_crcs, content in ((True, CONTENT), (False, UNCHECKED))
+    for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
 }
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """What is held at a time, whatever the number of rows."""
@@ -88,18 +88,21 @@ def part(
     others = [column for column in columns if column in _OTHERS]
     found = connection.execute(
         f"SELECT {', '.join([_BEGINNING[check_crcs], *others])} FROM records "
-        'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? ORDER BY "offset"',
+        'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"',
         (partition.partition_id, start, end),
     )
     rows, exhausted = fetch.within(found, partition, max_rows, _MOST_BYTES)
     next_offset = max(start, end) if exhausted else rows[-1][OFFSET] + 1
     if check_crcs:
         by_column = list(zip(*rows, strict=True))
-        count, next_offset = row_check.checked(partition, by_column, start, next_offset)
+        count, next_offset = row_check.checked(
+            partition, by_column, start, end, exhausted=exhausted
+        )
         rows = rows[:count]
     rows = row_check.without_markers(rows)
     if read_committed and rows:
-        gone = transaction_index.taken_back_in(connection, partition, start, next_offset)
+        seen = [row[OFFSET] for row in rows] if check_crcs else None
+        gone = transaction_index.taken_back_in(connection, partition, start, next_offset, seen)
         if gone:
             rows = [row for row in rows if row[OFFSET] not in gone]
     places = [

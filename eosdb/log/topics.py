@@ -6,10 +6,12 @@ import base64
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 from uuid import UUID, uuid5
 
 from eosdb.config import BrokerConfig
 from eosdb.errors import (
+    CorruptDatabaseError,
     InvalidPartitionsError,
     TopicAlreadyExistsError,
     UnknownTopicIdError,
@@ -26,6 +28,12 @@ from eosdb.validation import check_int, check_topic_name
 
 PARTITIONS_MAX = 10_000
 Source = Unit | sqlite3.Connection
+_BY_NAME: Final = (
+    # Looked up by number, the name is the row's own, and not what the index says.
+    "SELECT t.topic, t.topic_id, t.partitions, t.config FROM topics i "
+    "CROSS JOIN topics t ON t.topic_id = i.topic_id WHERE i.topic = ?"
+)
+_WITHOUT_INDEX: Final = "SELECT 1 FROM topics NOT INDEXED WHERE topic = ?"
 
 
 def checked_creation(
@@ -143,12 +151,14 @@ def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
     """Every topic, or the one of this name, with an id that follows from the file's and its number there,
     which no other topic ever gets."""
-    condition, values = ("", ()) if name is None else ("WHERE topic = ?", (name,))
     ids = _ids(source)
+    if name is not None:
+        row = _row(source, name)
+        return [] if row is None else [TopicMetadata(name, ids(row[0]), row[1])]
     return [
         TopicMetadata(topic, ids(topic_id), count)
         for topic, topic_id, count in source.execute(
-            f"SELECT topic, topic_id, partitions FROM topics {condition} ORDER BY topic", values
+            "SELECT topic, topic_id, partitions FROM topics ORDER BY topic"
         )
     ]
 
@@ -156,17 +166,13 @@ def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
 @reads("topics")
 def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
     """The settings given for the topic. Raises UnknownTopicOrPartitionError."""
-    row = connection.execute("SELECT config FROM topics WHERE topic = ?", (name,)).fetchone()
-    if row is None:
-        raise unknown(name)
-    config: dict[str, str] = json.loads(row[0])
-    return config
+    return _topic(connection, name)[2]
 
 
 def partition_count(connection: sqlite3.Connection, name: str) -> int | None:
     """How many partitions the topic has; None when there is no such topic."""
-    row = connection.execute("SELECT partitions FROM topics WHERE topic = ?", (name,)).fetchone()
-    return None if row is None else int(row[0])
+    row = _row(connection, name)
+    return None if row is None else row[1]
 
 
 def _ids(source: Source) -> Callable[[int], UUID]:
@@ -178,12 +184,24 @@ def _ids(source: Source) -> Callable[[int], UUID]:
 
 @reads("topics")
 def _topic(source: Source, name: str) -> tuple[int, int, dict[str, str]]:
-    row = source.execute(
-        "SELECT topic_id, partitions, config FROM topics WHERE topic = ?", (name,)
-    ).fetchone()
+    row = _row(source, name)
     if row is None:
         raise unknown(name)
     return row[0], row[1], json.loads(row[2])
+
+
+def _row(source: Source, name: str) -> tuple[int, int, str] | None:
+    """Number, partitions and settings of the topic, if there is one. Raises CorruptDatabaseError."""
+    row = source.execute(_BY_NAME, (name,)).fetchone()
+    if row is not None and row[0] == name:
+        found: tuple[int, int, str] = row[1:]
+        return found
+    if row is None and source.execute(_WITHOUT_INDEX, (name,)).fetchone() is None:
+        return None
+    raise CorruptDatabaseError(
+        f"topics: the index does not lead to the row of {name!r}; `eosdb verify` shows what else is "
+        "damaged, and a backup brings it back"
+    )
 
 
 def unknown(name: str) -> UnknownTopicOrPartitionError:

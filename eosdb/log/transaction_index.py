@@ -7,6 +7,7 @@ names the entry before it, and the partition names the last one.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, Final
 
@@ -23,9 +24,9 @@ _FROM: Final = (
     "FROM transaction_index WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset"
 )
 _PRODUCERS: Final = (
-    'SELECT "offset", producer_id FROM records '
-    'WHERE partition_id = ? AND "offset" >= ? AND "offset" < ? AND is_transactional = 1 '
-    'ORDER BY "offset"'
+    'SELECT producer_id, "offset", is_transactional FROM records '
+    'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 AND control IS NULL '
+    'AND +partition_id = ?1 ORDER BY "offset"'
 )
 _ENTRY: Final = Insertion.plain(
     "transaction_index",
@@ -62,16 +63,27 @@ def collect(
 
 
 def taken_back_in(
-    connection: sqlite3.Connection, partition: Partition, start: int, end: int
+    connection: sqlite3.Connection,
+    partition: Partition,
+    start: int,
+    end: int,
+    seen: Iterable[int] | None,
 ) -> Set[int]:
-    """The offsets in [start, end) whose records an aborted transaction took back. Raises
-    CorruptDatabaseError."""
+    """The offsets in [start, end) whose records an aborted transaction took back. `seen` are those of its
+    data, in order, as they were read and checked: what is found here must be the same, for this looks them
+    up by another way through the index. Raises CorruptDatabaseError."""
     aborted = collect(connection, partition, start, end)
     if not aborted:
         return frozenset()
     low = max(start, min(entry.first_offset for entry in aborted))
     high = min(end, max(entry.last_offset for entry in aborted))
-    return taken_back(connection.execute(_PRODUCERS, (partition.partition_id, low, high)), aborted)
+    rows = connection.execute(_PRODUCERS, (partition.partition_id, low, high)).fetchall()
+    if seen is not None:
+        expected = list(seen)
+        found = expected[bisect_left(expected, low) : bisect_left(expected, high)]
+        if found != [offset for _, offset, _ in rows]:
+            raise _damaged(partition, f"the index of the records leads astray in {low} to {high}")
+    return taken_back(((at, producer) for producer, at, added in rows if added), aborted)
 
 
 def linked(

@@ -26,7 +26,8 @@ def check(path: Path, count: int) -> None:
     connection = sqlite3.connect(path)
     rows = connection.execute(
         f"SELECT key, value, headers, {checksum.CONTENT}, {checksum.CONTENT_GIVEN} FROM records "
-        "WHERE control IS NULL"
+        "WHERE partition_id = ?1 AND control IS NULL",
+        (1,),
     ).fetchall()
     connection.close()
     keys, values, headers, found, given = zip(*rows, strict=True)

@@ -239,7 +239,7 @@ def fetch_ignores_the_lso() -> Any:
 
 @mutant("the consumer goes on filtering a producer after its ABORT marker")
 def consumer_filters_too_long() -> Any:
-    def taken_back_in(connection: Any, partition: Any, start: int, end: int) -> set[int]:
+    def taken_back_in(connection: Any, partition: Any, start: int, end: int, seen: Any) -> set[int]:
         gone = {
             entry.producer_id
             for entry in transaction_index.collect(connection, partition, start, end)
@@ -247,7 +247,7 @@ def consumer_filters_too_long() -> Any:
         rows = connection.execute(
             transaction_index._PRODUCERS, (partition.partition_id, start, end)
         )
-        return {offset for offset, producer_id in rows if producer_id in gone}
+        return {offset for producer_id, offset, _ in rows if producer_id in gone}
 
     return mock.patch.object(transaction_index, "taken_back_in", taken_back_in)
 
