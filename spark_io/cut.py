@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eosdb import PartitionOffsets, TopicPartition
@@ -41,6 +42,8 @@ class FileState(NamedTuple):
     mark: str
     states: dict[TopicPartition, State]
     departures: dict[str, str]
+    topic_ids: Mapping[str, str] = MappingProxyType({})
+    """By name; a topic made anew has another. Empty where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,9 @@ class Lens:
         """The marks of copies that lie beside a file, by its id."""
         self._told: set[SkippedFile] = set()
 
-    def cut(self, marks_of: MarksOf = lambda file_id: ()) -> Cut:
-        """`marks_of` names the remembered marks of a file by id.
+    def cut(self, marks_of: MarksOf = lambda file_id: (), *, may_be_gone: bool = False) -> Cut:
+        """`marks_of` names the remembered marks of a file by id. Named topics `may_be_gone` for whoever has
+        read them before, and tells of it.
 
         Raises SparkOptionError if a named topic or partition is in none of the files, or copies of one file
         have parted; and EosdbError for a file that cannot be read, unless it may be left out.
@@ -92,7 +96,7 @@ class Lens:
             skipped += copies_
         else:
             by_key = {ONLY: found[0]} if found else {}
-        if are_all:
+        if are_all and not may_be_gone:
             check_named(by_key.values(), self._options)
         self.tell(skipped)
         return Cut(by_key, tuple(skipped))
@@ -111,7 +115,15 @@ class Lens:
             for tp, (offsets, end) in found.cut.items()
             if self._options.wants(tp)
         }
-        return FileState(path, found.file_id, found.position, found.mark, states, found.departures)
+        return FileState(
+            path,
+            found.file_id,
+            found.position,
+            found.mark,
+            states,
+            found.departures,
+            found.topic_ids,
+        )
 
     def _one_of_each(
         self, found: Iterable[FileState], marks_of: MarksOf

@@ -25,27 +25,40 @@ class Histories:
         self._options: Final = options
         self.missing: tuple[SkippedFile, ...] = ()
         """The files of the last checkpoint that are not there."""
+        self._told: set[str] = set()
 
     def still_so(self, known: Positions, cut: Cut) -> Positions:
-        """Without the files that have a different history: they are read from their beginning, if data loss
-        is allowed at all."""
+        """Without the files that have a different history, and the topics that are others: they are read
+        from their beginning, if data loss is allowed at all."""
         gone: set[str] = set()
+        others: set[tuple[str, str]] = set()
         for (key, tp), marked in known.offsets.items():
             file = cut.files.get(key)
             if file is None or key in gone:
                 continue
-            if (why := _departure(tp, marked, file)) is not None:
+            other_topic = _other_topic(tp, marked, file)
+            if (why := _departure(tp, marked, file, is_this_topic=other_topic is None)) is not None:
                 self.lost(
                     f"{file.path}, {tp}: the checkpoint is at offset {marked.offset}, but {why}. Give the "
                     "query a new checkpoint, or put the newest file back"
                 )
                 gone.add(key)
-        return known.without(gone)
+            elif other_topic is not None and (key, tp.topic) not in others:
+                self.lost(
+                    f"{file.path}, topic {tp.topic}: {other_topic}, so the checkpoint's offsets are not "
+                    "of this topic; what the query had not read of the other is gone. Give the query a "
+                    "new checkpoint"
+                )
+                others.add((key, tp.topic))
+        return known.without(gone).without_topics(others)
 
     def lost(self, what: str) -> None:
-        """Raises SparkOptionError unless data loss is allowed."""
+        """Raises SparkOptionError unless data loss is allowed; then it is logged, once."""
         if self._options.fail_on_data_loss:
             raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
+        if what in self._told:
+            return
+        self._told.add(what)
         catalog.LOSS_ACCEPTED.say("%s. Continuing with what there is: failOnDataLoss=false", what)
 
     def look_for(self, known: Positions, cut: Cut) -> None:
@@ -78,11 +91,25 @@ class Histories:
         self.missing = tuple(found)
 
 
-def _departure(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
+def _departure(
+    tp: TopicPartition, marked: MarkedOffset, file: FileState, *, is_this_topic: bool
+) -> str | None:
     """Why the offset does not belong to this file's history; None if nothing indicates that."""
     if marked.mark is not None and marked.mark in file.departures:
         return file.departures[marked.mark]
     state = file.states.get(tp)
-    if state is not None and marked.offset > (end := state.offsets.last_stable_offset):
+    if state is None or not is_this_topic:
+        return None
+    if marked.offset > (end := state.offsets.last_stable_offset):
         return f"the log goes to {end} only: this is another file, or an older copy"
     return None
+
+
+def _other_topic(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
+    """Why the offset is not one of the topic that has the name now; None if nothing indicates that."""
+    if tp.topic not in {there.topic for there in file.states}:
+        return "the topic has been deleted"
+    now = file.topic_ids.get(tp.topic)
+    if None in (marked.topic_id, now) or marked.topic_id == now:
+        return None
+    return f"the topic was deleted and made anew: its id is {now}, not {marked.topic_id}"

@@ -1,15 +1,16 @@
 """The position of a stream in each partition, and its form in Spark's checkpoint.
 
-The form is the Kafka connector's, `{"topic": {"0": "23@MARK"}}`; for a fleet, one such object per file,
-under the file's id, with the path where it was: `{"ID": {"@": "PATH", "topic": …}}`. Each offset is
-followed by the mark of the file's history at that time. Earlier versions wrote no mark, and paths instead
-of ids.
+The form is the Kafka connector's, `{"topic": {"0": "23@MARK@TOPIC"}}`; for a fleet, one such object per
+file, under the file's id, with the path where it was: `{"ID": {"@": "PATH", "topic": …}}`. Each offset is
+followed by the mark of the file's history at that time, and by the topic's id: a name is not an identity
+(decisions/0057). Earlier versions wrote no topic's id, before that no mark, and paths instead of ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from eosdb import TopicPartition
@@ -28,10 +29,11 @@ Place = tuple[str, TopicPartition]
 
 
 class MarkedOffset(NamedTuple):
-    """An offset, and the mark of the file it belongs to; None if that is not known."""
+    """An offset, and the mark of the file and the id of the topic it belongs to; None if not known."""
 
     offset: int
     mark: str | None
+    topic_id: str | None = None
 
 
 MarkedOffsets = Mapping[Place, MarkedOffset]
@@ -52,6 +54,17 @@ class Positions:
             {place: found for place, found in self.offsets.items() if place[0] not in left_out},
             {key: path for key, path in self.paths.items() if key not in left_out},
         )
+
+    def without_topics(self, topics: Collection[tuple[str, str]]) -> Positions:
+        """Each topic by its file's key and its name."""
+        if not topics:
+            return self
+        kept = {
+            (key, tp): found
+            for (key, tp), found in self.offsets.items()
+            if (key, tp.topic) not in topics
+        }
+        return Positions(kept, self.paths)
 
     def with_ids(self, ids: Mapping[str, str]) -> Positions:
         """With ids, by path, for files that are known by their path."""
@@ -83,9 +96,10 @@ def moved(
     offsets: Mapping[Place, int],
     newest: Mapping[str, str],
     paths: Mapping[str, str],
+    topic_ids: Mapping[str, Mapping[str, str]],
 ) -> Positions:
-    """The offsets with the newest mark and path of their file, but unchanged where a stream has not moved:
-    different offsets are a new micro-batch to Spark."""
+    """The offsets with the newest mark and path of their file and with their topic's id, but unchanged
+    where a stream has not moved: different offsets are a new micro-batch to Spark."""
     if offsets == numbers(before.offsets):
         return before
     found: dict[Place, MarkedOffset] = {}
@@ -95,7 +109,8 @@ def moved(
         if known is not None and known.offset == offset:
             found[place] = known
         else:
-            found[place] = MarkedOffset(offset, newest.get(key))
+            topic_id = topic_ids.get(key, {}).get(place[1].topic)
+            found[place] = MarkedOffset(offset, newest.get(key), topic_id)
             if key in paths:
                 now_at[key] = paths[key]
     return Positions(found, now_at)
@@ -104,14 +119,13 @@ def moved(
 def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
     """The JSON object that Spark stores."""
     by_file: dict[str, dict[str, Any]] = {}
-    for (key, tp), (offset, mark) in sorted(positions.offsets.items()):
+    for (key, tp), marked in sorted(positions.offsets.items(), key=itemgetter(0)):
         topics = by_file.get(key)
         if topics is None:
             topics = by_file[key] = {}
             if is_fleet and _SLASH not in key and key in positions.paths:
                 topics[_PATH] = positions.paths[key]
-        value = offset if mark is None else f"{offset}{_AT}{mark}"
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = value
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = _text(marked)
     return by_file if is_fleet else dict(by_file.get(ONLY, {}))
 
 
@@ -141,8 +155,13 @@ def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
 
 def parse_offset(value: int | str) -> MarkedOffset:
     """Raises ValueError unless it is an offset."""
-    offset, _, mark = str(value).partition(_AT)
-    return MarkedOffset(int(offset), mark or None)
+    offset, mark, topic_id, *_ = [*str(value).split(_AT), "", ""]
+    return MarkedOffset(int(offset), mark or None, topic_id or None)
+
+
+def _text(marked: MarkedOffset) -> int | str:
+    offset, *known = marked
+    return _AT.join([str(offset), *filter(None, known)]) if marked.mark is not None else offset
 
 
 def _id_of(key: str, found: Iterable[MarkedOffset]) -> str:

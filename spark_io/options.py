@@ -57,6 +57,7 @@ class Limit:
 class ReadOptions:
     """The options of a reader."""
 
+    is_stream: bool
     topics: frozenset[str] | None
     pattern: re.Pattern[str] | None
     assigned: frozenset[TopicPartition] | None
@@ -112,6 +113,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             f"options minOffsetsPerTrigger and maxOffsetsPerTrigger: {least} is more than {most}"
         )
     return ReadOptions(
+        is_stream=streaming,
         topics=topics,
         pattern=pattern,
         assigned=assigned,

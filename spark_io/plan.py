@@ -22,13 +22,16 @@ from .options import Limit, ReadOptions
 
 
 class Range(NamedTuple):
-    """Offsets [start, end) of one partition in one file."""
+    """Offsets [start, end) of one partition in one file; `mark` and `topic_id` say which file and topic
+    that was when it was planned (decisions/0057)."""
 
     path: str
     topic: str
     partition: int
     start: int
     end: int
+    mark: str | None = None
+    topic_id: str | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -57,7 +60,11 @@ def _ranges(file: FileState, options: ReadOptions) -> list[Range]:
             raise SparkOptionError(
                 f"{file.path}, {tp}: reading would begin at {starts[tp]}, behind its end {ends[tp]}"
             )
-    return [Range(file.path, *tp, starts[tp], ends[tp]) for tp in file.states]
+    return [range_of(file, tp, starts[tp], ends[tp]) for tp in file.states]
+
+
+def range_of(file: FileState, tp: TopicPartition, start: int, end: int) -> Range:
+    return Range(file.path, *tp, start, end, file.mark, file.topic_ids.get(tp.topic))
 
 
 def positions(

@@ -33,7 +33,7 @@ def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
             for mark in unknown:
                 if (why := db.admin.history_departure(mark)) is not None:
                     departures[mark] = why
-    return FileSummary(found.file_id, found.position, found.mark, found.partitions, departures)
+    return FileSummary(found.file_id, found.position, found.mark, found.partitions, departures, {})
 
 
 def connect(path: str) -> eosdb.Database:

@@ -97,7 +97,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     if key in cut.files
                 }
             )
-        newest = self._frozen if self._frozen is not None else _ends(cut)
+        newest = _ends(cut)
+        if self._frozen is not None:  # A topic may have been made anew since, and is shorter.
+            newest = {p: min(end, newest[p]) for p, end in self._frozen.items() if p in newest}
         first = {
             (key, tp): state.offsets.log_start_offset
             for key, file in cut.files.items()
@@ -138,10 +140,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StreamTask]:
         cut, (before, after) = self._cut_at(start, end)
         ranges = []
-        for (key, tp), (stop, _) in sorted(after.offsets.items()):
+        for (key, tp), (stop, *_) in sorted(after.offsets.items()):
             if key not in cut.files:
                 continue  # The history has said so.
-            path, state = cut.files[key].path, cut.files[key].states.get(tp)
+            file = cut.files[key]
+            path, state = file.path, file.states.get(tp)
             if state is None:
                 self._histories.lost(f"{path}, {tp}: the partition is gone")
                 continue
@@ -153,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{path}, {tp}: the query stands at {begin}, the log begins at {first}"
                 )
                 begin = min(first, stop)
-            ranges.append(plan.Range(path, *tp, begin, stop))
+            ranges.append(plan.range_of(file, tp, begin, stop))
         return [StreamTask(pack) for pack in plan.split(ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -176,13 +179,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cut(self, *known: Positions) -> Cut:
         """A glob or directory also includes files created since."""
         remembered = offsets.marks(*(one.offsets for one in known))
-        self._last = self._lens.cut(lambda key: remembered.get(key, ()))
+        self._last = self._lens.cut(
+            lambda key: remembered.get(key, ()),
+            may_be_gone=not self._options.fail_on_data_loss and bool(known),
+        )
         return self._last
 
     def _moved(self, before: Positions, reached: Mapping[Place, int], cut: Cut) -> Positions:
         marks = {key: file.mark for key, file in cut.files.items()}
         paths = {key: file.path for key, file in cut.files.items()}
-        return offsets.moved(before, reached, marks, paths)
+        topic_ids = {key: file.topic_ids for key, file in cut.files.items()}
+        return offsets.moved(before, reached, marks, paths, topic_ids)
 
     def _parsed(self, told: Mapping[str, Any]) -> Positions:
         known, parsed = self._told

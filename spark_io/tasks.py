@@ -24,12 +24,7 @@ def batches(
     is left out if the options allow that, and else an error."""
     for path, of_file in itertools.groupby(ranges, key=attrgetter("path")):
         try:
-            yield from reading.batches(
-                tuple(of_file),
-                names,
-                options.isolation_level,
-                fail_on_data_loss=options.fail_on_data_loss,
-            )
+            yield from reading.batches(tuple(of_file), names, options)
         except EosdbError as error:
             if not options.ignoring.allows(error):
                 raise with_advice(error) from None

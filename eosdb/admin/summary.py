@@ -17,6 +17,7 @@ from eosdb.clock import SystemClock
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import EosdbError
+from eosdb.log import topics
 from eosdb.store import history
 from eosdb.store.file import forking
 from eosdb.store.file.failures import translated
@@ -72,6 +73,8 @@ class FileSummary(NamedTuple):
     """`Admin.consistent_cut`."""
     departures: dict[str, str]
     """`Admin.history_departure` of the marks that were asked about and do not belong to this history."""
+    topic_ids: dict[str, str]
+    """By name, those of the topics in `cut`; empty where they are not known (a snapshot's manifest)."""
 
 
 def look(
@@ -135,16 +138,19 @@ def of(
 ) -> FileSummary:
     """The same, inside the caller's transaction."""
     mark = history.mark(connection)
+    cut = consistent_cut.read(connection, authorizer)
+    named = {tp.topic for tp in cut}
     return FileSummary(
         mark.file_id,
         mark.position,
         str(mark),
-        consistent_cut.read(connection, authorizer),
+        cut,
         {
             known: why
             for known in marks_of(mark.file_id)
             if (why := history.departure(connection, known)) is not None
         },
+        {one.name: str(one.topic_id) for one in topics.metadata(connection) if one.name in named},
     )
 
 

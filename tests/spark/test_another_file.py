@@ -84,6 +84,7 @@ class Reader:
     def __init__(self, path: Path, **options: object) -> None:
         given = {"path": str(path), "subscribe": "orders", "startingOffsets": "earliest"}
         given |= {name: str(value) for name, value in options.items()}
+        given = {name: value for name, value in given.items() if value != "None"}
         self._source = EosdbDataSource(given)
         self.offset: dict[str, Any] | None = None
 

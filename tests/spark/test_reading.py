@@ -101,10 +101,12 @@ def test_what_retention_takes_between_planning_and_reading_is_an_error_unless_al
     (all_of_it,) = plan.split(planned, options.parse({}, streaming=False))
     with eosdb.connect(shop) as db:
         db.broker.delete_records(TP0, 10)
-    names, level = ("offset",), "read_committed"
+    strict, forgiving = (
+        options.parse({"failOnDataLoss": word}, streaming=False) for word in ("true", "false")
+    )
     with pytest.raises(eosdb.OffsetOutOfRangeError, match="failOnDataLoss=false"):
-        list(reading.batches(all_of_it, names, level, fail_on_data_loss=True))
-    left = list(reading.batches(all_of_it, names, level, fail_on_data_loss=False))
+        list(reading.batches(all_of_it, ("offset",), strict))
+    left = list(reading.batches(all_of_it, ("offset",), forgiving))
     assert min(offset for batch in left for offset in batch.column(0).to_pylist()) >= 10
 
 
@@ -176,9 +178,8 @@ def test_a_damaged_record_is_no_row(tmp_path: Path) -> None:
         file.execute("UPDATE records SET value = X'6F' WHERE \"offset\" = 4")
     file.close()
     names = ("offset", "value")
-    found = reading.batches(
-        [plan.Range(str(path), *TP0, 0, 9)], names, "read_committed", fail_on_data_loss=True
-    )
+    given = options.parse({}, streaming=False)
+    found = reading.batches([plan.Range(str(path), *TP0, 0, 9)], names, given)
     assert next(found).column("offset").to_pylist() == [0, 1, 2, 3]
     with pytest.raises(eosdb.CorruptRecordError, match=f"{TP0}: the record at offset 4"):
         next(found)
