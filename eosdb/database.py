@@ -164,6 +164,7 @@ class Database(WholeFile, Publishing, Exposing):
                 external_checkpoints=config.external_checkpoints,
                 mutex=mutex,
                 reader=reader,
+                name=file if path == MEMORY else os.path.abspath(path),
             )
         self._coordinator = TransactionCoordinator(self._store, clock, config)
         authorizer, metrics = Authorizer(principal, config.super_users), Metrics(clock, RATES)
@@ -186,7 +187,9 @@ class Database(WholeFile, Publishing, Exposing):
 
         store = self._store
         store.check_open()
-        engine = make_engine(store.path, store.read_only, store.lock_timeout_ms, store.note)
+        engine = make_engine(
+            store.path, store.read_only, store.lock_timeout_ms, store.note, store.check_open
+        )
         store.before_rest(engine.dispose)
         return engine
 

@@ -11,7 +11,7 @@ from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.model.reports import CompactReport
 from eosdb.model.values import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
 from eosdb.progress import Progress
-from eosdb.store.schema.migrate import in_rollback_mode
+from eosdb.store.file.connection import is_in_wal_mode
 from eosdb.store.store import Store
 from eosdb.validation import check_path
 
@@ -88,7 +88,7 @@ class WholeFile:
     def is_published(self) -> bool:
         """Whether this is a published copy: it can only be opened with `read_only=True`."""
         with self._store.read() as connection:
-            return in_rollback_mode(connection)
+            return not is_in_wal_mode(connection)
 
     def restore_to(
         self,

@@ -65,6 +65,7 @@ class Readers:
         try:
             with self._watcher_lock:
                 self._check_open()
+                self._files.check_database()
                 if self._watcher is None:
                     self._watcher = self._open()
                 version: int = self._watcher.execute("PRAGMA data_version").fetchone()[0]
@@ -131,6 +132,7 @@ class Readers:
             self._leave(reader)
             with self._pausing:
                 pass
+        self._files.check_database()
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -139,7 +141,6 @@ class Readers:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        self._files.look()
         with translated(self._path):
             connection = connect(self._path, self._busy_timeout_ms, read_only=self._read_only)
             try:
@@ -148,7 +149,7 @@ class Readers:
             except BaseException:
                 connection.close()
                 raise
-        self._files.look()
+        self._files.check()
         return connection
 
     def _check_in(self, reader: object, connection: sqlite3.Connection | None) -> None:

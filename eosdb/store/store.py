@@ -26,7 +26,7 @@ from eosdb.errors import (
 )
 from eosdb.store.bookkeeping import Bookkeeping
 from eosdb.store.file import forking
-from eosdb.store.file.connection import connect
+from eosdb.store.file.connection import connect, is_in_wal_mode
 from eosdb.store.file.failures import translate, translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import OpenFiles
@@ -58,7 +58,9 @@ class Store(Bookkeeping):
         external_checkpoints: bool = False,
         mutex: WriterMutex | None = None,
         reader: sqlite3.Connection | None = None,
+        name: str | None = None,
     ) -> None:
+        """`name` is what leads to `path`, if links do."""
         self.path = path
         self.read_only: Final = read_only
         self.lock_timeout_ms: Final = lock_timeout_ms
@@ -72,9 +74,9 @@ class Store(Bookkeeping):
         self._external_checkpoints = external_checkpoints
         self._counts = Counts()
         self._timings = Timings(path, slow_commit_ms)
-        self._files = OpenFiles(path)
+        self._files = OpenFiles(path, name or path)
         self._readers = Readers(
-            path, self._files, lock_timeout_ms, read_only, self.check_open, reader
+            path, self._files, lock_timeout_ms, read_only, self._check_not_closed, reader
         )
         self._writer: Writer | None = None
         self._held: HeldUnit | None = None
@@ -85,6 +87,9 @@ class Store(Bookkeeping):
             if mutex is not None:
                 self._files.note(mutex.path, mutex.identity)
                 self._open_writer()
+            elif reader is not None and is_in_wal_mode(reader):
+                # A published copy may be replaced by the next one: a reader goes on with the old.
+                self._files.note_database()
             forking.rests(self)
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True, tells: bool = True) -> T:
@@ -187,6 +192,7 @@ class Store(Bookkeeping):
                     writer.note,
                     self._timings,
                 )
+                self._files.check()  # It may have been opened just now.
                 try:
                     held.begin(writer.durable)
                     yield held
@@ -332,7 +338,7 @@ class Store(Bookkeeping):
             return
         try:
             self._mutex.acquire(patience_ms)
-            if writer.close():
+            if writer.close(is_in_place=self._files.are_in_place()):
                 self._files.remove_orphans()
         except DatabaseLockedError:
             # Its holder has the file open, and will close it last or leave that to the next.
@@ -387,10 +393,15 @@ class Store(Bookkeeping):
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
-        self.check_open()
+        self._check_not_closed()
 
     def check_open(self) -> None:
-        """Raises DatabaseClosedError, and IllegalStateError in a forked child."""
+        """Raises DatabaseClosedError, IllegalStateError in a forked child, and StorageError when the file
+        has been moved or replaced."""
+        self._check_not_closed()
+        self._files.check_database()
+
+    def _check_not_closed(self) -> None:
         if self._closed:
             raise self._closed_error()
         if self.forked:

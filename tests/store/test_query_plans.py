@@ -6,7 +6,6 @@ the constants and views are explained by name, those among them that the caught 
 
 from __future__ import annotations
 
-import functools
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -153,7 +152,11 @@ def test_whatever_the_requests_send_to_sqlite_searches(
     db_path: Path, clock: eosdb.ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", functools.partial(real, factory=Caught))
+
+    def connect(*arguments: Any, **keywords: Any) -> Any:
+        return real(*arguments, **{**keywords, "factory": Caught})
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
     tps = [TopicPartition("t", i) for i in range(3)]
     with eosdb.connect(db_path, clock=clock) as db:
         db.admin.create_topic("t", partitions=3)

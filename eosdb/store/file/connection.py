@@ -62,6 +62,12 @@ def connect(
     return connection
 
 
+def is_in_wal_mode(connection: sqlite3.Connection) -> bool:
+    """Whether the file is one that is written; one in rollback-journal mode is a published copy."""
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    return str(mode) == "wal"
+
+
 def uri(path: str, mode: str) -> str:
     """The file's name for SQLite, with how to open it."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -1,7 +1,8 @@
 """Which file systems can hold a file that is written: those whose memory and locks one kernel keeps.
 
 The WAL's index is shared memory. A network file system gives every host one of its own, so two hosts would
-overwrite each other's pages, and nothing would tell them.
+overwrite each other's pages, and nothing would tell them. A file that is mounted by itself has its WAL and
+its locks elsewhere than the same file under its own name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from eosdb.errors import StorageError
 
 ALLOW: Final = "EOSDB_ALLOW_NETWORK_FILE_SYSTEM"
 """In the environment, `1` says that only this host has the file open."""
+BESIDE: Final = ("-wal", "-shm", "-lock")
+"""What stands beside the file while it is open, by the end of its name."""
 _NETWORK: Final = frozenset({
     "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.rclone",
     "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
@@ -50,23 +53,56 @@ def find_mount(mountinfo: str, device: int) -> Mount | None:
     return None
 
 
+def mount_points(mountinfo: str) -> set[str]:
+    """Every path at which something is mounted."""
+    lines = (line.split(" ") for line in mountinfo.splitlines())
+    return {_unescaped(fields[4]) for fields in lines if len(fields) > 4}
+
+
+def mounted_name(path: str) -> str | None:
+    """Which of the names that belong to the database at `path`, links resolved, is a mount point."""
+    mounted = mount_points(_mountinfo())
+    names = (path + suffix for suffix in ("", *BESIDE))
+    return next((name for name in names if os.path.realpath(name) in mounted), None)
+
+
+def mounted_error(name: str, path: str) -> StorageError:
+    folder, file = os.path.split(path)
+    return StorageError(
+        f"{name} is a mount point (`docker run -v FILE:{name}`, `mount --bind`). What SQLite keeps beside "
+        f"{file} ({', '.join(file + suffix for suffix in BESIDE)}) is then not that of the same file "
+        "elsewhere: what is acknowledged here would be lost there. Mount the folder that holds the file "
+        f"instead, such as `-v FOLDER:{folder}`"
+    )
+
+
 def check_local(path: str) -> None:
-    """Raises StorageError where another host may write the file at `path` too."""
+    """Raises StorageError where the file at `path` may be written elsewhere, with other locks: by another
+    host, or under another name than one that is mounted by itself."""
+    if (name := mounted_name(path)) is not None:
+        raise mounted_error(name, path)
     # decisions/0053: no lock would tell.
     if os.environ.get(ALLOW) == "1":
         return
     try:
         device = os.stat(os.path.dirname(path) or ".").st_dev
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            mount = find_mount(file.read(), device)
     except OSError:
         return
+    mount = find_mount(_mountinfo(), device)
     if mount is not None and mount.is_shared:
         raise StorageError(
             f"{path} is on a network file system ({mount.type}, from {mount.source}), where SQLite's "
             "write-ahead log cannot be shared between hosts. Put it on a disk of this host, and let others "
             f"use `eosdb serve`, or a copy by `eosdb publish`; where only this host opens it, set {ALLOW}=1"
         )
+
+
+def _mountinfo() -> str:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _unescaped(text: str) -> str:

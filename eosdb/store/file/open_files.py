@@ -11,23 +11,25 @@ import stat
 from typing import Final
 
 from eosdb.errors import StorageError
-from eosdb.store.file.watch import NameWatch
 
+Identity = tuple[int, int]
+"""Device and inode."""
 _UNFINISHED: Final = ".eosdb-unfinished"
 """The second name a file has for the instant in which it is made (see new_file.py)."""
 
 
 class OpenFiles:
-    """The database file, its WAL, its shared memory and the lock file, by device and inode."""
+    """The database file, its WAL, its shared memory and the lock file, by device and inode.
 
-    def __init__(self, path: str) -> None:
+    `name` is what the file was opened by: with links in it, it must go on leading to the file.
+    """
+
+    def __init__(self, path: str, name: str) -> None:
         self._path: Final = path
-        self._known: dict[str, tuple[int, int]] = {}
-        self._watch: NameWatch | None = None
-        self._is_sound = False
-        """Whether the last look found every file in place; the watch reports what changes after it."""
+        self._names: Final = tuple(dict.fromkeys((path, name)))
+        self._known: dict[str, Identity] = {}
 
-    def note(self, name: str, identity: tuple[int, int] | None = None) -> None:
+    def note(self, name: str, identity: Identity | None = None) -> None:
         """From now on this name must keep the file it has, or the one that `identity` names."""
         found = identity or identity_of(name)
         if found is not None:
@@ -37,17 +39,15 @@ class OpenFiles:
         """Call it once a connection has read, which is when SQLite has the files open. A database file
         noted before must still be the same one."""
         self.check()
-        for suffix in ("", "-wal", "-shm"):
+        found = identity_of(self._path)
+        for name in self._names:
+            self.note(name, found)
+        for suffix in ("-wal", "-shm"):
             self.note(self._path + suffix)
-        self._watch = NameWatch(self._known)
-        self._is_sound = False
 
     def forget_shared(self) -> None:
         """Call it before every connection is closed: SQLite may then remove the WAL and the shared
         memory."""
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
         for suffix in ("-wal", "-shm"):
             self._known.pop(self._path + suffix, None)
 
@@ -62,34 +62,44 @@ class OpenFiles:
             if name in self._known and identity_of(name) == self._known[name]:
                 os.unlink(name)
 
+    # decisions/0056: in each unit, for no notice of the kernel's tells of a folder above that is renamed.
     def check(self) -> None:
-        """`look`, for the current writer: costs nothing as long as no name has been touched."""
-        if self._is_sound and self._watch is not None and not self._watch.may_have_changed():
-            return
-        self._is_sound = False
-        self.look()
-        self._is_sound = True
+        """For who writes: raises StorageError when one of the files has been removed or replaced."""
+        for name, known in tuple(self._known.items()):
+            self._check(name, known)
 
-    def look(self) -> None:
-        """Raises StorageError when a file has been removed or replaced."""
-        for name, known in list(self._known.items()):
-            try:
-                status = os.stat(name)
-            except OSError:
-                raise StorageError(
-                    f"{name} has been removed while {self._path} was open; nothing was written. Close the "
-                    "database in every program, which saves what it still can, before you open it again; "
-                    "never delete or move one of its files while it is open"
-                ) from None
-            if (status.st_dev, status.st_ino) != known:
-                raise StorageError(
-                    f"{name} has been replaced by another file while {self._path} was open; nothing was "
-                    "written. Close the database in every program before you open it again; a copy "
-                    "(`eosdb backup`) is put in place only while nobody has it open"
-                )
+    def check_database(self) -> None:
+        """For who reads: the same, of the database file alone."""
+        for name in self._names:
+            if name in self._known:
+                self._check(name, self._known[name])
+
+    def are_in_place(self) -> bool:
+        """Whether `check` has nothing to say."""
+        try:
+            self.check()
+        except StorageError:
+            return False
+        return True
+
+    def _check(self, name: str, known: Identity) -> None:
+        try:
+            found = os.stat(name)
+        except OSError:
+            raise StorageError(
+                f"{name} has been removed while {self._path} was open; nothing was written. Close the "
+                "database in every program, which saves what it still can, before you open it again; "
+                "never delete or move one of its files, or a folder they are in, while it is open"
+            ) from None
+        if (found.st_dev, found.st_ino) != known:
+            raise StorageError(
+                f"{name} has been replaced by another file while {self._path} was open; nothing was "
+                "written. Close the database in every program before you open it again; a copy "
+                "(`eosdb backup`) is put in place only while nobody has it open"
+            )
 
 
-def identity_of(path: str) -> tuple[int, int] | None:
+def identity_of(path: str) -> Identity | None:
     """Device and inode, None when there is no such file."""
     try:
         status = os.stat(path)

@@ -78,7 +78,7 @@ def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
         _check_still(path)
         if not os.access(path, os.W_OK):
             raise ReadOnlyDatabaseError(f"{path} is not writable, so it cannot be adopted")
-        in_wal_mode = _says_wal(path) if at_rest else _mode(connection) == "wal"
+        in_wal_mode = says_wal(path) if at_rest else _mode(connection) == "wal"
         _refuse_for(path, [*_found(connection), *([] if in_wal_mode or to_wal else [_ROLLBACK])])
         _check_health(path, connection)
     return True
@@ -196,7 +196,7 @@ def _mode(connection: sqlite3.Connection) -> str:
     return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
 
 
-def _says_wal(path: str) -> bool:
+def says_wal(path: str) -> bool:
     """Whether the header says WAL mode, which a look without locks does not.
 
     Read on a descriptor that SQLite has open already: closing one of our own would drop the locks that the

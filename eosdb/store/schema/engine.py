@@ -18,9 +18,10 @@ def make_engine(
     read_only: bool,
     busy_timeout_ms: int,
     note: Callable[[BaseException | None], None],
+    check: Callable[[], None],
 ) -> Engine:
     """Connections have eosdb's settings: none of them checkpoints or writes eosdb's tables, and
-    SQLAlchemy issues BEGIN. `note` is called with every error."""
+    SQLAlchemy issues BEGIN. `note` is called with every error, `check` before every transaction."""
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)
@@ -36,6 +37,7 @@ def make_engine(
 
     @event.listens_for(engine, "begin")
     def begin(connection: object) -> None:
+        check()
         connection.exec_driver_sql("BEGIN")  # type: ignore[attr-defined]
 
     return engine

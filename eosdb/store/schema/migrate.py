@@ -31,9 +31,9 @@ from eosdb.errors import (
 )
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file import forking, lock_holder
-from eosdb.store.file.connection import check_version, connect
+from eosdb.store.file.connection import check_version, connect, is_in_wal_mode
 from eosdb.store.file.failures import translated
-from eosdb.store.file.file_system import check_local
+from eosdb.store.file.file_system import check_local, mounted_error, mounted_name
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import check_only_name
 from eosdb.store.schema import adoption, file_id, kind, new_file
@@ -119,6 +119,8 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
         # A published copy may be read from anywhere.
         check_local(path)
     _check_exists(path)
+    if (name := mounted_name(path)) is not None and not _is_published_at_rest(path):
+        raise mounted_error(name, path)
     found, reader = _looked_at(path, lock_timeout_ms, at_rest=at_rest)
     try:
         _check_version(path, found, "read_only=True")
@@ -127,6 +129,15 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
             reader.close()
         raise
     return Opened(None, reader)
+
+
+def _is_published_at_rest(path: str) -> bool:
+    """Whether it is a copy that never changes, found without putting anything beside it."""
+    _, connection = _looked_at(path, 0, at_rest=True)
+    try:
+        return connection is not None and not adoption.says_wal(path)
+    finally:
+        _close(connection)
 
 
 def _open_to_write(
@@ -218,7 +229,7 @@ def _looked_at(
                             f"{path} does not say which schema eosdb's tables have "
                             f"({ALEMBICS}); restore a backup"
                         )
-                    is_published = in_rollback_mode(connection)
+                    is_published = not is_in_wal_mode(connection)
                     is_kept = True
                     return Found(found.version, is_published, found.is_adopted), connection
             finally:
@@ -243,12 +254,6 @@ def _looked_at(
         f"{found.application_id:#x}, expected {APPLICATION_ID:#x}); eosdb did not touch it. To have "
         "eosdb's tables beside its own: `eosdb adopt FILE`, or eosdb.connect(path, adopt=True)"
     )
-
-
-def in_rollback_mode(connection: sqlite3.Connection) -> bool:
-    """Whether the file has no write-ahead log, and so is a published copy."""
-    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    return str(mode) != "wal"
 
 
 def _marked_in_header(path: str) -> bool:

@@ -280,13 +280,18 @@ class Writer:
         finally:
             self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
 
-    def close(self) -> bool:
+    def close(self, *, is_in_place: bool) -> bool:
         """Close the connection, with the mutex held. The last one of a file copies and removes the WAL,
-        and reports no failure, so the WAL is copied before. Returns whether all of it was.
+        and reports no failure, so the WAL is copied before. Returns whether all of it was. Where the files
+        are no more `is_in_place`, what has their names now is left alone.
 
         Raises StorageError when the disk fails; the WAL then stays for the next program that opens the
         file.
         """
+        if not is_in_place:
+            found = self._checkpoint()
+            self.connection.close()
+            return found.is_whole
         try:
             self.make_good()
             if self._leaves_checkpoints:

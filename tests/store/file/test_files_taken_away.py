@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 import eosdb
 from eosdb import TopicPartition
@@ -62,6 +63,11 @@ def write_in_a_block(db: eosdb.Database) -> None:
 
 def write_in_a_transaction(db: eosdb.Database) -> None:
     db.producer(transactional_id="a").init_transactions()
+
+
+def write_through_the_engine(db: eosdb.Database) -> None:
+    with db.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE mine (x)"))
 
 
 WRITES: list[Callable[[eosdb.Database], object]] = [
@@ -123,6 +129,130 @@ def test_a_copy_put_in_place_of_an_open_file_is_not_mixed_with_it(
             db.broker.append(TP, BATCH)
         with pytest.raises(eosdb.StorageError, match="replaced"), db.begin():
             pass
+
+
+# -- a folder above them, or a link to them -----------------------------------------------------------
+
+READS: list[Callable[[eosdb.Database], object]] = [
+    lambda db: db.broker.fetch(TP, 0),
+    lambda db: db.query("SELECT 1").all(),
+    lambda db: db.consumer().partitions_for("t"),
+    lambda db: db.engine.connect().execute(text("SELECT 1")),
+    lambda db: db.broker.listener().__enter__().wait(-1, 0, lambda: False),
+]
+
+
+def rename_the_folder(folder: Path) -> None:
+    """As a deployment does: the folder goes away, and a copy of it takes its place."""
+    copied = folder.with_name("copied")
+    shutil.copytree(folder, copied)
+    folder.rename(folder.with_name("before"))
+    copied.rename(folder)
+
+
+def turn_the_link(folder: Path) -> None:
+    """`current` leads to another release, which has a copy."""
+    shutil.copytree(folder.resolve(), folder.with_name("copied"))
+    turned = folder.with_name("turned")
+    turned.symlink_to("copied")
+    turned.rename(folder)
+
+
+def remove_the_folder(folder: Path) -> None:
+    folder.rename(folder.with_name("before"))
+
+
+TAKEN = [rename_the_folder, turn_the_link, remove_the_folder]
+
+
+@pytest.fixture(params=TAKEN)
+def taken(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Callable[[Path], None]]:
+    folder = tmp_path / "data"
+    if request.param is turn_the_link:
+        (tmp_path / "release").mkdir()
+        folder.symlink_to("release")
+    else:
+        folder.mkdir()
+    return folder, request.param
+
+
+def test_a_folder_that_is_renamed_under_an_open_file_is_noticed_by_whoever_writes_or_reads(
+    taken: tuple[Path, Callable[[Path], None]],
+) -> None:
+    """Two programs each went on with a history of their own, under one file id."""
+    folder, take = taken
+    with eosdb.connect(folder / "shop.db") as db, eosdb.connect(folder / "shop.db") as second:
+        db.admin.create_topic("t")
+        second.broker.append(TP, BATCH)
+        take(folder)
+        for work in (*WRITES, write_through_the_engine, *READS):
+            for opened in (db, second):
+                with pytest.raises(eosdb.StorageError, match=r"has been (removed|replaced)"):
+                    work(opened)
+    where = folder.parent / "before" if take is not turn_the_link else folder.parent / "release"
+    with eosdb.connect(where / "shop.db") as db:
+        assert committed_values(db, TP) == [b"v"], "closing has saved what was acknowledged"
+        assert db.verify().ok
+
+
+@pytest.mark.parametrize("take", [rename_the_folder, turn_the_link])
+def test_closing_the_old_file_leaves_the_one_in_its_place_alone(
+    tmp_path: Path, take: Callable[[Path], None]
+) -> None:
+    (tmp_path / "release").mkdir()
+    folder = tmp_path / "data"
+    folder.symlink_to("release") if take is turn_the_link else folder.mkdir()
+    old = eosdb.connect(folder / "shop.db")
+    old.admin.create_topic("t")
+    take(folder)
+    new = eosdb.connect(folder / "shop.db")
+    new.broker.append(TP, BATCH)
+    wal = Path(f"{folder}/shop.db-wal").read_bytes()
+    old.close()
+    assert Path(f"{folder}/shop.db-wal").read_bytes() == wal
+    new.abandon()
+    with eosdb.connect(folder / "shop.db") as db:
+        assert committed_values(db, TP) == [b"v"]
+
+
+def test_a_reader_of_a_file_that_is_written_is_told_too(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with (
+        eosdb.connect(folder / "shop.db") as db,
+        eosdb.connect(folder / "shop.db", read_only=True) as reader,
+    ):
+        db.admin.create_topic("t")
+        assert reader.broker.fetch(TP, 0)
+        rename_the_folder(folder)
+        for read in READS:
+            with pytest.raises(eosdb.StorageError, match="replaced"):
+                read(reader)
+
+
+def test_a_reader_of_a_published_copy_goes_on_with_it_when_the_next_is_published(
+    db: eosdb.Database, tmp_path: Path
+) -> None:
+    db.admin.create_topic("t")
+    db.publish(tmp_path / "copy.db")
+    with eosdb.connect(tmp_path / "copy.db", read_only=True) as reader:
+        db.broker.append(TP, BATCH)
+        db.publish(tmp_path / "copy.db")
+        assert reader.broker.fetch(TP, 0).records == []
+
+
+def test_neither_another_working_folder_nor_memory_is_a_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with eosdb.connect("shop.db") as db, eosdb.connect(":memory:") as in_memory:
+        for opened in (db, in_memory):
+            opened.admin.create_topic("t")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        for opened in (db, in_memory):
+            assert opened.broker.append(TP, BATCH).base_offset == 0
+            assert committed_values(opened, TP) == [b"v"]
 
 
 @pytest.mark.parametrize("others", [0, 1])
