@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
+
+Outcome = Literal["not written", "written", "unknown"]
 
 __all__ = [
     "ApiError", "BatchDiffersError", "ClusterAuthorizationFailedError",
@@ -40,7 +42,13 @@ __all__ = [
 
 
 class EosdbError(Exception):
-    """The base class of all errors of eosdb."""
+    """The base class of all errors of eosdb.
+
+    `outcome` says what has become of that which the call was to store: "not written", "written", or
+    "unknown" (docs/guide.md has the table).
+    """
+
+    outcome: Outcome = "not written"
 
 
 class ApiError(EosdbError):
@@ -75,6 +83,8 @@ class UnknownTopicOrPartitionError(ApiError, code=3, retriable=True):
 class RequestTimedOutError(ApiError, code=7, retriable=True):
     """No answer came in time; the request may or may not have been carried out."""
 
+    outcome: Outcome = "unknown"
+
 
 class MessageTooLargeError(ApiError, code=10):
     """The batch is larger than the topic's max.message.bytes."""
@@ -86,6 +96,8 @@ class OffsetMetadataTooLargeError(ApiError, code=12):
 
 class NetworkExceptionError(ApiError, code=13, retriable=True):
     """The connection broke; the request may or may not have been carried out."""
+
+    outcome: Outcome = "unknown"
 
 
 class CoordinatorLoadInProgressError(ApiError, code=14, retriable=True):
@@ -174,6 +186,8 @@ class OutOfOrderSequenceNumberError(ApiError, code=45):
 
 class DuplicateSequenceNumberError(ApiError, code=46):
     """The batch is stored already. A producer treats it as success; eosdb itself never returns it."""
+
+    outcome: Outcome = "written"
 
 
 class InvalidProducerEpochError(ApiError, code=47):

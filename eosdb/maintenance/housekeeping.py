@@ -13,7 +13,6 @@ from typing import Final
 
 from eosdb.broker.handler import Core
 from eosdb.clock import monotonic_ns
-from eosdb.errors import EosdbError
 from eosdb.maintenance.round import Round
 from eosdb.model.values import HousekeepingReport
 from eosdb.notices import catalog
@@ -75,7 +74,7 @@ class Housekeeper:
         try:
             if self._steps is not None or self._begins_round():
                 self._take_steps()
-        except EosdbError as error:
+        except Exception as error:
             self._steps = None
             path = self._core.store.path
             catalog.HOUSEKEEPING_LATER.say(

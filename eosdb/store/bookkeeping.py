@@ -113,4 +113,7 @@ class Bookkeeping(ABC):
     def _tell(self) -> None:
         """Say what there is to say. Call it while nothing is held that others wait for."""
         if self._timings.untold.waiting:
-            self._timings.untold.tell()
+            with contextlib.suppress(
+                Exception
+            ):  # What a program does with its log is no failed write.
+                self._timings.untold.tell()

@@ -27,7 +27,7 @@ from eosdb.errors import (
 from eosdb.store.bookkeeping import Bookkeeping
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, is_in_wal_mode
-from eosdb.store.file.failures import translate, translated
+from eosdb.store.file.failures import translate, translate_system, translated
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.watch import Watch
@@ -205,10 +205,11 @@ class Store(Bookkeeping):
                     finally:
                         held.roll_back()
                         held.is_ours = False  # Whoever has kept the connection is guarded, too.
-                self._counts.add(1, sync=writer.durable == "FULL")
-                writer.checkpoint_when_due()
-                self._note_outcome(())
-                self._timings.ended(1)
+                with contextlib.suppress(Exception):  # It is stored, whatever fails now.
+                    self._counts.add(1, sync=writer.durable == "FULL")
+                    writer.checkpoint_when_due()
+                    self._note_outcome(())
+                    self._timings.ended(1)
             except EosdbError as error:
                 self._note_outcome((error,))
                 raise
@@ -343,6 +344,9 @@ class Store(Bookkeeping):
         except DatabaseLockedError:
             # Its holder has the file open, and will close it last or leave that to the next.
             writer.close_beside_others()
+        except EosdbError as error:
+            error.outcome = "written"
+            raise
         finally:
             self._mutex.release()
 
@@ -431,10 +435,11 @@ class Store(Bookkeeping):
                     self._run_alone(writer, batch)
             writer.checkpoint_when_due()
             self._timings.ended(len(batch))
-        except EosdbError as error:
+        except (EosdbError, OSError) as error:
+            told = translate_system(error, self.path) if isinstance(error, OSError) else error
             for request in batch:
                 if not request.done:
-                    request.error, request.done = error, True
+                    request.error, request.done = told, True
         finally:
             # Both are calls into C; no signal can get in before them.
             try:

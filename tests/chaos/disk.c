@@ -5,6 +5,8 @@
  * or by chance, EOSDB_DISK_FAIL_PERCENT times in a hundred. The system takes the pages for clean then, as
  * Linux does; nothing here writes them again.
  *
+ * Or one call fails, by number: `disk_fail_at` of a program that is under way (failing.py).
+ *
  * A record of the log: kind, token, length of the path, offset, length of the data; the path; the data.
  * Kinds: W write, T truncate, S a sync begins, E it has succeeded, F it has failed, U unlink, R rename,
  * L link (the second path is the data).
@@ -14,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +73,33 @@ static void note(char kind, uint64_t token, const char *path, uint64_t offset, c
     inside = 0;
 }
 
+/* From the call with this number on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, o open);
+ * negative: none. Returns how many calls there were since the last time. */
+static long fail_at = -1, calls;
+static int fail_error, fail_for_good;
+static char fail_kinds[16];
+
+long disk_fail_at(long number, int error, int for_good, const char *kinds) {
+    long before = calls;
+    fail_at = number, fail_error = error, fail_for_good = for_good, calls = 0;
+    snprintf(fail_kinds, sizeof fail_kinds, "%s", kinds);
+    return before;
+}
+
+static int refused(char kind) {
+    if (inside || fail_at < 0 || !strchr(fail_kinds, kind)) return 0;
+    long number = __atomic_fetch_add(&calls, 1, __ATOMIC_SEQ_CST);
+    if (fail_for_good ? number < fail_at : number != fail_at) return 0;
+    errno = fail_error;
+    return 1;
+}
+
+static int refused_at(char kind, int descriptor) {
+    char path[PATH_MAX];
+    if (inside || fail_at < 0 || descriptor == log_descriptor || !path_of(descriptor, path)) return 0;
+    return refused(kind);
+}
+
 static ssize_t noted_write(int descriptor, const void *data, size_t length, off_t offset) {
     char path[PATH_MAX];
     if (!inside && descriptor != log_descriptor && path_of(descriptor, path))
@@ -79,18 +109,21 @@ static ssize_t noted_write(int descriptor, const void *data, size_t length, off_
 
 ssize_t write(int descriptor, const void *data, size_t length) {
     REAL(ssize_t, "write", int, const void *, size_t);
+    if (refused_at('w', descriptor)) return -1;
     noted_write(descriptor, data, length, -1);
     return real(descriptor, data, length);
 }
 
 ssize_t pwrite(int descriptor, const void *data, size_t length, off_t offset) {
     REAL(ssize_t, "pwrite", int, const void *, size_t, off_t);
+    if (refused_at('w', descriptor)) return -1;
     noted_write(descriptor, data, length, offset);
     return real(descriptor, data, length, offset);
 }
 
 ssize_t pwrite64(int descriptor, const void *data, size_t length, off64_t offset) {
     REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t);
+    if (refused_at('w', descriptor)) return -1;
     noted_write(descriptor, data, length, offset);
     return real(descriptor, data, length, offset);
 }
@@ -98,6 +131,7 @@ ssize_t pwrite64(int descriptor, const void *data, size_t length, off64_t offset
 int ftruncate(int descriptor, off_t length) {
     REAL(int, "ftruncate", int, off_t);
     char path[PATH_MAX];
+    if (refused_at('t', descriptor)) return -1;
     if (path_of(descriptor, path)) note('T', 0, path, (uint64_t)length, NULL, 0);
     return real(descriptor, length);
 }
@@ -105,6 +139,7 @@ int ftruncate(int descriptor, off_t length) {
 int ftruncate64(int descriptor, off64_t length) {
     REAL(int, "ftruncate64", int, off64_t);
     char path[PATH_MAX];
+    if (refused_at('t', descriptor)) return -1;
     if (path_of(descriptor, path)) note('T', 0, path, (uint64_t)length, NULL, 0);
     return real(descriptor, length);
 }
@@ -119,6 +154,7 @@ static int noted_sync(int descriptor, int (*real)(int)) {
     static uint64_t newest;
     char path[PATH_MAX];
     if (!path_of(descriptor, path)) return real(descriptor);
+    if (refused('s')) return -1;
     uint64_t token = ((uint64_t)getpid() << 32) | __atomic_add_fetch(&newest, 1, __ATOMIC_SEQ_CST);
     note('S', token, path, 0, NULL, 0);
     if (fails()) {
@@ -139,6 +175,34 @@ int fsync(int descriptor) {
 int fdatasync(int descriptor) {
     REAL(int, "fdatasync", int);
     return noted_sync(descriptor, real);
+}
+
+int posix_fallocate(int descriptor, off_t offset, off_t length) {
+    REAL(int, "posix_fallocate", int, off_t, off_t);
+    return refused_at('a', descriptor) ? fail_error : real(descriptor, offset, length);
+}
+
+int posix_fallocate64(int descriptor, off64_t offset, off64_t length) {
+    REAL(int, "posix_fallocate64", int, off64_t, off64_t);
+    return refused_at('a', descriptor) ? fail_error : real(descriptor, offset, length);
+}
+
+int open(const char *path, int flags, ...) {
+    REAL(int, "open", const char *, int, ...);
+    va_list given;
+    va_start(given, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(given, mode_t) : 0;
+    va_end(given);
+    return is_watched(path) && refused('o') ? -1 : real(path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...) {
+    REAL(int, "open64", const char *, int, ...);
+    va_list given;
+    va_start(given, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(given, mode_t) : 0;
+    va_end(given);
+    return is_watched(path) && refused('o') ? -1 : real(path, flags, mode);
 }
 
 int unlink(const char *path) {

@@ -15,6 +15,7 @@ import pytest
 import eosdb
 from eosdb import TopicPartition
 from eosdb.failpoints import Failpoint, watched
+from eosdb.store.file.mutex import WriterMutex
 from tests.concurrency.worker import threads
 from tests.readers import committed_values, dump_state
 from tests.store.schema.test_schema import UPGRADED, Old
@@ -139,6 +140,55 @@ def test_housekeeping_that_finds_no_room_does_not_fail_the_request_that_came_by(
             assert db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"v")])).error is None
         (small_disk / "ballast").unlink()
         assert committed_values(db, TP) == [b"v"]
+
+
+@pytest.mark.parametrize("way", ["append", "send", "append_once"])
+def test_what_is_stored_is_answered_so_although_there_is_no_room_for_notes(
+    small_disk: Path, way: str
+) -> None:
+    """When housekeeping last began is noted in the lock file, behind the commit: an OSError came of it, and
+    a program that repeats has doubled."""
+    clock = eosdb.ManualClock(1_000_000)
+    path = small_disk / "full.db"
+    eosdb.connect(path, clock=clock).close()
+    os.truncate(f"{path}-lock", 0)  # As an earlier version has left it.
+    take_all(small_disk).unlink()
+    with eosdb.connect(path, clock=clock) as db:
+        db.admin.create_topic("t")
+        producer = db.producer()
+        producer.send("t", b"first").result()
+
+        def fill_up(point: Failpoint) -> None:
+            if point is Failpoint.UNIT_COMMITTED:
+                take_all(small_disk)
+
+        for number in (1, 2):
+            clock.advance(10_000_000)
+            os.truncate(f"{path}-lock", 0)
+            with watched(fill_up):
+                if way == "append":
+                    db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=b"v")]))
+                elif way == "send":
+                    assert producer.send("t", b"v").result().offset == number
+                else:
+                    db.append_once("s", number, {TP: [eosdb.Record(value=b"v")]})
+            (small_disk / "ballast").unlink()
+        assert committed_values(db, TP) == [b"first", b"v", b"v"]
+        assert db.verify().ok
+
+
+def test_the_lock_file_has_its_room_before_it_is_needed(small_disk: Path) -> None:
+    """So that every process learns of a failed sync also where nothing is left."""
+    path = small_disk / "full.db"
+    with eosdb.connect(path):
+        mine, others = (WriterMutex(f"{path}-lock", 1_000) for _ in range(2))
+        take_all(small_disk)
+        mine.note_sync(failed=True)
+        assert others.has_sync_failed()
+        others.note_sync(failed=False)
+        for mutex in (mine, others):
+            mutex.close()
+        (small_disk / "ballast").unlink()
 
 
 def test_there_is_no_room_even_for_a_new_file(small_disk: Path) -> None:

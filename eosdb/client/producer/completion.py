@@ -146,6 +146,8 @@ class BatchCompletion:
 
     def _refused(self, batch: ProducerBatch, error: EosdbError) -> None:
         """The broker will never store it; the sequences behind it need another epoch."""
+        if batch.in_doubt:
+            error.outcome = "unknown"  # An earlier attempt got no answer.
         batch.in_doubt = False
         self._fail(batch, error)
         if self._manager.transactional_id is None and not self._manager.is_fatal_state:
@@ -157,6 +159,8 @@ class BatchCompletion:
 
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
         """Stop waiting for the batch; whether it is stored may be unknown."""
+        if batch.in_doubt:
+            error.outcome = "unknown"
         batch.error = error  # First: an interrupt behind it leaves nobody waiting.
         self._accumulator.remove(batch)
         self._may_be_unresolved = True
@@ -237,13 +241,12 @@ class BatchCompletion:
         old = [batch for batch in batches if now_ms - batch.created_ms >= limit]
         for batch in old:
             outcome = "may or may not be" if batch.attempts else "are not"
-            self._fail(
-                batch,
-                RequestTimedOutError(
-                    f"{batch.tp}: no answer within delivery_timeout_ms={limit}; the batch's "
-                    f"{len(batch.records)} records {outcome} stored"
-                ),
+            error = RequestTimedOutError(
+                f"{batch.tp}: no answer within delivery_timeout_ms={limit}; the batch's "
+                f"{len(batch.records)} records {outcome} stored"
             )
+            error.outcome = "unknown" if batch.attempts else "not written"
+            self._fail(batch, error)
 
     # -- sequences that lead nowhere ------------------------------------------------------------
 
@@ -282,11 +285,10 @@ class BatchCompletion:
         progress = self._manager.progress(tp)
         if progress.in_doubt:
             for batch in [b for b in progress.unacknowledged if b.attempts]:
-                self.give_up(
-                    batch,
-                    OutOfOrderSequenceNumberError(
-                        f"{tp}: an earlier batch got no answer, so whether this one is stored "
-                        "cannot be known; it was not sent again, because it could be stored twice"
-                    ),
+                error = OutOfOrderSequenceNumberError(
+                    f"{tp}: an earlier batch got no answer, so whether this one is stored "
+                    "cannot be known; it was not sent again, because it could be stored twice"
                 )
+                error.outcome = "unknown"
+                self.give_up(batch, error)
         progress.rewrite(identity)

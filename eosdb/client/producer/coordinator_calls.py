@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from eosdb.client.answers import RequestKind, as_coordinators, may_be_repeated
+from eosdb.client.answers import RequestKind, as_coordinators, is_lost, may_be_repeated
 from eosdb.client.producer.fencing import note_failure
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
@@ -26,8 +26,8 @@ _CONCURRENT_BACKOFF_MS: Final = 20
 class CoordinatorCall(Generic[T]):
     """One request, until its definite answer."""
 
-    __slots__ = ("attempts", "done", "error", "exchange", "kind", "on_answer", "request", "retry_at_ms",
-                 "sent_ms")  # fmt: skip
+    __slots__ = ("attempts", "done", "error", "exchange", "is_in_doubt", "kind", "on_answer", "request",
+                 "retry_at_ms", "sent_ms")  # fmt: skip
 
     def __init__(
         self, kind: RequestKind, request: Request[T], on_answer: Callable[[T], None]
@@ -37,7 +37,7 @@ class CoordinatorCall(Generic[T]):
         self.on_answer = on_answer
         self.exchange: Exchange[T] | None = None
         self.sent_ms = self.retry_at_ms = self.attempts = 0
-        self.done = False
+        self.done = self.is_in_doubt = False
         self.error: EosdbError | None = None
 
     def submit(self, transport: Transport, now_ms: int) -> None:
@@ -53,6 +53,8 @@ class CoordinatorCall(Generic[T]):
         self.on_answer(answer)
 
     def fail(self, error: EosdbError) -> None:
+        if self.is_in_doubt:
+            error.outcome = "unknown"  # An earlier attempt got no answer.
         self.error = error
         self.done = True
 
@@ -143,6 +145,7 @@ class CoordinatorCalls:
         if may_be_repeated(error) and not self._manager.is_fatal_state:
             call.exchange = None
             call.error = error
+            call.is_in_doubt |= is_lost(error)
             call.retry_at_ms = now_ms + self._backoff_ms(error, call.attempts)
             self._metrics.count("request-retry")
             return

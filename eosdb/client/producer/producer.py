@@ -271,6 +271,8 @@ class Producer:
             self._send_pieces(topic, Pieces(records), partition, sent)
         except Exception as error:
             error.add_note(f"send_many: {sent}")
+            if isinstance(error, EosdbError) and sent.accepted:
+                error.outcome = "unknown"  # `sent` says what has become of which.
             raise
         return sent
 

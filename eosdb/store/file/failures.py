@@ -1,8 +1,14 @@
-"""sqlite3's exceptions become eosdb's, in one place, by SQLite's result code and never by text."""
+"""sqlite3's exceptions, and those of system calls, become eosdb's, in one place, by their codes and never
+by text.
+
+What SQLite reports is undone, so the outcome is "not written". It is "unknown" where the commit may have
+come to stand in the WAL before something failed: whoever opens the file after a crash might find it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 from collections.abc import Iterator
 from typing import Final
@@ -38,6 +44,10 @@ _BY_CODE: Final[dict[int, tuple[type[EosdbError], str]]] = {
     ),
     sqlite3.SQLITE_NOTADB: (CorruptDatabaseError, "the file is not a SQLite database"),
 }
+_NO_ROOM_FOR_THE_INDEX: Final = (
+    "the disk is full: there is no room for the WAL's index (-shm). This write is undone, though it may "
+    "be there again after a crash; make room and try again"
+)
 _SYNC: Final = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 _FULL_EXTENDED: Final = {
     sqlite3.SQLITE_IOERR_WRITE,
@@ -46,6 +56,8 @@ _FULL_EXTENDED: Final = {
 }
 
 
+_OF_A_FULL_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_OF_RIGHTS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 _OF_THE_FILE: Final = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
@@ -69,10 +81,12 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     """The eosdb error for a sqlite3 error at the file `path`."""
     extended = getattr(error, "sqlite_errorcode", None) or 0
     if extended in _SYNC:
-        return StorageError(
-            f"{path}: the disk failed to sync this write, which is undone, though it may be there again "
-            "after a crash of the machine; check the disk (the system's log says more, such as "
-            f"`dmesg`) and try again (SQLite: {error})"
+        return _in_doubt(
+            StorageError(
+                f"{path}: the disk failed to sync this write, which is undone, though it may be there "
+                "again after a crash; check the disk (the system's log says more, such as `dmesg`) and "
+                f"try again (SQLite: {error})"
+            )
         )
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
         # The statement is eosdb's own: users' statements are not told of here.
@@ -82,8 +96,41 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
             f"written (SQLite: {error})"
         )
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
+    if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return _in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
     kind, advice = _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
-    return kind(f"{path}: {advice} (SQLite: {error})")
+    found = kind(f"{path}: {advice} (SQLite: {error})")
+    return _in_doubt(found) if primary == sqlite3.SQLITE_IOERR else found
+
+
+def translate_system(error: OSError, path: str) -> EosdbError:
+    """The eosdb error for a system call that failed at the file `path`, or beside it."""
+    if error.errno in _OF_A_FULL_DISK:
+        return DatabaseFullError(
+            f"{path}: the disk is full, or takes no more; nothing was written, make room and try again "
+            f"({error.strerror})"
+        )
+    if error.errno in _OF_RIGHTS:
+        return ReadOnlyDatabaseError(f"{path}: the file may not be written ({error.strerror})")
+    return StorageError(
+        f"{path}: the system has refused what eosdb needs ({error.strerror or error}); nothing was "
+        "written, try again"
+    )
+
+
+def _in_doubt(error: EosdbError) -> EosdbError:
+    error.outcome = "unknown"
+    return error
+
+
+@contextlib.contextmanager
+def system_calls(path: str) -> Iterator[None]:
+    """Raise eosdb's error for any system call that fails inside the block, which calls nothing of a
+    user's."""
+    try:
+        yield
+    except OSError as error:
+        raise translate_system(error, path) from error
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ overtake it. The kernel releases the lock of a process that dies. The locks are 
 locks: they also exclude two databases of one process, and closing another descriptor does not drop them.
 
 The file holds one byte, which tells every process that a sync has failed (decisions/0017), and when the
-last round of housekeeping began.
+last round of housekeeping began. Its block is taken when it is opened: on a full disk there would be none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Final
 
 from eosdb.errors import DatabaseLockedError, StorageError
 from eosdb.store.file import lock_holder
+from eosdb.store.file.failures import system_calls, translate_system
 from eosdb.store.file.lock_file import (
     byte_range,
     close_lock_file,
@@ -41,6 +42,7 @@ _FAILED: Final = b"!"
 _ROUND_AT: Final = 16
 _LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
 _TIME: Final = struct.Struct("<q")
+_SIZE: Final = 4096
 
 
 class WriterMutex:
@@ -52,6 +54,11 @@ class WriterMutex:
         self.owner_locks: Final = OwnerLocks(path)
         """Those held until they are released; `owning` has a block for each."""
         self._use(open_lock_file(path))
+        self._has_sync_failed = False
+        """Whether one has, which could not be told to the others."""
+        with contextlib.suppress(OSError):  # On a full disk the file can still be read.
+            if os.fstat(self._descriptor).st_size < _SIZE:
+                os.posix_fallocate(self._descriptor, 0, _SIZE)
 
     release: Callable[[], object]
     """Release whatever is held; harmless when nothing is. No Python runs in it, so no signal can get in
@@ -139,20 +146,31 @@ class WriterMutex:
 
     def has_sync_failed(self) -> bool:
         """Whether a sync has failed, in any process, and the WAL has not been renewed since."""
-        return os.pread(self._descriptor, 1, _SYNC_FAILED_AT) == _FAILED
+        with system_calls(self.path):
+            found = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
+        return self._has_sync_failed or found == _FAILED
 
     def note_sync(self, *, failed: bool) -> None:
-        """Kept in memory that processes share, not on the disk: a power cut ends the condition too."""
-        os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
+        """Kept in memory that processes share, not on the disk: a power cut ends the condition too. Where
+        even that is refused, at least this object knows."""
+        self._has_sync_failed = failed
+        try:
+            os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
+        except OSError as error:
+            if not failed:  # Who is told of a failed sync has an error already.
+                self._has_sync_failed = True
+                raise translate_system(error, self.path) from error
 
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
         """See `Store.begin_round`; with the mutex held."""
-        found = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
+        with system_calls(self.path):
+            found = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
         last_ms = int(_TIME.unpack(found)[0]) if len(found) == _TIME.size else 0
         is_known = 0 <= now_ms - last_ms < _LONG_AGO_MS
         if is_known and now_ms - last_ms < every_ms:
             return False, last_ms
-        os.pwrite(self._descriptor, _TIME.pack(now_ms), _ROUND_AT)
+        with system_calls(self.path):
+            os.pwrite(self._descriptor, _TIME.pack(now_ms), _ROUND_AT)
         return is_known, now_ms
 
     @property

@@ -32,7 +32,7 @@ from eosdb.errors import (
 from eosdb.failpoints import Failpoint, reach
 from eosdb.store.file import forking, lock_holder
 from eosdb.store.file.connection import check_version, connect, is_in_wal_mode
-from eosdb.store.file.failures import translated
+from eosdb.store.file.failures import system_calls, translated
 from eosdb.store.file.file_system import check_local, mounted_error, mounted_name
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import check_only_name
@@ -89,7 +89,7 @@ def open_file(
     each saying which file and what to do.
     """
     check_version(sqlite3.sqlite_version_info)
-    with forking.at_work():
+    with forking.at_work(), system_calls(path):
         if read_only:
             return _open_to_read(path, lock_timeout_ms, at_rest)
         is_foreign = adopt and _check_adoptable(path, lock_timeout_ms, to_wal=to_wal)

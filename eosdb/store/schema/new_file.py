@@ -14,6 +14,7 @@ from typing import Final
 
 from eosdb.errors import StorageError
 from eosdb.failpoints import Failpoint, reach
+from eosdb.store.file.failures import system_calls
 from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
 
@@ -65,11 +66,12 @@ def forget_unfinished(path: str) -> None:
 
 def sync_folder(path: str) -> None:
     """Make the file's name durable: a new directory entry survives power loss only when synced."""
-    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with system_calls(path):
+        descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def unfinished_name(path: str) -> str:

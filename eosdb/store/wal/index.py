@@ -5,6 +5,7 @@ A descriptor of our own would drop SQLite's locks when it is closed.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 from typing import Final, NamedTuple
@@ -47,7 +48,10 @@ def read(path: str) -> WalIndex | None:
 
 
 def _mapped_at(path: str) -> int | None:
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+    with (
+        contextlib.suppress(OSError),  # No descriptor is to be had.
+        open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps,
+    ):
         for line in maps:
             words = line.rstrip("\n").split(maxsplit=5)
             if len(words) == 6 and words[5] == path and int(words[2], 16) == 0:

@@ -136,6 +136,10 @@ class GroupCommit:
                 self._run_next_round()
                 if not request.done:  # It was not its turn yet.
                     self.go_on()
+        except Exception:
+            # What comes after a commit never looks like a failed one.
+            if not request.done:
+                raise
         finally:
             request.is_left = True
             try:

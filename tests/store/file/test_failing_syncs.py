@@ -152,6 +152,32 @@ die()
     assert child.values_after_power_cuts(tmp_path, 5) == [[b"last"]] * 5
 
 
+def test_a_sync_that_says_that_the_disk_is_full_is_a_failed_sync_and_every_process_learns_of_it(
+    child: Child, tmp_path: Path
+) -> None:
+    child.run("""
+import errno
+from tests.chaos.failing_worker import fail_at
+other = eosdb.connect(db.path)
+fail_at(0, errno.ENOSPC, for_good=True, kinds="s")
+try:
+    append(other, b"refused")
+except eosdb.StorageError as error:
+    assert error.outcome == "unknown", error
+assert "nothing more is written" in refused(append, db, b"refused")
+try:
+    append(db, b"refused")
+except eosdb.StorageError as error:
+    assert error.outcome == "not written", error
+with contextlib.suppress(eosdb.StorageError):
+    other.close()
+fail_at(-1)
+append(db, b"last")
+die()
+""")
+    assert child.values_after_power_cuts(tmp_path, 5) == [[b"last"]] * 5
+
+
 def test_a_block_of_begin_whose_sync_fails_is_undone_and_stops_the_next_write(
     child: Child, tmp_path: Path
 ) -> None:
@@ -189,7 +215,12 @@ def test_closing_on_a_failing_disk_says_so_and_the_next_opening_makes_it_good(
 for i in range(5):
     append(db, b"%d" % i)
 fail(True)
-assert "failed to sync" in refused(db.close)
+try:
+    db.close()
+except eosdb.StorageError as error:
+    assert "failed to sync" in str(error) and error.outcome == "written", error
+else:
+    raise AssertionError
 assert pathlib.Path(db.path + "-wal").stat().st_size
 fail(False)
 """)
