@@ -1,15 +1,17 @@
-"""What a store keeps beside its two doors: counts and times of its commits, the locks of owners, and what
-is to be said of all that when nobody waits for it any more."""
+"""What a store keeps beside its two doors: whether it may be used, counts and times of its commits, the
+locks of owners, and what is to be said of all that when nobody waits for it any more."""
 
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from eosdb.errors import (
+    DatabaseClosedError,
     DatabaseFullError,
+    IllegalStateError,
     ReadOnlyDatabaseError,
     StorageError,
 )
@@ -18,6 +20,7 @@ from eosdb.notices import catalog
 from eosdb.notices.notice import error_text
 from eosdb.store.file.failures import is_failed_sync
 from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.file.owner_locks import OwnerLocks
 from eosdb.store.writing.timings import Timings
 from eosdb.store.writing.writer import Counts
@@ -25,10 +28,13 @@ from eosdb.store.writing.writer import Counts
 _OF_THE_FILE: Final = (DatabaseFullError, ReadOnlyDatabaseError, StorageError)
 
 
-class Bookkeeping(ABC):
+class Bookkeeping:
     """The part of a `Store` that is about what has happened."""
 
     path: str
+    read_only: bool
+    _process: int
+    _files: OpenFiles
     _counts: Counts
     _timings: Timings
     _mutex: WriterMutex | None
@@ -36,8 +42,34 @@ class Bookkeeping(ABC):
     _is_failing = False
     """Whether the file, or its disk, has refused the last write."""
 
-    @abstractmethod
-    def _check_writable(self) -> None: ...
+    # -- whether it may be used -----------------------------------------------------------------
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
+        self._check_not_closed()
+
+    def check_open(self) -> None:
+        """Raises DatabaseClosedError, IllegalStateError in a forked child, and StorageError when the file
+        has been moved or replaced."""
+        self._check_not_closed()
+        self._files.check_database()
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise self._closed_error()
+        if self.forked:
+            raise IllegalStateError(
+                f"{self.path} was opened before this process was forked; a child opens it anew"
+            )
+
+    @property
+    def forked(self) -> bool:
+        """Whether the file is the parent process's, which alone may use and release it."""
+        return self._process != os.getpid()
+
+    def _closed_error(self) -> DatabaseClosedError:
+        return DatabaseClosedError(f"{self.path} has been closed")
 
     # -- counts ---------------------------------------------------------------------------------
 

@@ -18,11 +18,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from eosdb.errors import (
-    DatabaseClosedError,
     DatabaseLockedError,
     EosdbError,
-    IllegalStateError,
-    ReadOnlyDatabaseError,
 )
 from eosdb.store.bookkeeping import Bookkeeping
 from eosdb.store.file import forking
@@ -60,9 +57,8 @@ class Store(Bookkeeping):
         reader: sqlite3.Connection | None = None,
         name: str | None = None,
     ) -> None:
-        """`name` is what leads to `path`, if links do."""
         self.path = path
-        self.read_only: Final = read_only
+        self.read_only = read_only
         self.lock_timeout_ms: Final = lock_timeout_ms
         self._durability = durability
         self._closing = False
@@ -88,7 +84,6 @@ class Store(Bookkeeping):
                 self._files.note(mutex.path, mutex.identity)
                 self._open_writer()
             elif reader is not None and is_in_wal_mode(reader):
-                # A published copy may be replaced by the next one: a reader goes on with the old.
                 self._files.note_database()
             forking.rests(self)
 
@@ -393,33 +388,6 @@ class Store(Bookkeeping):
         with self.alone():
             assert self._mutex is not None
             return self._mutex.begin_round(now_ms, every_ms)
-
-    def _check_writable(self) -> None:
-        if self.read_only:
-            raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
-        self._check_not_closed()
-
-    def check_open(self) -> None:
-        """Raises DatabaseClosedError, IllegalStateError in a forked child, and StorageError when the file
-        has been moved or replaced."""
-        self._check_not_closed()
-        self._files.check_database()
-
-    def _check_not_closed(self) -> None:
-        if self._closed:
-            raise self._closed_error()
-        if self.forked:
-            raise IllegalStateError(
-                f"{self.path} was opened before this process was forked; a child opens it anew"
-            )
-
-    @property
-    def forked(self) -> bool:
-        """Whether the file is the parent process's, which alone may use and release it."""
-        return self._process != os.getpid()
-
-    def _closed_error(self) -> DatabaseClosedError:
-        return DatabaseClosedError(f"{self.path} has been closed")
 
     def _run_round(self, batch: list[Request]) -> None:
         assert self._mutex is not None
