@@ -49,6 +49,7 @@ MARKED: Final = {
                 "test_kafka_python_admin.py",
                 "test_two_servers.py",
                 "test_allowance.py",
+                "test_memory.py",
                 "test_locked_file.py",
                 "test_refused_by_file.py",
                 "test_every_right.py",

@@ -85,7 +85,7 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
         )
     codec = attributes & _CODEC
     if codec:
-        data = _uncompressed(bytes(data), attributes, codec, version, allowance)
+        data = _uncompressed(data, attributes, codec, version, allowance)
     if not 0 < count * _LEAST_RECORD <= len(data) - _HEADER.size:
         raise InvalidRecordError(
             f"got {len(data) - _HEADER.size} bytes of records, the batch says {count} records"
@@ -93,7 +93,7 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
     allowance.records(count)
     producer_id, producer_epoch, base_sequence = producer
     return RecordBatch(
-        _columns(bytes(data), count), producer_id, producer_epoch, base_sequence,
+        _columns(data, count), producer_id, producer_epoch, base_sequence,
         bool(attributes & _TRANSACTIONAL), sent_bytes=length + _BEFORE_LENGTH,
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def encode(found: FetchResult, offset: int, room: int, *, at_least_one: bool) ->
     return b"".join(made), offset
 
 
-def _columns(data: bytes, count: int) -> RecordColumns:
+def _columns(data: bytes | bytearray | memoryview, count: int) -> RecordColumns:
     try:
         records = list(DefaultRecordBatch(data))
         payload: list[bytes | None] = [None] * (2 * len(records))
@@ -143,14 +143,18 @@ def _columns(data: bytes, count: int) -> RecordColumns:
 
 
 def _uncompressed(
-    data: bytes, attributes: int, codec: int, version: int, allowance: Allowance
-) -> bytes:
+    data: bytes | bytearray | memoryview,
+    attributes: int,
+    codec: int,
+    version: int,
+    allowance: Allowance,
+) -> bytearray:
     """The batch as if it had been sent uncompressed; nobody looks at its checksum again."""
-    records = compression.decompress(codec, data[_HEADER.size :], version, allowance)
-    header = bytearray(data[: _HEADER.size])
-    struct.pack_into(">h", header, _ATTRIBUTES, attributes & ~_CODEC)
-    struct.pack_into(">i", header, 8, len(header) + len(records) - _BEFORE_LENGTH)
-    return bytes(header) + records
+    head, records = bytes(data[: _HEADER.size]), bytes(data[_HEADER.size :])
+    whole = compression.decompress(codec, records, version, allowance, head)
+    struct.pack_into(">h", whole, _ATTRIBUTES, attributes & ~_CODEC)
+    struct.pack_into(">i", whole, 8, len(whole) - _BEFORE_LENGTH)
+    return whole
 
 
 def _runs(records: Sequence[LogRecord]) -> Iterator[list[LogRecord]]:

@@ -22,41 +22,52 @@ _MOST_BLOCKS: Final = 100_000
 """Java makes blocks of 32 KiB."""
 
 
-def decompress(codec: int, data: bytes, version: int, allowance: Allowance) -> bytes:
-    """Raises InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError."""
+def decompress(
+    codec: int, data: bytes, version: int, allowance: Allowance, before: bytes = b""
+) -> bytearray:
+    """What the data decompress to, behind `before`: a batch is not copied to put its header there.
+
+    Raises InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError."""
     if codec not in _CODECS or (codec == _ZSTD and version < _ZSTD_FROM):
         raise UnsupportedCompressionTypeError(
             f"got compression type {codec} in Produce version {version}"
         )
     try:
-        return _CODECS[codec](data, allowance)
+        return _CODECS[codec](data, allowance, bytearray(before))
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise InvalidRecordError(f"the batch cannot be decompressed: {error}") from error
 
 
-def _within(into: Callable[[bytes, bytearray], int], data: bytes, allowance: Allowance) -> bytes:
+def _within(
+    into: Callable[[bytes, memoryview], int], data: bytes, allowance: Allowance, out: bytearray
+) -> bytearray:
     """What `into` writes to a buffer that grows to the bound at most."""
-    size = 4 * len(data) + 65_536
+    size, begin = 4 * len(data) + 65_536, len(out)
     while True:
         size = min(size, allowance.bytes_left)
-        with allowance.buffer(size) as buffer:
-            try:
+        allowance.buffer(size)
+        out += bytes(begin + size - len(out))
+        try:
+            with memoryview(out) as whole, whole[begin:] as buffer:
                 found = into(data, buffer)
-            except cramjam.DecompressionError as error:
-                # The one message of all its codecs for a buffer that is too small.
-                if "failed to write whole buffer" not in str(error):
-                    raise
-                if size == allowance.bytes_left:
-                    allowance.decompressed(size + 1)
-            else:
-                allowance.decompressed(found)
-                return bytes(memoryview(buffer)[:found])
+        except cramjam.DecompressionError as error:
+            del out[begin:]
+            allowance.no_use(size)
+            # The one message of all its codecs for a buffer that is too small.
+            if "failed to write whole buffer" not in str(error):
+                raise
+            if size == allowance.bytes_left:
+                allowance.decompressed(size + 1)
+        else:
+            del out[begin + found :]
+            allowance.found(found, size)
+            return out
         size *= 8
 
 
-def _gzip(data: bytes, allowance: Allowance) -> bytes:
+def _gzip(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
     inflate = zlib.decompressobj(wbits=31)
-    out, piece = bytearray(), max(len(data), 65_536)
+    piece = max(len(data), 65_536)
     while data and not inflate.eof:
         found = inflate.decompress(data, min(piece, allowance.bytes_left + 1))
         allowance.decompressed(len(found))
@@ -64,32 +75,36 @@ def _gzip(data: bytes, allowance: Allowance) -> bytes:
         data = inflate.unconsumed_tail
     if not inflate.eof:
         raise InvalidRecordError("the batch cannot be decompressed: its gzip stream ends early")
-    return bytes(out)
+    return out
 
 
-def _snappy(data: bytes, allowance: Allowance) -> bytes:
+def _snappy(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
     """One block, or the blocks of Java's stream: a magic, two versions, and each block after its length."""
     if not data.startswith(_XERIAL):
-        return _snappy_block(data, allowance)
-    parts: list[bytes] = []
-    at = _XERIAL_HEADER
+        return _snappy_block(data, allowance, out)
+    at, blocks = _XERIAL_HEADER, 0
     while at < len(data):
-        if len(parts) == _MOST_BLOCKS:
+        blocks += 1
+        if blocks > _MOST_BLOCKS:
             raise InvalidRecordError(f"the batch has more than {_MOST_BLOCKS} blocks of snappy")
         (length,) = struct.unpack_from(">I", data, at)
         at += 4
-        parts.append(_snappy_block(data[at : at + length], allowance))
+        _snappy_block(data[at : at + length], allowance, out)
         at += length
-    return b"".join(parts)
+    return out
 
 
-def _snappy_block(data: bytes, allowance: Allowance) -> bytes:
+def _snappy_block(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
     allowance.decompressed(size := cramjam.snappy.decompress_raw_len(data))
-    buffer = bytearray(size)
-    return bytes(memoryview(buffer)[: cramjam.snappy.decompress_raw_into(data, buffer)])
+    begin = len(out)
+    out += bytes(size)
+    with memoryview(out) as whole, whole[begin:] as buffer:
+        found = cramjam.snappy.decompress_raw_into(data, buffer)
+    del out[begin + found :]
+    return out
 
 
-_CODECS: Final[dict[int, Callable[[bytes, Allowance], bytes]]] = {
+_CODECS: Final[dict[int, Callable[[bytes, Allowance, bytearray], bytearray]]] = {
     1: _gzip,
     2: _snappy,
     3: partial(_within, cramjam.lz4.decompress_into),

@@ -107,7 +107,7 @@ class Connection:
                 client_host=peer,
             )
         finally:
-            self._frames.lease.shrink_to(0)
+            self._frames.lease.release()
             self._socket.close()
 
     def close(self) -> None:

@@ -105,6 +105,7 @@ class Server:
         self._parking.close()
         self._refusals.close()
         _join(serving.values(), self._limits.close_s)
+        self._memory.close()
         for connection, thread in serving.items():
             if thread.is_alive():
                 connection.abort()

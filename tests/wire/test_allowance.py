@@ -15,6 +15,8 @@ from aiokafka.record.util import calc_crc32c
 from eosdb.errors import EosdbError, InvalidRecordError, MessageTooLargeError
 from eosdb.wire import batches, compression
 from eosdb.wire.limits import DECOMPRESSED_BYTES, RECORDS, Allowance, Memory
+from eosdb.wire.parking import REAL_TIME
+from tests.wire.raw import eventually
 
 MIB = 1_048_576
 CODECS: dict[int, Callable[[bytes], bytes]] = {
@@ -26,7 +28,7 @@ CODECS: dict[int, Callable[[bytes], bytes]] = {
 
 
 def allowance(memory: Memory | None = None) -> Allowance:
-    return Allowance((memory or Memory(256 * MIB)).lease(), 60)
+    return Allowance((memory or Memory(512 * MIB)).lease())
 
 
 def xerial(data: bytes) -> bytes:
@@ -86,9 +88,9 @@ def test_damaged_bytes_are_an_error_of_kafkas(codec: int) -> None:
 def test_what_batches_decompress_to_is_taken_of_the_common_memory_and_given_back() -> None:
     memory = Memory(256 * MIB)
     lease = memory.lease()
-    compression.decompress(4, CODECS[4](bytes(10 * MIB)), 9, Allowance(lease, 60))
-    assert memory.used == lease.size == 10 * MIB
-    lease.shrink_to(0)
+    compression.decompress(4, CODECS[4](bytes(10 * MIB)), 9, Allowance(lease))
+    assert memory.used == 10 * MIB
+    lease.release()
     assert memory.used == 0
 
 
@@ -124,24 +126,75 @@ def test_a_batch_of_no_records_is_refused(says: int) -> None:
         batches.decode(batch(0, says=says), 9, allowance())
 
 
-def test_who_finds_no_room_waits_for_it() -> None:
-    memory = Memory(100)
+def test_who_finds_no_room_waits_for_as_long_as_it_takes() -> None:
+    memory = Memory(40 * MIB)
     one, two, three = memory.lease(), memory.lease(), memory.lease()
-    one.take(90, 60)
-    two.take(50, 60)  # One may go beyond, so that somebody can go on.
-    with pytest.raises(TimeoutError, match="140 bytes of requests and answers are in memory"):
-        three.take(20, 0.01)
-    waiting = threading.Thread(target=lambda: three.take(20, 60))
+    one.take(29 * MIB)
+    two.take(5 * MIB)  # One may go beyond, so that somebody can go on.
+    waiting = threading.Thread(target=lambda: three.take(3 * MIB))
     waiting.start()
-    one.shrink_to(0)
-    two.shrink_to(0)
+    assert eventually(lambda: one.keeps_others and two.keeps_others, REAL_TIME)
+    one.release()
+    two.release()
     waiting.join(60)
     assert not waiting.is_alive()
-    assert memory.used == three.size == 20
+    assert memory.used == three.size == 3 * MIB
+
+
+def test_small_requests_have_room_of_their_own() -> None:
+    memory = Memory(4 * MIB)
+    large, beyond, small = memory.lease(), memory.lease(), memory.lease()
+    large.take_for_request(3 * MIB, whole=90 * MIB)
+    beyond.take_for_request(1_000, whole=90 * MIB)
+    small.take_for_request(MIB, whole=MIB)
+    small.take(1_000)
+    assert (memory.large.used, memory.small.used) == (3 * MIB + 1_000, MIB + 1_000)
+    for lease in (large, beyond, small):
+        lease.release()
+    assert (memory.large.used, memory.small.used) == (0, 0)
+
+
+def test_what_a_small_request_becomes_is_of_its_room_up_to_a_share() -> None:
+    memory = Memory(64 * MIB)
+    lease = memory.lease()
+    for _ in range(5):
+        lease.take(MIB)
+    assert (memory.large.used, memory.small.used) == (3 * MIB, 2 * MIB)
+    lease.give_back(4 * MIB)
+    assert (memory.large.used, memory.small.used) == (0, MIB)
+
+
+def test_who_waits_for_room_is_woken_when_the_server_ends() -> None:
+    memory = Memory(4 * MIB)
+    one, two, three = memory.lease(), memory.lease(), memory.lease()
+    one.take(5 * MIB)
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            three.take(5 * MIB)
+        except ConnectionAbortedError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert eventually(lambda: one.keeps_others, REAL_TIME)
+    assert not two.keeps_others
+    memory.close()
+    waiting.join(60)
+    assert len(errors) == 1
 
 
 def test_a_share_leaves_something_for_the_others() -> None:
-    memory = Memory(800)
+    memory = Memory(1_067)
     leases = [memory.lease() for _ in range(5)]
     assert [lease.share(1_000, 1) for lease in leases] == [100, 87, 76, 67, 58]
     assert memory.lease().share(10, 1) == 10
+
+
+def test_what_cannot_be_decompressed_takes_nothing() -> None:
+    memory = Memory(256 * MIB)
+    lease = memory.lease()
+    with pytest.raises(InvalidRecordError):
+        compression.decompress(4, b"no zstd", 9, Allowance(lease))
+    assert memory.used == 0

@@ -14,10 +14,11 @@ from kafka.protocol.metadata.metadata import MetadataRequest
 from kafka.protocol.producer.produce import ProduceRequest
 
 import eosdb
-from eosdb.wire.limits import Limits
+from eosdb.wire import frames
+from eosdb.wire.limits import Limits, Memory
 from eosdb.wire.parking import REAL_TIME
 from eosdb.wire.server import Server
-from tests.wire.peer import batch
+from tests.wire.peer import batch, produce
 from tests.wire.raw import (
     API_VERSIONS,
     FETCH,
@@ -180,7 +181,7 @@ def test_a_client_that_never_reads_is_cut_off_and_disturbs_nobody(
             assert other.is_alive()
             assert eventually(lambda: "closed the connection" in caplog.text, REAL_TIME)
             assert other.is_alive()
-    assert "timed out" in caplog.text
+    assert "bytes of an answer are not read in" in caplog.text
     assert "Traceback" not in caplog.text
 
 
@@ -316,6 +317,45 @@ def test_frames_wait_for_room_and_all_get_it_in_the_end(db: eosdb.Database) -> N
         for raw in raws:
             assert raw.answer() is not None
             raw.socket.close()
+
+
+def test_large_frames_that_stall_keep_nobody_from_being_read(
+    db: eosdb.Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="eosdb.wire")
+
+    def answered(server: Server, size: int) -> bool:
+        with Raw(server) as raw:
+            raw.send_frame(message(produce({("t", 0): batch(bytes(size))}), 9))
+            return raw.answer() is not None
+
+    mib = 1_048_576
+    with served(db, buffered_bytes=16 * mib, transfer_s=600.0) as server:
+        large = server._memory.large
+        with Raw(server) as one, Raw(server) as beyond:
+            for number, raw in enumerate((one, beyond), start=1):
+                raw.send(struct.pack(">i", 90 * mib) + bytes(9 * mib))
+                read = (9 * mib - 65_536) * number
+                assert eventually(lambda read=read: large.used >= read, REAL_TIME)  # type: ignore[misc]
+            assert answered(server, 500_000), "there is room for small ones alone"
+            assert large.used > large.size
+            assert answered(server, 5 * mib), "large ones wait until those that stall are cut off"
+        assert "come, and others wait for the room" in caplog.text
+        assert eventually(lambda: server._memory.used == 0, REAL_TIME)
+
+
+def test_time_without_room_is_not_the_clients(
+    monkeypatch: pytest.MonkeyPatch, clock: eosdb.ManualClock
+) -> None:
+    monkeypatch.setattr(frames, "REAL_TIME", clock)
+    patience = frames._Patience(30, Memory(100).lease())
+    clock.advance(29_000)
+    with patience.paused():
+        clock.advance(1_000_000)
+    assert patience.seconds("nothing has come") <= 1
+    clock.advance(1_000)
+    with pytest.raises(TimeoutError, match="nothing has come in 30 s"):
+        patience.seconds("nothing has come")
 
 
 def test_limits_have_kafkas_defaults() -> None:

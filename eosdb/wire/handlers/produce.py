@@ -29,7 +29,7 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
         raise MalformedMessageError(f"Produce version {version} is named, and not served")
     results: dict[TopicPartition, ProduceResult] = {}
     decoded: dict[TopicPartition, RecordBatch] = {}
-    allowance = Allowance(session.lease, session.limits.transfer_s)
+    allowance = Allowance(session.lease)
     names = session.broker.topic_names() if version >= _BY_ID_FROM else {}
     ids: dict[str, UUID] = {}
     for topic in request.topic_data:
@@ -62,6 +62,9 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
         codes = {
             tp: _code(result.error, version, tp in in_transaction) for tp, result in results.items()
         }
+        for result in results.values():
+            if result.error is not None:
+                _alone(result.error)
     except EosdbError as error:
         codes = dict.fromkeys([*decoded, *results], _code(error, version, True))
     if request.acks == 0:
