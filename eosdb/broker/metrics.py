@@ -22,7 +22,7 @@ REQUESTS: Final = (
     "describe_transactions", "list_transactions", "delete_records", "join_group", "sync_group",
     "heartbeat", "leave_group",
 )  # fmt: skip
-_OTHER_FORMS: Final = {"fetch_data": "fetch"}
+_OTHER_FORMS: Final = {"fetch_columns": "fetch", "fetch_data": "fetch"}
 """Requests that are counted as the one they are a form of."""
 RATES: Final = ("messages-in", "bytes-in")
 

@@ -11,7 +11,7 @@ from eosdb.broker.handler import RequestHandler
 from eosdb.broker.waiting import Listener
 from eosdb.errors import InvalidTopicExceptionError
 from eosdb.log import by_time, fetch, lag, partition_rows, retention, topics
-from eosdb.model.fetched import FetchedData, FetchResult
+from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
 from eosdb.model.reports import Lag
 from eosdb.model.values import OffsetAndTimestamp, PartitionOffsets, TopicMetadata, TopicPartition
 from eosdb.store.schema import file_id
@@ -43,6 +43,27 @@ class ReadRequests(RequestHandler):
         """
         return self._fetch(
             fetch.fetch,
+            topic_partition,
+            offset,
+            isolation_level,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            check_crcs=check_crcs,
+        )
+
+    def fetch_columns(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        isolation_level: str = "read_uncommitted",
+        max_records: int = 500,
+        max_bytes: int = 52_428_800,
+        check_crcs: bool = True,
+    ) -> FetchedColumns:
+        """What `fetch` returns, column by column: for callers that send very many records on."""
+        return self._fetch(
+            fetch.fetch_columns,
             topic_partition,
             offset,
             isolation_level,

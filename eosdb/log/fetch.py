@@ -19,7 +19,7 @@ from eosdb.log import row_check, transaction_index
 from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.record_rows import FETCHED, OFFSET, beginning
-from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
+from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult, LogRecord
 from eosdb.model.values import Header
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
@@ -27,17 +27,16 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 _RANGE: Final = (
     'FROM records WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"'
 )
+_PRODUCERS: Final = ("producer_id", "producer_epoch", "sequence", "is_transactional", "control")
 _RECORDS: Final = {
-    check_crcs: (
-        f"SELECT {beginning(content)}, producer_id, "
-        f"producer_epoch, sequence, is_transactional, control {_RANGE}"
-    )
+    check_crcs: f"SELECT {beginning(content)}, {', '.join(_PRODUCERS)} {_RANGE}"
     for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
 }
 _DATA: Final = {
     check_crcs: f"SELECT {beginning(content)} {_RANGE}"
     for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
 }
+_NOTHING: Final = ((),) * (len(FETCHED) + len(_PRODUCERS))
 _CHUNK: Final = 64
 """How many rows are read between two looks at their size, which bounds what is read in excess."""
 _MEASURED: Final = tuple(itemgetter(FETCHED.index(name)) for name in ("key", "value", "headers"))
@@ -72,6 +71,36 @@ def fetch(
     Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError when
     the first one is not what was written.
     """
+    found = fetch_columns(
+        connection, partition, offset, read_committed=read_committed, max_records=max_records,
+        max_bytes=max_bytes, check_crcs=check_crcs,
+    )  # fmt: skip
+    columns = (
+        found.offsets, found.timestamps, found.timestamp_types, found.keys, found.values,
+        found.headers or repeat(()), found.producer_ids, found.producer_epochs, found.sequences,
+        map(bool, found.are_transactional), found.controls,
+    )  # fmt: skip
+    return FetchResult(
+        list(map(LogRecord._make, zip(*columns, strict=False))),
+        found.high_watermark,
+        found.last_stable_offset,
+        found.log_start_offset,
+        found.aborted_transactions,
+        found.next_offset,
+    )
+
+
+def fetch_columns(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    offset: int,
+    *,
+    read_committed: bool,
+    max_records: int,
+    max_bytes: int,
+    check_crcs: bool = True,
+) -> FetchedColumns:
+    """The same, column by column. Raises the errors of `fetch`."""
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
@@ -81,13 +110,28 @@ def fetch(
         count, next_offset = row_check.checked(
             partition, columns, offset, bound, exhausted=exhausted
         )
-        columns = [column[:count] for column in columns] if count else []
-    return FetchResult(
-        _log_records(partition, *columns) if columns else [],
+        if count < len(rows):
+            columns = _by_column(rows[:count])
+    timestamps, timestamp_types, keys, values, texts, offsets, _, *others = columns or _NOTHING
+    producer_ids, producer_epochs, sequences, are_transactional, controls = others
+    return FetchedColumns(
+        offsets,
+        timestamps,
+        timestamp_types,
+        keys,
+        values,
+        _headers(partition, offsets, texts),
+        producer_ids,
+        producer_epochs,
+        sequences,
+        are_transactional,
+        controls,
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
-        _aborted(connection, partition, offset, next_offset) if read_committed and columns else [],
+        transaction_index.collect(connection, partition, offset, next_offset)
+        if read_committed and columns
+        else [],
         next_offset,
     )
 
@@ -178,36 +222,6 @@ def _checked_bound(partition: Partition, offset: int, read_committed: bool) -> i
             f"{partition.log_start_offset} to {partition.log_end_offset}"
         )
     return upper_bound(partition, read_committed=read_committed)
-
-
-def _aborted(
-    connection: sqlite3.Connection, partition: Partition, offset: int, next_offset: int
-) -> list[AbortedTransaction]:
-    return transaction_index.collect(connection, partition, offset, next_offset)
-
-
-def _log_records(
-    partition: Partition,
-    timestamps: Sequence[int],
-    timestamp_types: Sequence[int],
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    texts: Sequence[str | None],
-    offsets: Sequence[int],
-    _: Sequence[int | None],
-    *others: Sequence[Any],
-) -> list[LogRecord]:
-    headers = _headers(partition, offsets, texts) or repeat(())
-    *producers, transactional, controls = others
-    return list(
-        map(
-            LogRecord._make,
-            zip(
-                offsets, timestamps, timestamp_types, keys, values, headers, *producers,
-                map(bool, transactional), controls, strict=False,
-            ),
-        )
-    )  # fmt: skip
 
 
 def _headers(

@@ -35,6 +35,29 @@ class AbortedTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class FetchedColumns:
+    """Stored records from an offset on, column by column, control records and aborted data included."""
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    timestamp_types: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+    """Empty when no record has any."""
+    producer_ids: Sequence[int]
+    producer_epochs: Sequence[int]
+    sequences: Sequence[int]
+    are_transactional: Sequence[int]
+    controls: Sequence[str | None]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: Sequence[AbortedTransaction]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchResult:
     """Stored records from an offset on, control records and aborted data included."""
 

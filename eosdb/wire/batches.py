@@ -7,10 +7,9 @@ decoded, so a compressed one is served uncompressed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, repeat
+from typing import Any, Final
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -20,9 +19,9 @@ from eosdb.errors import (
     CorruptRecordError,
     InvalidRecordError,
 )
-from eosdb.model.fetched import FetchResult, LogRecord
+from eosdb.model.fetched import FetchedColumns
 from eosdb.model.record_columns import RecordColumns
-from eosdb.model.values import Header, RecordBatch
+from eosdb.model.values import NO_SEQUENCE, Header, RecordBatch
 from eosdb.wire import compression
 from eosdb.wire.limits import Allowance
 
@@ -43,12 +42,6 @@ _LEAST_RECORD: Final = 7
 _NO_TIMESTAMP: Final = -1
 _BASE_AND_DELTA: Final = struct.Struct(">q15xi")
 """The base offset and the last offset delta of a batch."""
-_ALIKE: Final = itemgetter(
-    *map(
-        LogRecord._fields.index,
-        ("producer_id", "producer_epoch", "is_transactional", "control", "timestamp_type"),
-    )
-)
 _MARKER_KEYS: Final = {"ABORT": struct.pack(">hh", 0, 0), "COMMIT": struct.pack(">hh", 0, 1)}
 """The version of the key, and what the marker says."""
 _MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
@@ -99,26 +92,29 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
 
 
 # decisions/0055: a Fetch has what is stored, and ends where the reading did.
-def encode(found: FetchResult, offset: int, room: int, *, at_least_one: bool) -> tuple[bytes, int]:
+def encode(
+    found: FetchedColumns, offset: int, room: int, *, at_least_one: bool
+) -> tuple[bytes, int]:
     """What was read from `offset` on, in batches of at most `room` bytes or one record if there must be
     one; and where the reader goes on.
 
     Records of one producer that followed each other are one batch, whether or not they were sent as one.
     """
     made: list[bytearray] = []
-    for run in _runs(found.records):
-        batch = _batch(run, max(room, 0))
+    for begin, end in _runs(found):
+        batch = _batch(found, begin, end, max(room, 0))
         if len(batch) > room and (made or not at_least_one):
             return b"".join(made), offset
         made.append(batch)
         room -= len(batch)
         base, last_delta = _BASE_AND_DELTA.unpack_from(batch)
         offset = base + last_delta + 1
-        if offset <= run[-1].offset:
+        if offset <= found.offsets[end - 1]:
             return b"".join(made), offset
     if offset < found.next_offset:
-        # Compaction has removed the end of it, so that nothing else says how far the reading went.
-        gap = _batch([_gap(found.next_offset - 1)], 0)
+        # Compaction has removed the end of it, so that nothing else says how far the reading went: a marker
+        # of nobody does, which every client goes on behind, and of which no application hears.
+        gap = _marker(found.next_offset - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
         if len(gap) <= room or (at_least_one and not made):
             made.append(gap)
             offset = found.next_offset
@@ -157,63 +153,71 @@ def _uncompressed(
     return whole
 
 
-def _runs(records: Sequence[LogRecord]) -> Iterator[list[LogRecord]]:
-    """Records that a batch can hold together: its header has their producer once, and the first
-    sequence."""
-    for _, alike in groupby(records, _ALIKE):
-        run = list(alike)
-        first, last = run[0], run[-1]
-        numbered = first.sequence >= 0
-        if (
-            first.control is None
-            and not first.timestamp_type
-            and (not numbered or last.sequence - first.sequence == last.offset - first.offset)
-        ):
-            yield run
+def _runs(found: FetchedColumns) -> Iterator[tuple[int, int]]:
+    """Where records begin and end that a batch can hold together: its header has their producer once, and
+    the first sequence."""
+    offsets, sequences, end = found.offsets, found.sequences, 0
+
+    def finer(at: int) -> tuple[int, int, int]:
+        """What must be the same besides the producer: the time of a batch that the log gave is that of all
+        its records, and a marker is alone."""
+        return (
+            sequences[at] - offsets[at] if sequences[at] >= 0 else 0,
+            found.timestamps[at] if found.timestamp_types[at] else 0,
+            0 if found.controls[at] is None else offsets[at],
+        )
+
+    for _, alike in groupby(
+        zip(
+            found.producer_ids, found.producer_epochs, found.are_transactional, found.controls,
+            found.timestamp_types, strict=True,
+        )
+    ):  # fmt: skip
+        begin, end = end, end + len(list(alike))
+        if finer(begin) == finer(end - 1) and not found.timestamp_types[begin]:
+            yield begin, end  # Sequences and offsets only rise, so between them it is the same.
         else:
-            for _, finer in groupby(run, _of_one_batch):
-                yield list(finer)
+            for _, run in groupby(range(begin, end), finer):
+                *_, last = run
+                yield begin, last + 1
+                begin = last + 1
 
 
-def _of_one_batch(record: LogRecord) -> tuple[int, int, int]:
-    """What must be the same besides the producer: the time of a batch that the log gave is that of all its
-    records, and a marker is alone."""
-    return (
-        record.sequence - record.offset if record.sequence >= 0 else 0,
-        record.timestamp if record.timestamp_type else 0,
-        0 if record.control is None else record.offset,
-    )
-
-
-def _batch(run: Sequence[LogRecord], room: int) -> bytearray:
+def _batch(found: FetchedColumns, begin: int, end: int, room: int) -> bytearray:
     """As many of the records as there is room for, but one at least."""
-    first = run[0]
-    base, control = first.offset, first.control
+    base, control = found.offsets[begin], found.controls[begin]
+    producer = found.producer_ids[begin], found.producer_epochs[begin]
+    if control is not None:
+        return _marker(base, found.timestamps[begin], *producer, control)
     builder = DefaultRecordBatchBuilder(
-        _MAGIC,
-        0,
-        first.is_transactional,
-        first.producer_id,
-        first.producer_epoch,
-        first.sequence,
-        room,
+        _MAGIC, 0, found.are_transactional[begin], *producer, found.sequences[begin], room
     )
     append = builder.append
-    if control is None:
-        for offset, timestamp, _, key, value, headers, _, _, _, _, _ in run:
-            if append(offset - base, timestamp, key, value, list(headers)) is None:
-                break
-    else:
-        append(0, first.timestamp, _MARKER_KEYS[control], _MARKER_VALUE, [])
+    headers: Iterable[Any] = map(list, found.headers[begin:end]) if found.headers else repeat([])
+    for offset, timestamp, key, value, header in zip(
+        found.offsets[begin:end],
+        found.timestamps[begin:end],
+        found.keys[begin:end],
+        found.values[begin:end],
+        headers,
+        strict=False,
+    ):
+        if append(offset - base, timestamp, key, value, header) is None:
+            break
+    return _placed(builder, base, _LOG_APPEND_TIME * found.timestamp_types[begin])
+
+
+def _marker(offset: int, timestamp: int, producer_id: int, epoch: int, control: str) -> bytearray:
+    builder = DefaultRecordBatchBuilder(_MAGIC, 0, 1, producer_id, epoch, NO_SEQUENCE, 0)
+    builder.append(0, timestamp, _MARKER_KEYS[control], _MARKER_VALUE, [])
+    return _placed(builder, offset, _CONTROL)
+
+
+def _placed(builder: DefaultRecordBatchBuilder, base: int, attributes: int) -> bytearray:
+    """The batch at its offset, with attributes that only the log gives."""
     made: bytearray = builder.build()
     struct.pack_into(">q", made, 0, base)
-    more = _LOG_APPEND_TIME * first.timestamp_type | _CONTROL * (control is not None)
-    if more:
-        made[_ATTRIBUTES + 1] |= more
+    if attributes:
+        made[_ATTRIBUTES + 1] |= attributes
         struct.pack_into(">I", made, _CRC, calc_crc32c(memoryview(made)[_ATTRIBUTES:]))
     return made
-
-
-def _gap(offset: int) -> LogRecord:
-    """A marker of nobody: what every client goes on behind, and no application gets."""
-    return LogRecord(offset, _NO_TIMESTAMP, 0, None, None, (), -1, -1, -1, False, "COMMIT")

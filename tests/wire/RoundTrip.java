@@ -4,7 +4,9 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.*;
 
@@ -18,6 +20,10 @@ public class RoundTrip {
             transactions(common);
             copy(common);
             System.out.println("out " + values(common, "out"));
+            System.out.println("in " + values(common, "in"));
+            Uuid id = admin.describeTopics(List.of("in")).allTopicNames().get().get("in").topicId();
+            System.out.println("by its id " + admin.describeTopics(TopicCollection.ofTopicIds(List.of(id)))
+                .allTopicIds().get().get(id).name());
             fencing(common);
             System.out.println("offsets " + new TreeMap<>(admin.listConsumerGroupOffsets("copiers")
                 .partitionsToOffsetAndMetadata().get().entrySet().stream()

@@ -160,6 +160,32 @@ def test_a_consumer_comes_to_the_end_and_says_so(
     assert values == list(visible.values)
 
 
+def test_librdkafka_reads_many_partitions_of_large_records_in_small_answers(
+    server: Server, db: eosdb.Database
+) -> None:
+    """It disconnects when an answer is larger than it asked for, by more than its header."""
+    db.admin.create_topic("many", partitions=20)
+    for index in range(20):
+        for _ in range(3):
+            record = Record(value=b"x" * 10_000)
+            db.broker.append(TopicPartition("many", index), RecordBatch([record]))
+    errors: list[object] = []
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": server.bootstrap_servers, "group.id": "g", "error_cb": errors.append,
+            "max.partition.fetch.bytes": 1_000, "fetch.max.bytes": 12_000, "message.max.bytes": 12_000,
+            "receive.message.max.bytes": 12_512,
+        }
+    )  # fmt: skip
+    try:
+        consumer.assign([confluent_kafka.TopicPartition("many", index, 0) for index in range(20)])
+        found = consumer.consume(60, PATIENCE_S)
+        assert [len(message.value() or b"") for message in found] == [10_000] * 60
+        assert errors == []
+    finally:
+        consumer.close()
+
+
 def test_a_reader_of_what_is_committed_comes_to_what_is_held_back(
     server: Server, db: eosdb.Database
 ) -> None:

@@ -12,7 +12,7 @@ from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 from eosdb.broker.broker import Broker
 from eosdb.errors import CorruptRecordError, EosdbError
 from eosdb.log.topics import unknown_id
-from eosdb.model.fetched import AbortedTransaction, FetchResult
+from eosdb.model.fetched import AbortedTransaction, FetchedColumns
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.wire import batches
 from eosdb.wire.errors import FETCH_SESSION_ID_NOT_FOUND, NONE, reading_code_of
@@ -110,7 +110,7 @@ def _read(broker: Broker, asked: Mapping[_Place, _Asked], level: str, max_bytes:
     names = _names(broker, ids)
     for place, one in asked.items():
         code = checked_epoch(one.epoch)
-        ends: FetchResult | PartitionOffsets | None = None
+        ends: FetchedColumns | PartitionOffsets | None = None
         records = b""
         aborted: Iterable[AbortedTransaction] = ()
         try:
@@ -161,15 +161,15 @@ def _name(names: Mapping[UUID, str], topic: str | UUID) -> str:
 
 def _read_partition(
     broker: Broker, tp: TopicPartition, offset: int, level: str, room: int, *, at_least_one: bool
-) -> tuple[FetchResult, bytes, Iterable[AbortedTransaction]]:
+) -> tuple[FetchedColumns, bytes, Iterable[AbortedTransaction]]:
     """As much as there is room for, in steps: small ones stay in the processor's caches."""
     parts: list[bytes] = []
     aborted: dict[AbortedTransaction, None] = {}
     """Those of each step once, in their order."""
-    found: FetchResult | None = None
+    found: FetchedColumns | None = None
     while True:
         try:
-            found = broker.fetch(
+            found = broker.fetch_columns(
                 tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
             )
         except CorruptRecordError:
@@ -180,7 +180,7 @@ def _read_partition(
         parts.append(more)
         room -= len(more)
         aborted.update(dict.fromkeys(found.aborted_transactions))
-        if len(found.records) < _STEP or offset < found.next_offset or room <= 0:
+        if len(found.offsets) < _STEP or offset < found.next_offset or room <= 0:
             return found, b"".join(parts), aborted
 
 
