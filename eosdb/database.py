@@ -178,7 +178,11 @@ class Database(WholeFile, Publishing, Exposing):
             self._coordinator.after_write = self._housekeeper.run_when_due
             if path != MEMORY:
                 self._store.before_close(self._snapshot_at_close)
-            self._coordinator.recover()
+            try:
+                self._coordinator.recover()
+            except BaseException:
+                self._store.close(orderly=False)
+                raise
 
     @cached_property
     def engine(self) -> Engine:

@@ -82,7 +82,11 @@ class Store(Bookkeeping):
         with forking.at_work():
             if mutex is not None:
                 self._files.note(mutex.path, mutex.identity)
-                self._open_writer()
+                try:
+                    self._open_writer()
+                except BaseException:
+                    mutex.close()
+                    raise
             elif reader is not None and is_in_wal_mode(reader):
                 self._files.note_database()
             forking.rests(self)

@@ -73,7 +73,7 @@ static void note(char kind, uint64_t token, const char *path, uint64_t offset, c
     inside = 0;
 }
 
-/* From the call with this number on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, o open);
+/* From the call with this number on, of the kinds in `kinds` (w write, s sync, t truncate, a allocate, o open, r open to write);
  * negative: none. Returns how many calls there were since the last time. */
 static long fail_at = -1, calls;
 static int fail_error, fail_for_good;
@@ -193,7 +193,7 @@ int open(const char *path, int flags, ...) {
     va_start(given, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(given, mode_t) : 0;
     va_end(given);
-    return is_watched(path) && refused('o') ? -1 : real(path, flags, mode);
+    return is_watched(path) && (refused('o') || (flags & O_ACCMODE && refused('r'))) ? -1 : real(path, flags, mode);
 }
 
 int open64(const char *path, int flags, ...) {
@@ -202,7 +202,7 @@ int open64(const char *path, int flags, ...) {
     va_start(given, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(given, mode_t) : 0;
     va_end(given);
-    return is_watched(path) && refused('o') ? -1 : real(path, flags, mode);
+    return is_watched(path) && (refused('o') || (flags & O_ACCMODE && refused('r'))) ? -1 : real(path, flags, mode);
 }
 
 int unlink(const char *path) {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from typing import Final
@@ -56,6 +57,12 @@ _FULL_EXTENDED: Final = {
 }
 
 
+_OF_THE_FILE_SYSTEM: Final = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+}
+"""What SQLite says of many causes: one of them may be that of the whole file system."""
 _OF_A_FULL_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OF_RIGHTS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 _OF_THE_FILE: Final = {
@@ -98,13 +105,19 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     primary = sqlite3.SQLITE_FULL if extended in _FULL_EXTENDED else extended & 0xFF
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return _in_doubt(DatabaseFullError(f"{path}: {_NO_ROOM_FOR_THE_INDEX} (SQLite: {error})"))
-    kind, advice = _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
+    state = _state_of_file_system(path) if primary in _OF_THE_FILE_SYSTEM else None
+    kind, advice = state or _BY_CODE.get(primary, (StorageError, "SQLite reported an error"))
     found = kind(f"{path}: {advice} (SQLite: {error})")
+    # It tells a file that takes nothing from one that was opened with read_only=True.
+    found.__cause__ = error
     return _in_doubt(found) if primary == sqlite3.SQLITE_IOERR else found
 
 
 def translate_system(error: OSError, path: str) -> EosdbError:
     """The eosdb error for a system call that failed at the file `path`, or beside it."""
+    if (state := _state_of_file_system(path)) is not None:
+        kind, advice = state
+        return kind(f"{path}: {advice} ({error.strerror})")
     if error.errno in _OF_A_FULL_DISK:
         return DatabaseFullError(
             f"{path}: the disk is full, or takes no more; nothing was written, make room and try again "
@@ -116,6 +129,35 @@ def translate_system(error: OSError, path: str) -> EosdbError:
         f"{path}: the system has refused what eosdb needs ({error.strerror or error}); nothing was "
         "written, try again"
     )
+
+
+def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
+    """What keeps everything from being written there, as far as it says so."""
+    try:
+        found = os.statvfs(os.path.dirname(path) or ".")
+    except OSError:
+        return None
+    if found.f_flag & os.ST_RDONLY or _refuses_writers(f"{path}-lock"):
+        return ReadOnlyDatabaseError, (
+            "its file system is read-only, maybe since an error of the disk; nothing was written. "
+            "Make it writable again, or open the file with read_only=True"
+        )
+    if found.f_files and not found.f_favail:
+        return DatabaseFullError, (
+            "its file system has no inode left (`df -i`), so no file can be made; nothing was written, "
+            "remove some and try again"
+        )
+    return None
+
+
+def _refuses_writers(lock: str) -> bool:
+    """Whether the file system is read-only without saying so, as ext4 is after an error. The lock file
+    alone may be opened and closed: of the others that would drop SQLite's locks."""
+    try:
+        os.close(os.open(lock, os.O_WRONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
 
 
 def _in_doubt(error: EosdbError) -> EosdbError:

@@ -70,6 +70,8 @@ def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
     ):
         try:
             with translated(path):
+                # One snapshot: another process may adopt the file between two looks.
+                connection.execute("BEGIN")
                 found = kind.of(connection)
         except CorruptDatabaseError:
             return False

@@ -383,8 +383,6 @@ def _open_mutex(path: str, lock_timeout_ms: int) -> WriterMutex:
         raise ReadOnlyDatabaseError(
             f"the folder of {path} is not writable; open it with read_only=True"
         ) from None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
 
 
 def _check_exists(path: str) -> None:

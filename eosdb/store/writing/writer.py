@@ -83,8 +83,12 @@ class Writer:
         self._relaxed = "NORMAL" if durability == "full" else self.durable
         self._synchronous = ""
         self.connection: Final = connect(path, lock_timeout_ms)
-        # Reading opens the WAL and the shared memory.
-        self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        try:
+            # Reading opens the WAL and the shared memory.
+            self.connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        except BaseException:
+            self.connection.close()
+            raise
         self._unit = Unit(self.connection, apply, timings.untold)
         self._data_version = -1
         self._are_memos_true = False
