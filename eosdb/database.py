@@ -178,11 +178,7 @@ class Database(WholeFile, Publishing, Exposing):
             self._coordinator.after_write = self._housekeeper.run_when_due
             if path != MEMORY:
                 self._store.before_close(self._snapshot_at_close)
-            try:
-                self._coordinator.recover()
-            except BaseException:
-                self._store.close(orderly=False)
-                raise
+            self._coordinator.recover()
 
     @cached_property
     def engine(self) -> Engine:

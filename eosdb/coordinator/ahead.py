@@ -23,9 +23,8 @@ _TOLERANCE_MS: Final = 60_000
 """How far ahead is not looked at: two programs never read the same time."""
 # The last ones to end, which their indexes find in one step: when these are not ahead, none is for long.
 _TRANSACTION: Final = (
-    "SELECT transactional_id FROM (SELECT transactional_id, start_time FROM transactional_ids "
-    f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1) "
-    "WHERE start_time > ?"
+    "SELECT transactional_id, start_time FROM transactional_ids "
+    f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"
 )
 _REBALANCE: Final = (
     "SELECT group_id, deadline FROM groups WHERE deadline >= 0 ORDER BY deadline DESC LIMIT 1"
@@ -61,8 +60,8 @@ def begin_again(unit: Unit, now_ms: int) -> int:
 
 
 def _transaction(source: Source, now_ms: int) -> str | None:
-    row = source.execute(_TRANSACTION, (now_ms + _TOLERANCE_MS,)).fetchone()
-    return None if row is None else str(row[0])
+    row = source.execute(_TRANSACTION).fetchone()
+    return str(row[0]) if row is not None and row[1] > now_ms + _TOLERANCE_MS else None
 
 
 def _group(source: Source, now_ms: int) -> str | None:
