@@ -19,7 +19,7 @@ from eosdb.notices import catalog
 from . import files, remote
 from .errors import SparkOptionError
 from .manifest import Manifest, MarksOf
-from .offsets import ONLY
+from .offsets import ONLY, MarkedOffset
 from .options import ReadOptions
 from .skipped import SkippedFile, with_advice
 
@@ -178,3 +178,25 @@ def _older(copy: FileState, newest: FileState) -> SkippedFile:
             "away, or name the files to read"
         )
     return SkippedFile(copy.path, f"it is a copy of {newest.path}, which is as new or newer")
+
+
+def other_file(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
+    """Why the offset does not belong to this file's history; None if nothing indicates that."""
+    if marked.mark is not None and marked.mark in file.departures:
+        return file.departures[marked.mark]
+    state = file.states.get(tp)
+    if state is None or other_topic(tp, marked, file) is not None:
+        return None
+    if marked.offset > (end := state.offsets.last_stable_offset):
+        return f"the log goes to {end} only: this is another file, or an older copy"
+    return None
+
+
+def other_topic(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
+    """Why the offset is not one of the topic that has the name now; None if nothing indicates that."""
+    if tp.topic not in {there.topic for there in file.states}:
+        return "the topic has been deleted"
+    now = file.topic_ids.get(tp.topic)
+    if None in (marked.topic_id, now) or marked.topic_id == now:
+        return None
+    return f"the topic was deleted and made anew: its id is {now}, not {marked.topic_id}"

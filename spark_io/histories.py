@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from eosdb import TopicPartition
 from eosdb.notices import catalog
 
-from .cut import Cut, FileState
+from .cut import Cut, other_file, other_topic
 from .errors import SparkOptionError
-from .offsets import ONLY, MarkedOffset, Positions
+from .offsets import ONLY, Positions
 from .options import ReadOptions
 from .skipped import SkippedFile
 
@@ -36,18 +35,17 @@ class Histories:
             file = cut.files.get(key)
             if file is None or key in gone:
                 continue
-            other_topic = _other_topic(tp, marked, file)
-            if (why := _departure(tp, marked, file, is_this_topic=other_topic is None)) is not None:
+            if (why := other_file(tp, marked, file)) is not None:
                 self.lost(
                     f"{file.path}, {tp}: the checkpoint is at offset {marked.offset}, but {why}. Give the "
                     "query a new checkpoint, or put the newest file back"
                 )
                 gone.add(key)
-            elif other_topic is not None and (key, tp.topic) not in others:
+            elif (why := other_topic(tp, marked, file)) and (key, tp.topic) not in others:
                 self.lost(
-                    f"{file.path}, topic {tp.topic}: {other_topic}, so the checkpoint's offsets are not "
-                    "of this topic; what the query had not read of the other is gone. Give the query a "
-                    "new checkpoint"
+                    f"{file.path}, topic {tp.topic}: {why}, so the checkpoint's offsets are not of this "
+                    "topic; what the query had not read of the other is gone. Give the query a new "
+                    "checkpoint"
                 )
                 others.add((key, tp.topic))
         return known.without(gone).without_topics(others)
@@ -89,27 +87,3 @@ class Histories:
                 catalog.FILE_LEFT_OUT.say("%s is left out: %s", path, reason, file=path)
             found.append(SkippedFile(path, reason))
         self.missing = tuple(found)
-
-
-def _departure(
-    tp: TopicPartition, marked: MarkedOffset, file: FileState, *, is_this_topic: bool
-) -> str | None:
-    """Why the offset does not belong to this file's history; None if nothing indicates that."""
-    if marked.mark is not None and marked.mark in file.departures:
-        return file.departures[marked.mark]
-    state = file.states.get(tp)
-    if state is None or not is_this_topic:
-        return None
-    if marked.offset > (end := state.offsets.last_stable_offset):
-        return f"the log goes to {end} only: this is another file, or an older copy"
-    return None
-
-
-def _other_topic(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
-    """Why the offset is not one of the topic that has the name now; None if nothing indicates that."""
-    if tp.topic not in {there.topic for there in file.states}:
-        return "the topic has been deleted"
-    now = file.topic_ids.get(tp.topic)
-    if None in (marked.topic_id, now) or marked.topic_id == now:
-        return None
-    return f"the topic was deleted and made anew: its id is {now}, not {marked.topic_id}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.errors import InvalidGroupIdError
@@ -16,7 +16,7 @@ from eosdb.validation import check_group_id
 
 from . import kafka_options
 from .errors import SparkOptionError
-from .offsets import parse_offset
+from .offsets import MarkedOffset, parse_offset
 from .skipped import Ignoring
 
 _READING = {
@@ -51,6 +51,8 @@ class Limit:
     offsets: Offsets | None = None
     timestamp: int | None = None
     timestamps: Offsets | None = None
+    marked: Mapping[TopicPartition, MarkedOffset] = field(default_factory=dict)
+    """Of the offsets those that come from a checkpoint, with the file and topic that they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool)
                 raise SparkOptionError(
                     f"option {side}Offsets: {topic}/{partition} cannot be {offset} here"
                 )
-    return Limit(offsets=offsets)
+    return Limit(offsets=offsets, marked=_marked(text))
 
 
 def _group_id(options: Mapping[str, str]) -> str | None:
@@ -233,6 +235,16 @@ def _by_partition(name: str, text: str) -> Offsets:
         raise SparkOptionError(
             f'option {name}: got {text!r}, expected earliest, latest or {{"topic":{{"0":23}}}}'
         ) from None
+
+
+def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
+    """Of a text that has been parsed once."""
+    return {
+        TopicPartition(topic, int(partition)): marked
+        for topic, found in json.loads(text).items()
+        for partition, value in found.items()
+        if (marked := parse_offset(value)).mark is not None
+    }
 
 
 def _json(name: str, text: str) -> dict[str, dict[str, int]]:

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 import eosdb
 from eosdb import EARLIEST, LATEST, TopicPartition
+from eosdb.notices import catalog
 
 from . import files, remote
-from .cut import FileState, Lens, State
+from .cut import Cut, FileState, Lens, State, other_file, other_topic
 from .errors import SparkOptionError
 from .manifest import in_parallel
+from .offsets import ONLY
 from .options import Limit, ReadOptions
 
 
@@ -44,12 +46,45 @@ class Range(NamedTuple):
 
 def batch(asked: files.Given, options: ReadOptions) -> list[Range]:
     """The ranges a batch reads. Raises SparkOptionError for offsets outside a log."""
-    found = list(Lens(asked, options).cut().files.values())
+    cut = limits_cut(Lens(asked, options), options)
+    found = list(cut.files.values())
     return [
         range_
         for ranges in in_parallel(lambda one: _ranges(one, options), found)
         for range_ in ranges
     ]
+
+
+def limits_cut(lens: Lens, options: ReadOptions) -> Cut:
+    """A cut that has what the options name to begin and to end at.
+
+    Raises SparkOptionError for partitions that are not there, as Kafka's connector does, and for offsets of
+    a checkpoint that are of another file or topic.
+    """
+    limits = {"starting": options.start, "ending": options.end}
+    marks = {m.mark for limit in limits.values() for m in limit.marked.values() if m.mark}
+    cut = lens.cut(lambda _: marks)
+    there = {tp for file in cut.files.values() for tp in file.states}
+    for side, limit in limits.items():
+        for by, offsets in (("", limit.offsets), ("ByTimestamp", limit.timestamps)):
+            named = {TopicPartition(topic, p) for topic, of in (offsets or {}).items() for p in of}
+            if (missing := named - there) and not cut.skipped:
+                raise SparkOptionError(
+                    f"option {side}Offsets{by}: {', '.join(map(str, sorted(missing)))} cannot be "
+                    "read: there is no such topic or partition among those that are subscribed to"
+                )
+        if ONLY in cut.files:
+            _check_marked(cut.files[ONLY], f"option {side}Offsets", limit)
+    return cut
+
+
+def _check_marked(file: FileState, option: str, limit: Limit) -> None:
+    for tp, marked in limit.marked.items():
+        if (why := other_file(tp, marked, file) or other_topic(tp, marked, file)) is not None:
+            raise SparkOptionError(
+                f"{option}: offset {marked.offset} of {tp} is not one of {file.path}: {why}. Give numbers "
+                "without a mark if they are meant for this one"
+            )
 
 
 def _ranges(file: FileState, options: ReadOptions) -> list[Range]:
@@ -144,11 +179,10 @@ def _offset(
         high = state.offsets.last_stable_offset
     if low <= asked <= high:
         return asked
+    what = f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}"
     if options.fail_on_data_loss:
-        raise SparkOptionError(
-            f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}; set "
-            "failOnDataLoss=false to read what there is"
-        )
+        raise SparkOptionError(f"{what}; set failOnDataLoss=false to read what there is")
+    catalog.LOSS_ACCEPTED.say("%s. Continuing with what there is: failOnDataLoss=false", what)
     return min(max(asked, low), high)
 
 

@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets --------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        cut = self._cut()
+        cut = plan.limits_cut(self._lens, self._options)
         found: dict[Place, int] = {}
         starts = in_parallel(
             lambda file: plan.positions(file, self._options.start, self._options, at_end=False),

@@ -134,7 +134,7 @@ def test_available_now_reads_no_further_than_the_new_topic_goes(source: Path) ->
 
 
 def test_offsets_without_a_topics_id_are_taken_at_their_word_once(source: Path) -> None:
-    """As version 0.9 wrote them."""
+    """As earlier versions wrote them."""
     reader = Reader(source)
     reader(5)
     assert reader.offset is not None

@@ -13,6 +13,7 @@ from eosdb import OffsetAndMetadata, Record, RecordBatch
 from eosdb.spark_io import SparkOptionError, jdbc_options, read_jdbc, spark_conf
 from eosdb.spark_io import jar as jar_of
 from tests.spark.conftest import TP0, TP1, fill
+from tests.spark.test_another_file import remove
 
 BIG = 5_000_000_000
 
@@ -137,3 +138,35 @@ def test_without_any_jar_spark_is_to_fetch_one(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(jar_of, "_DEBIAN_JAR", "/nothing/here.jar")
     (name,) = spark_conf()
     assert name == "spark.jars.packages"
+
+
+@pytest.mark.parametrize("count", [1, 60], ids=["shorter", "as long"])
+@pytest.mark.parametrize("view", ["committed_records", "typed"])
+@pytest.mark.parametrize("is_file", [True, False], ids=["file", "topic"])
+def test_predicates_are_of_one_file_and_topic(
+    shop: Path, view: str, count: int, *, is_file: bool
+) -> None:
+    def make(count: int) -> None:
+        with eosdb.connect(shop, durability="off") as db:
+            db.admin.create_topic("again")
+            db.admin.create_view("typed", "again", {"n": "INTEGER"})
+            batch = RecordBatch([Record(value=b"{}")] * count)
+            db.broker.append(eosdb.TopicPartition("again", 0), batch)
+
+    def read() -> list[int]:
+        with eosdb.connect(shop, read_only=True) as db:
+            sql = f"SELECT count(*) FROM {view} WHERE "
+            return [n for one in options.predicates for (n,) in db.query(sql + one)]
+
+    make(60)
+    options = jdbc_options(shop, view, None if view == "typed" else ["again"])
+    assert sum(read()) == 60
+    if is_file:
+        remove(shop)
+    else:
+        with eosdb.connect(shop) as db:
+            db.admin.drop_view("typed")
+            db.admin.delete_topic("again")
+    make(count)
+    with pytest.raises(eosdb.EosdbError, match=r"topic again was .* make the DataFrame again"):
+        read()

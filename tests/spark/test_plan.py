@@ -159,3 +159,53 @@ def test_nothing_to_read_is_said(tmp_path: Path, given_: Any, monkeypatch: Any) 
     (tmp_path / "empty").mkdir()
     with pytest.raises(SparkOptionError, match="no such file"):
         files.resolve(given_)
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
+@pytest.mark.parametrize(
+    "text",
+    ['{"t":{"0":5,"2":5}}', '{"t":{"0":5},"gone":{"0":1}}', '{"t":{"0":-2,"7":-2}}'],
+    ids=["partition", "topic", "special"],
+)
+def test_what_offsets_name_must_be_there(log: eosdb.Database, name: str, text: str) -> None:
+    with pytest.raises(SparkOptionError, match=f"option {name}: (t-2|gone-0|t-7) cannot be read"):
+        planned(log, **{name: text.replace("-2", "-1") if name == "endingOffsets" else text})
+    with pytest.raises(SparkOptionError, match=f"option {name}ByTimestamp: gone-0 cannot be read"):
+        planned(log, **{f"{name}ByTimestamp": '{"gone":{"0":1}}'})
+    with pytest.raises(SparkOptionError, match=r"t-1 cannot be read: .* subscribed to"):
+        planned(log, assign='{"t":[0]}', **{name: '{"t":{"1":0}}'})
+
+
+def test_an_offset_outside_the_log_is_an_error_or_is_logged(
+    log: eosdb.Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    for options in ({"startingOffsets": '{"t":{"0":0}}'}, {"endingOffsets": '{"t":{"0":99}}'}):
+        with pytest.raises(SparkOptionError, match=r"offset (0|99) cannot be read, the log goes"):
+            planned(log, **options)
+        caplog.clear()
+        assert planned(log, **options, failOnDataLoss="false")[0] == (2, 10)
+        (record,) = caplog.records
+        assert "t-0: offset" in record.getMessage()
+
+
+def test_offsets_of_a_checkpoint_are_those_of_one_file_and_topic(
+    log: eosdb.Database, tmp_path: Path
+) -> None:
+    mark, topic_id = log.admin.history_mark(), log.broker.topic("t").topic_id
+
+    def start(value: str) -> dict[int, tuple[int, int]]:
+        return planned(log, startingOffsets=f'{{"t":{{"0":"{value}"}}}}')
+
+    assert (
+        start(f"5@{mark}@{topic_id}") == start(f"5@{mark}") == start("5") == {0: (5, 10), 1: (0, 0)}
+    )
+    with eosdb.connect(tmp_path / "other.db") as other:
+        another = other.admin.history_mark()
+    with pytest.raises(SparkOptionError, match=r"offset 5 of t-0 .* this is another file: its id"):
+        start(f"5@{another}@{topic_id}")
+    log.admin.delete_topic("t")
+    log.admin.create_topic("t", partitions=2)
+    for _ in range(10):
+        log.broker.append(TP, RecordBatch([Record(value=b"new")]))
+    with pytest.raises(SparkOptionError, match=r"offset 5 of t-0 .* deleted and made anew"):
+        start(f"5@{mark}@{topic_id}")
