@@ -305,12 +305,14 @@ class IllegalStateError(EosdbError):
 class BatchDiffersError(EosdbError):
     """A sink repeats the number of an earlier batch, with different content.
 
-    `newest` is the number of the sink's newest batch.
+    `newest` is the number of the sink's newest batch; `held` what its batch of this number held, as far as
+    that is known.
     """
 
-    def __init__(self, message: str, newest: int = -1) -> None:
+    def __init__(self, message: str, newest: int = -1, held: frozenset[str] = frozenset()) -> None:
         super().__init__(message)
         self.newest = newest
+        self.held = held
 
 
 class DatabaseNotFoundError(EosdbError):

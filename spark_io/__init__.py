@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .errors import SparkOptionError
     from .jar import spark_conf
     from .jdbc import JdbcOptions, jdbc_options, read_jdbc
+    from .report import WriteReport
 
 _OLDEST = (4, 2)
 """Streams that are told how much to read are new in it."""
@@ -35,13 +36,13 @@ _HOMES = {
     "foreach_batch": "api", "read": "api", "read_stream": "api", "register": "api", "snapshot": "api",
     "skipped_files": "api", "write": "api", "SparkOptionError": "errors", "spark_conf": "jar",
     "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc", "OffsetsBehindLatest": "behind",
-    "offsets_behind_latest": "behind",
+    "offsets_behind_latest": "behind", "WriteReport": "report",
 }  # fmt: skip
 
 __all__ = [
-    "JdbcOptions", "OffsetsBehindLatest", "SparkOptionError", "foreach_batch", "jdbc_options",
-    "offsets_behind_latest", "read", "read_jdbc", "read_stream", "register", "skipped_files", "snapshot",
-    "spark_conf", "write",
+    "JdbcOptions", "OffsetsBehindLatest", "SparkOptionError", "WriteReport", "foreach_batch",
+    "jdbc_options", "offsets_behind_latest", "read", "read_jdbc", "read_stream", "register",
+    "skipped_files", "snapshot", "spark_conf", "write",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,15 +13,27 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 import eosdb
 
 from . import options as reading_options
+from . import report
 from .cut import Lens
 from .errors import SparkOptionError
 from .files import absolute
 from .outgoing import Outgoing, as_bytes, parse
 from .python import explained, use_this_python
-from .running import query_of
+from .report import WriteReport
+from .running import active, query_of
 from .skipped import SkippedFile
 from .source import EosdbDataSource
-from .writes import Calls, Content, bring_in, plan_of, rows_of, sink_of
+from .standing import standing_of
+from .writes import (
+    Calls,
+    Content,
+    bring_in,
+    bring_in_some_order,
+    plan_of,
+    rows_of,
+    sink_of,
+    topics_of,
+)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A file, a directory, a glob, or a list of them."""
@@ -34,6 +47,10 @@ def register(spark: SparkSession) -> None:
     Where the Python of Spark's workers has eosdb, Spark finds the format by itself, through the module
     `pyspark_eosdb`.
     """
+    _register_source(spark)
+
+
+def _register_source(spark: SparkSession) -> None:
     use_this_python(spark)
     spark.dataSource.register(EosdbDataSource)
 
@@ -42,12 +59,13 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
     """Committed records as a DataFrame; options are those of Spark's Kafka connector, such as
     `subscribe="orders"`, `startingOffsets="earliest"`, `includeHeaders=True`.
 
-    Offsets are pinned when Spark plans the query, at one instant in each file.
+    Offsets are pinned when Spark first plans the query, at one instant in each file, and Spark keeps that
+    plan: read again for what has come since.
     """
-    register(spark)
+    _register_source(spark)
     given = {**_of_session(spark), **_option_texts(options)}
     reader: DataFrameReader = spark.read.format("eosdb").options(**given)
-    with explained(spark):
+    with explained(spark), active(spark):
         return reader.load(_paths(path))
 
 
@@ -57,12 +75,12 @@ def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFram
     With `groupId` the progress is committed for that group, so that `eosdb groups describe` shows the
     query's lag.
     """
-    register(spark)
+    _register_source(spark)
     given = {**_of_session(spark), **_option_texts(options)}
     reader: DataStreamReader = spark.readStream.format("eosdb").options(**given)
     found = _paths(path)
     if isinstance(found, str):
-        with explained(spark):
+        with explained(spark), active(spark):
             return reader.load(found)
     raise SparkOptionError("a stream takes one path; name several files by a folder or a glob")
 
@@ -75,21 +93,34 @@ def write(
     txn_app_id: str | None = None,
     txn_version: int | None = None,
     **options: object,
-) -> None:
-    """Append the rows to the file; all of them become readable together.
+) -> WriteReport:
+    """Append the rows to the file; all of them become readable together. The report says what was appended,
+    or why nothing was.
 
     Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`. A job that may be run
     again identifies itself by `txn_app_id` and its run by `txn_version`, which must increase: rows already
     written under the same pair are not written again. Several writes under one pair must go to different
-    topics, or each must have its own option `writeName`.
+    topics, or each must have its own option `writeName`. Within a function for `foreachBatch`, also in
+    threads that end before it does, a repeat is recognized by its rows.
     """
-    register(frame.sparkSession)
+    spark = frame.sparkSession
+    _register_source(spark)
+    query = query_of(spark)
     named = {"topic": topic, "txnAppId": txn_app_id, "txnVersion": txn_version}
     given = _option_texts(
         {**options, **{name: value for name, value in named.items() if value is not None}}
     )
-    with explained(frame.sparkSession):
-        frame.write.format("eosdb").options(**given).mode("append").save(os.fspath(path))
+    if query.id is not None and query.batch is not None:
+        given["microBatch"] = f"{query.id}:{query.batch}"
+        if query.checkpoint is not None:
+            given["checkpointLocation"] = query.checkpoint
+    with tempfile.TemporaryDirectory(prefix="eosdb-write-") as folder:
+        given["report"] = os.path.join(folder, "report.json")
+        with explained(spark), active(spark):
+            frame.write.format("eosdb").options(**given).mode("append").save(os.fspath(path))
+        made = report.of_file(given["report"])
+    made.say(path)
+    return made
 
 
 def foreach_batch(
@@ -129,12 +160,24 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
         )
     batches = [as_bytes(batch) for batch in frame.toArrow().to_batches()]
     rows = rows_of(batches)
-    place = f"{os.path.realpath(options.path)} {sink_of(owner, options.which)}"
-    order = _CALLS.number(place, (query.run, batch_id), rows)
-    plan = plan_of(query.checkpoint, query.id, batch_id)
+    sink = sink_of(owner, options.which)
+    topics = topics_of(batches) if options.topic is None else {options.topic}
+    # In other threads calls have no order: a repeat is known by its rows alone.
+    plan = plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
+    content = Content(lambda: batches, rows, topics, plan)
+    standing = standing_of(query.checkpoint, options.path, sink)
     with eosdb.connect(options.path, create=False) as db:
-        sink_id = sink_of(owner, options.which, order)
-        bring_in(db, sink_id, batch_id, Outgoing(db, options), Content(lambda: batches, rows, plan))
+
+        def bring(order: int) -> eosdb.AppendOnceResult:
+            sink_id = sink_of(owner, options.which, order)
+            return bring_in(db, sink_id, batch_id, Outgoing(db, options), content, standing)
+
+        if query.is_its_thread:
+            place = f"{os.path.realpath(options.path)} {sink}"
+            result = bring(_CALLS.number(place, (query.run, batch_id), rows))
+        else:
+            result = bring_in_some_order(bring, batch_id)
+    report.of_result(result, sink, batch_id, rows.size).say(options.path)
 
 
 def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from eosdb.errors import ConfigError
+from eosdb.errors import BatchDiffersError, ConfigError
 
 
 class SparkOptionError(ConfigError):
     """An option of the data source is unknown or invalid; the message names it."""
+
+
+class OtherTargetError(BatchDiffersError):
+    """A batch of this number and name went into other topics than it would now."""

@@ -136,7 +136,7 @@ def _predicates(
         raise SparkOptionError(f"{db.path}: there is no topic {', '.join(missing)}")
     by_topic = partition == "partition"
     file_id = db.broker.cluster_id()
-    numbers = dict(db.query("SELECT topic, topic_id FROM topics").rows)
+    numbers: dict[str, int] = dict(db.query("SELECT topic, topic_id FROM topics").rows)
     tasks: list[list[str]] = [[]]
     filled = 0
     for tp, (offsets, end) in cut.items():

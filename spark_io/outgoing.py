@@ -32,8 +32,9 @@ COLUMNS: Final = {
 """The columns that a written DataFrame may have, with their Spark types."""
 _OPTIONS: Final = {
     "path", "topic", "txnappid", "txnversion", "checkpointlocation", "partitioner", "stagingdir",
-    "includeheaders", "sinkid", "writename",
+    "includeheaders", "sinkid", "writename", "microbatch", "report",
 }  # fmt: skip
+"""The last two are what `write` tells the commit."""
 
 _TABLE_ROWS: Final = 50_000
 _TABLE_BYTES: Final = 16 * 1024 * 1024
@@ -44,7 +45,8 @@ Pair = tuple[TopicPartition, Sequence[Record]]
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """How to write. `app_id` and `version` identify a batch that numbers itself, `sink_id` a stream; None
-    if Spark does. `name` distinguishes several writes of one batch."""
+    if Spark does. `name` distinguishes several writes of one batch. `micro_batch` is the query and the
+    number, `report` the file in which the driver looks for what was done."""
 
     path: str
     topic: str | None
@@ -57,6 +59,8 @@ class WriteOptions:
     app_id: str | None
     version: int | None
     name: str | None
+    micro_batch: tuple[str, int] | None
+    report: str | None
 
     @property
     def which(self) -> str:
@@ -95,7 +99,14 @@ def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
         app_id=app_id,
         version=None if version is None else int(version),
         name=options.get("writename"),
+        micro_batch=_micro_batch(options.get("microbatch")),
+        report=options.get("report"),
     )
+
+
+def _micro_batch(text: str | None) -> tuple[str, int] | None:
+    query, _, number = (text or "").rpartition(":")
+    return (query, int(number)) if query else None
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:

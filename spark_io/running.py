@@ -1,8 +1,14 @@
 """What a session says about the streaming query whose foreachBatch is running; Spark Connect says
-nothing."""
+nothing.
+
+A micro-batch is known in any thread: its DataFrames have the session that Spark makes for the query. The
+marks that Spark sets are properties of the thread in which it calls the function, and of no other.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -11,9 +17,12 @@ from pyspark.sql import SparkSession
 class Query(NamedTuple):
     """`id` belongs to the checkpoint for good; `run` only to this run of this micro-batch."""
 
-    id: str | None
-    run: str | None
-    checkpoint: str | None
+    id: str | None = None
+    run: str | None = None
+    checkpoint: str | None = None
+    batch: int | None = None
+    is_its_thread: bool = True
+    """Whether this is the thread in which Spark calls the function."""
 
 
 def query_of(spark: SparkSession) -> Query:
@@ -21,17 +30,54 @@ def query_of(spark: SparkSession) -> Query:
     try:
         context = spark.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
+        batch_id = context.getLocalProperty("streaming.sql.batchId")
         run = context.getLocalProperty("spark.sql.execution.id")
     except Exception:  # Spark Connect has no context, and says so in several ways.
-        return Query(None, None, None)
-    return Query(query_id, run, None if query_id is None else _checkpoint(spark, query_id))
+        return Query()
+    found = _running(spark, query_id)
+    if found is not None:
+        return found
+    return Query(query_id, run, None, None if batch_id is None else int(batch_id))
 
 
-def _checkpoint(spark: Any, query_id: str) -> str | None:
-    """From Spark's internals: foreachBatch sees no option with it. Without it little is lost."""
+def _running(spark: Any, query_id: str | None) -> Query | None:
+    """From Spark's internals, for foreachBatch is told of nothing but the batch's number."""
     try:
-        key = spark.sparkContext._jvm.java.util.UUID.fromString(query_id)
-        running = spark._jsparkSession.sharedState().activeStreamingQueries().get(key)
-        return str(running.resolvedCheckpointRoot())
+        session = spark._jsparkSession
+        for query in session.sharedState().activeStreamingQueries().values():
+            its_id = str(query.id())
+            is_it = (
+                query.sparkSessionForStream().equals(session)
+                if query_id is None
+                else its_id == query_id
+            )
+            if is_it:
+                return Query(
+                    its_id,
+                    str(query.runId()),
+                    str(query.resolvedCheckpointRoot()),
+                    int(query.lastExecution().currentBatchId()),
+                    query_id is not None,
+                )
     except Exception:
-        return None
+        pass
+    return None
+
+
+@contextlib.contextmanager
+def active(spark: Any) -> Iterator[None]:
+    """During the block Spark looks for data sources in this session: in a thread that it did not start it
+    would look in another, and not find them."""
+    before = classes = None
+    with contextlib.suppress(Exception):  # Spark Connect has its session on the server.
+        classes = SparkSession._get_j_spark_session_class(spark._jvm)
+        found = classes.getActiveSession()
+        before = found.get() if found.isDefined() else None
+        classes.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if classes is not None and before is None:
+            classes.clearActiveSession()
+        elif classes is not None:
+            classes.setActiveSession(before)

@@ -9,7 +9,6 @@ Kafka sink is at-least-once.)
 from __future__ import annotations
 
 import contextlib
-import itertools
 import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -28,10 +27,22 @@ import eosdb
 from eosdb.errors import BatchDiffersError
 
 from . import staging
-from .errors import SparkOptionError
+from .errors import OtherTargetError, SparkOptionError
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
+from .report import WriteReport, left_out, of_result
 from .staging import Write
-from .writes import Content, Rows, bring_in, plan_of, rows_of, sink_of, total
+from .standing import Standing, standing_of
+from .writes import (
+    Content,
+    Rows,
+    bring_in,
+    bring_in_some_order,
+    plan_of,
+    rows_of,
+    sink_of,
+    topics_of,
+    total,
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,7 @@ class Staged(WriterCommitMessage):
     batch_id: str | None
     rows: Rows
     write: Write
+    topics: frozenset[str]
 
 
 def stage(
@@ -57,8 +69,11 @@ def stage(
         None if context is None else context.getLocalProperty(name)
         for name in ("sql.streaming.queryId", "streaming.sql.batchId")
     )
+    if options.micro_batch is not None:  # In a thread of the user's Spark says nothing.
+        query_id, batch_id = options.micro_batch[0], str(options.micro_batch[1])
     write = _write(options, query_id, batch_id, own_id)
     parts = [Rows()]
+    topics = set() if options.topic is None else {options.topic}
     full = (batch for batch in map(as_bytes, batches) if batch.num_rows)
     path = None
     with staging.alive(options.staging, write):
@@ -68,7 +83,9 @@ def stage(
                 for batch in chain([first], full):
                     file.write_batch(batch)
                     parts.append(rows_of([batch]))
-    return Staged(path, task, query_id, batch_id, total(parts), write)
+                    if options.topic is None:
+                        topics |= topics_of([batch])
+    return Staged(path, task, query_id, batch_id, total(parts), write, frozenset(topics))
 
 
 def _write(
@@ -87,18 +104,27 @@ def bring(
     batch_id: int,
     sink_id: str,
     plan: str | None = None,
+    standing: Standing | None = None,
+    *,
+    consecutive: bool = False,
 ) -> eosdb.AppendOnceResult:
     """Append the contents of the files, in the order of Spark's partitions, unless they are stored already.
     Raises BatchDiffersError if a different batch is stored in their place."""
     files = [m.path for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
     content = Content(
-        lambda: chain.from_iterable(map(staging.read, files)), total(m.rows for m in staged), plan
+        lambda: chain.from_iterable(map(staging.read, files)),
+        total(m.rows for m in staged),
+        frozenset().union(*(m.topics for m in staged)),
+        plan,
     )
     with contextlib.ExitStack() as cleanup:
         for write in {m.write for m in staged}:
             cleanup.enter_context(staging.alive(options.staging, write))
         db = cleanup.enter_context(eosdb.connect(options.path, create=False))
-        result = bring_in(db, sink_id, batch_id, Outgoing(db, options), content)
+        outgoing = Outgoing(db, options)
+        result = bring_in(
+            db, sink_id, batch_id, outgoing, content, standing, consecutive=consecutive
+        )
         discard(staged)
         for write in {m.write for m in staged}:
             staging.sweep(options.staging, write, db.clock.time_ms())
@@ -137,29 +163,55 @@ class BatchWriter(DataSourceArrowWriter):
         query_id = next((m.query_id for m in staged if m.query_id), None)
         batch_id = next((m.batch_id for m in staged if m.batch_id), None)
         if options.app_id is not None and options.version is not None:
-            try:
-                sink_id = sink_of(options.app_id, options.which)
-                bring(options, staged, options.version, sink_id)
-            except BatchDiffersError as error:
-                # Versions of a job that is not a query increase: an older one is over, whatever it was.
-                if query_id is not None or error.newest == options.version:
-                    raise
-                discard(staged)
+            sink_id = sink_of(options.app_id, options.which)
+            report = self._of_a_job(staged, sink_id, options.version, is_query=query_id is not None)
         elif query_id is not None and batch_id is not None:
-            self._within_a_micro_batch(staged, query_id, int(batch_id))
+            report = self._within_a_micro_batch(staged, query_id, int(batch_id))
         else:
-            bring(options, staged, 0, self._own_id)
+            report = self._report(bring(options, staged, 0, self._own_id), staged, self._own_id, 0)
+        if options.report is not None:
+            report.to_file(options.report)
+        else:
+            report.say(options.path)
 
-    def _within_a_micro_batch(self, staged: Sequence[Staged], query_id: str, batch_id: int) -> None:
+    def _of_a_job(
+        self, staged: Sequence[Staged], sink_id: str, version: int, *, is_query: bool
+    ) -> WriteReport:
+        try:
+            result = bring(self._options, staged, version, sink_id)
+        except OtherTargetError:
+            raise
+        except BatchDiffersError as error:
+            # Versions of a job that is not a query increase: an older one is over, whatever it was.
+            if is_query or error.newest == version:
+                raise
+            discard(staged)
+            return left_out(
+                total(m.rows for m in staged).size,
+                f"txnVersion {version} is older than {error.newest}, the newest of this txnAppId",
+            )
+        return self._report(result, staged, sink_id, version)
+
+    def _within_a_micro_batch(
+        self, staged: Sequence[Staged], query_id: str, batch_id: int
+    ) -> WriteReport:
         """Which call this is cannot be known here: batches that other calls have appended are skipped."""
-        for order in itertools.count():
-            try:
-                sink_id = sink_of(query_id, f"df.write {self._options.which}", order)
-                bring(self._options, staged, batch_id, sink_id)
-                return
-            except BatchDiffersError as error:
-                if error.newest != batch_id:
-                    raise
+        options, which = self._options, f"df.write {self._options.which}"
+        # Only `write` knows the checkpoint.
+        checkpoint = options.checkpoint if options.micro_batch is not None else None
+        standing = standing_of(checkpoint, options.path, sink_of(query_id, which))
+        result = bring_in_some_order(
+            lambda order: bring(
+                options, staged, batch_id, sink_of(query_id, which, order), standing=standing
+            ),
+            batch_id,
+        )
+        return self._report(result, staged, sink_of(query_id, which), batch_id)
+
+    def _report(
+        self, result: eosdb.AppendOnceResult, staged: Sequence[Staged], sink_id: str, batch_id: int
+    ) -> WriteReport:
+        return of_result(result, sink_id, batch_id, total(m.rows for m in staged).size)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         discard(messages)
@@ -190,7 +242,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 )
             return  # No task has staged anything: there is nothing to append.
         plan = plan_of(options.checkpoint, query_id, batchId)
-        bring(options, staged, batchId, sink_of(owner), plan)
+        sink_id = sink_of(owner)
+        standing = standing_of(options.checkpoint, options.path, sink_id)
+        # Spark commits every micro-batch, also one without rows.
+        result = bring(options, staged, batchId, sink_id, plan, standing, consecutive=True)
+        rows = total(m.rows for m in staged).size
+        of_result(result, sink_id, batchId, rows).say(options.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         discard(messages)

@@ -154,11 +154,19 @@ class AsyncDatabase(Proxy[Database]):
         return await self._readers.run(read)
 
     async def append_once(
-        self, sink_id: str, batch_id: int, batches: Batches, *, held: Collection[str] = ()
+        self,
+        sink_id: str,
+        batch_id: int,
+        batches: Batches,
+        *,
+        held: Collection[str] = (),
+        consecutive: bool = False,
     ) -> AppendOnceResult:
         """As `Database.append_once`; `batches` are read in another thread."""
         return await self.run(
-            lambda database: database.append_once(sink_id, batch_id, batches, held=held)
+            lambda database: database.append_once(
+                sink_id, batch_id, batches, held=held, consecutive=consecutive
+            )
         )
 
     async def run(

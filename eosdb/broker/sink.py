@@ -112,12 +112,19 @@ class OnceAppender(RequestHandler):
         self._requests = ProduceRequests(core)
 
     def append(
-        self, sink_id: str, batch_id: int, batches: Batches, held: Collection[str]
+        self,
+        sink_id: str,
+        batch_id: int,
+        batches: Batches,
+        held: Collection[str],
+        *,
+        consecutive: bool,
     ) -> AppendOnceResult:
         """Append all of the batches, unless the sink has appended this one or a later one."""
         if check_text("sink_id", sink_id) == "":
             raise InvalidRequestError("sink_id: got an empty one, expected text")
-        this = SinkBatch(sink_id, check_int("batch_id", batch_id, 0), _check_held(held))
+        number = check_int("batch_id", batch_id, 0)
+        this = SinkBatch(sink_id, number, _check_held(held), consecutive)
         with self._store.read() as connection:
             if once.has_batch(connection, this):
                 return AppendOnceResult(skipped=True, offsets={})
@@ -170,7 +177,8 @@ class OnceAppender(RequestHandler):
 
     def _remember(self, unit: Unit, this: SinkBatch) -> None:
         # decisions/0014: the proof is stored with the records, or with the decision of their transaction.
-        unit.record(SinkBatchAppended(timestamp=self._clock.time_ms(), **this._asdict()))
+        now_ms = self._clock.time_ms()
+        unit.record(SinkBatchAppended(now_ms, this.sink_id, this.batch_id, this.held))
 
     # -- in a transaction -----------------------------------------------------------------------
 

@@ -11,7 +11,11 @@ import json
 import sqlite3
 from typing import Final, NamedTuple
 
-from eosdb.errors import BatchDiffersError, InvalidRequestError
+from eosdb.errors import (
+    BatchDiffersError,
+    InvalidRequestError,
+    OutOfOrderSequenceNumberError,
+)
 from eosdb.events.encoding import texts_json
 from eosdb.events.kinds import (
     IdempotencyKeysExpired,
@@ -110,15 +114,18 @@ _KEPT: Final = 100
 
 
 class SinkBatch(NamedTuple):
-    """A batch from a sink. Each text in `held` says what it holds; none where the sink does not say."""
+    """A batch from a sink. Each text in `held` says what it holds; none where the sink does not say. The
+    numbers of a `consecutive` one leave none out."""
 
     sink_id: str
     batch_id: int
     held: tuple[str, ...]
+    consecutive: bool = False
 
 
 def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
-    """Whether the batch is in the log. Raises BatchDiffersError when another one has its place."""
+    """Whether the batch is in the log. Raises BatchDiffersError when another one has its place, and
+    OutOfOrderSequenceNumberError when there should be others before it."""
     row = source.execute(
         "SELECT s.batch_id, b.held FROM eosdb_sinks s LEFT JOIN eosdb_sink_batches b "
         "ON b.sink_id = s.sink_id AND b.batch_id = ? WHERE s.sink_id = ?",
@@ -132,8 +139,15 @@ def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
 
 def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
     """Whether a batch repeats one its sink has appended: `newest` is the sink's newest batch, `held` what
-    the one with the same number held, None if unknown. Raises BatchDiffersError."""
+    the one with the same number held, None if unknown. Raises BatchDiffersError and
+    OutOfOrderSequenceNumberError."""
     if this.batch_id > newest:
+        if this.consecutive and this.batch_id > newest + 1:
+            raise OutOfOrderSequenceNumberError(
+                f"sink {this.sink_id!r}, batch {this.batch_id}: the sink's newest batch is {newest}, so "
+                f"{this.batch_id - newest - 1} before this one are missing; expected {newest + 1}. "
+                "The file may be an older copy; nothing was appended"
+            )
         return False
     if not this.held or (held is None and this.batch_id == newest):
         return True
@@ -149,6 +163,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
         "nothing was appended. A sink that counts from 0 again needs a new id, and two that write at the "
         "same time need different ones",
         newest,
+        held or frozenset(),
     )
 
 

@@ -197,6 +197,11 @@ OFFSETS_NOT_NOTED: Final = Notice(
     "a query's progress could not be committed to its group; the query goes on",
 )  # fmt: skip
 
+BATCH_LEFT_OUT: Final = Notice(
+    SPARK, WARNING, "batch_left_out", ("file",),
+    "a write has appended none of its rows: its batch is in the file already, or a newer run is",
+)  # fmt: skip
+
 CATALOG: Final[tuple[Notice, ...]] = tuple(
     value for value in list(globals().values()) if isinstance(value, Notice)
 )

@@ -9,7 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, TopicPartition
-from eosdb.errors import InvalidRequestError
+from eosdb.errors import InvalidRequestError, OutOfOrderSequenceNumberError
 from eosdb.failpoints import Failpoint, watched
 from tests.readers import committed_values
 
@@ -91,6 +91,28 @@ def test_what_batches_held_is_known_of_the_last_hundred(shop: eosdb.Database) ->
         once(shop, 38, "digest 38")
     assert shop.query("SELECT count(*) FROM eosdb_sink_batches").rows.__next__() == (100,)
     assert shop.verify().ok
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_a_sink_that_counts_without_gaps_is_told_of_one(shop: eosdb.Database, count: int) -> None:
+    """As in a file that an older copy has replaced."""
+
+    def bring(batch_id: int, sink: str = "sink") -> bool:
+        records = {TP: [Record(value=b"v")] * count}
+        return not shop.append_once(sink, batch_id, records, consecutive=True).skipped
+
+    assert bring(3), "what is not remembered may begin with any number"
+    assert bring(4)
+    assert not bring(2)
+    for _ in range(2):
+        with pytest.raises(
+            OutOfOrderSequenceNumberError, match=r"batch 7: .*newest batch is 4, .*2 .*5"
+        ):
+            bring(7)
+    assert len(committed_values(shop, TP)) == 2 * count
+    assert bring(5)
+    assert bring(7, "another")
+    assert once(shop, 9), "whoever does not say so may leave some out"
 
 
 def test_a_large_batch_that_another_has_overtaken_is_compared_too(shop: eosdb.Database) -> None:

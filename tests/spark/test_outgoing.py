@@ -107,7 +107,7 @@ def test_a_replay_of_a_batch_that_an_earlier_version_has_written_is_skipped(path
         db.append_once("s", 0, {tp: [eosdb.Record(b"k", b"v")]}, held=[earlier])
 
         def bring(found: list[pa.RecordBatch]) -> bool:
-            content = Content(lambda: found, rows_of(found))
+            content = Content(lambda: found, rows_of(found), {"t"})
             return bring_in(db, "s", 0, outgoing(db), content).skipped
 
         assert bring(rows)

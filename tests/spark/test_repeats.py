@@ -129,16 +129,25 @@ def test_a_repeat_whose_rows_come_out_differently_is_known_by_what_spark_planned
         forget_last_batch(tmp_path / "cp-stream")
 
 
-def to_more(spark: Any, path: Path, checkpoint: Path, sink_id: str, start: str) -> None:
+def to_more(
+    spark: Any,
+    path: Path,
+    checkpoint: Path,
+    sink_id: str,
+    start: str,
+    *,
+    topic: str = "more",
+    into: Path | None = None,
+) -> None:
     query = (
         read_stream(spark, path, subscribe="orders", startingOffsets=start)
         .selectExpr("value")
         .writeStream.format("eosdb")
-        .option("topic", "more")
+        .option("topic", topic)
         .option("sinkId", sink_id)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
-        .start(str(path))
+        .start(str(into or path))
     )
     query.awaitTermination()
 
