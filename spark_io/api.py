@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 import eosdb
 
 from . import options as reading_options
-from . import report
+from . import report, table_function
 from .cut import Lens
 from .errors import SparkOptionError
 from .files import absolute
@@ -42,12 +42,15 @@ _SESSION: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("eosdb")` in the session.
+    """Register `format("eosdb")` in the session, and the table function of SQL
+    `eosdb('shop.db', 'orders, payments')`, which reads anew each time: Spark keeps the first plan of
+    DataFrames and views.
 
     Where the Python of Spark's workers has eosdb, Spark finds the format by itself, through the module
     `pyspark_eosdb`.
     """
     _register_source(spark)
+    table_function.register(spark)
 
 
 def _register_source(spark: SparkSession) -> None:
