@@ -351,26 +351,18 @@ class Database(WholeFile, Publishing, Exposing):
         return self._publisher.begin()
 
     def append_once(
-        self,
-        sink_id: str,
-        batch_id: int,
-        batches: Batches,
-        *,
-        held: Collection[str] = (),
-        consecutive: bool = False,
-    ) -> AppendOnceResult:
+        self, sink_id: str, batch_id: int, batches: Batches, *,
+        held: Collection[str] = (), consecutive: bool = False,
+    ) -> AppendOnceResult:  # fmt: skip
         """Append all of `batches` and remember `(sink_id, batch_id)`, atomically; a `batch_id` not above
-        the remembered one is a repeat and appends nothing.
+        the remembered one is a repeat and appends nothing. `batches` may also be pairs, read lazily.
 
-        `batches` may also be pairs, and are read lazily. With `held`, texts that each identify the content
-        of the batch, a repeat is only a batch that gave one of them before (the last 100 are known), or the
-        newest if it gave none; else BatchDiffersError. A sink whose numbers are `consecutive` is told by
-        OutOfOrderSequenceNumberError when batches before this one are missing, as in an older copy of the
-        file; one that is not remembered may begin with any number. After any error nothing is readable.
-        More than fits into one unit goes into a transaction with the id `__eosdb.sink:` + `sink_id`, which
-        may take any time as long as `batches` does not pause for `transaction_max_timeout_ms`, and is
-        aborted as soon as anybody opens or writes the file after this process has died.
-        """
+        With `held`, texts that each identify the content, a repeat is only a batch that gave one of them
+        before (the last 100 are known), or the newest if it gave none; else BatchDiffersError. Where ids
+        are `consecutive`, a gap behind the remembered one is OutOfOrderSequenceNumberError. After any error
+        nothing is readable. More than one unit takes goes into a transaction `__eosdb.sink:` + `sink_id`,
+        which may take any time unless `batches` pauses for `transaction_max_timeout_ms`, and is aborted as
+        soon as anybody opens or writes the file after this process has died."""
         return self._once.append(sink_id, batch_id, batches, held, consecutive=consecutive)
 
     def outcome(self, token: TransactionToken) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.admin import pinned
 
 from .errors import SparkOptionError
 from .jar import DRIVER, INSTALL
@@ -136,7 +137,7 @@ def _predicates(
         raise SparkOptionError(f"{db.path}: there is no topic {', '.join(missing)}")
     by_topic = partition == "partition"
     file_id = db.broker.cluster_id()
-    numbers: dict[str, int] = dict(db.query("SELECT topic, topic_id FROM topics").rows)
+    numbers: dict[str, int] = dict(db.query(pinned.TOPIC_NUMBERS).rows)
     tasks: list[list[str]] = [[]]
     filled = 0
     for tp, (offsets, end) in cut.items():
@@ -148,7 +149,7 @@ def _predicates(
             if filled and filled + stop - start > rows_per_task:
                 tasks.append([])
                 filled = 0
-            first = _first(tp.topic, numbers[tp.topic], file_id, start)
+            first = pinned.first_offset(start, file_id, tp.topic, numbers[tp.topic])
             tasks[-1].append(_range(tp, first, stop, partition, offset, by_topic=by_topic))
             filled += stop - start
             start = stop
@@ -162,16 +163,4 @@ def _range(
     topic = f"\"topic\" = '{tp.topic}' AND " if by_topic else ""
     return (
         f'({topic}"{partition}" = {tp.partition} AND "{offset}" >= {first} AND "{offset}" < {stop})'
-    )
-
-
-def _first(topic: str, number: int, file_id: str, start: int) -> str:
-    """The first offset, as long as it is of this file and this topic: else SQLite fails with what is said
-    here, which its JSON functions quote."""
-    # decisions/0057: in the bound of the index, where it is asked for whatever the file has.
-    return (
-        f"CASE WHEN (SELECT file_id FROM eosdb_file) = '{file_id}' AND EXISTS (SELECT 1 FROM topics "
-        f"WHERE topic = '{topic}' AND topic_id = {number}) THEN {start} ELSE json_extract('{{}}', "
-        f"'since this was planned the file was replaced, or topic {topic} was deleted or made anew: make "
-        "the DataFrame again') END"
     )
