@@ -6,6 +6,7 @@ import base64
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -130,7 +131,10 @@ def name_of(source: Source, topic_id: UUID) -> str:
 
 def names(source: Source) -> dict[UUID, str]:
     """The topics there are, by their ids."""
-    return {found.topic_id: found.name for found in metadata(source)}
+    ids = _ids(source)
+    return {
+        ids(number): name for name, number in source.execute("SELECT topic, topic_id FROM topics")
+    }
 
 
 def check_id(source: Source, number: int, topic_id: UUID) -> None:
@@ -179,7 +183,12 @@ def _ids(source: Source) -> Callable[[int], UUID]:
     """Kafka's ids of the topics of this file, from their numbers."""
     connection = source.connection if isinstance(source, Unit) else source
     file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(connection) + "=="))
-    return lambda number: uuid5(file, str(number))
+    return partial(_id, file)
+
+
+@lru_cache(maxsize=16_384)  # Every Fetch by ids asks for all topics.
+def _id(file: UUID, number: int) -> UUID:
+    return uuid5(file, str(number))
 
 
 @reads("topics")

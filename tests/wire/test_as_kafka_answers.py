@@ -319,6 +319,7 @@ def test_a_committed_offset_may_be_any_number_and_none_to_consumers_of_the_libra
         assert consumer.committed([TP]) == {}
         consumer.subscribe(["t"])
         assert [record.value for record in consumer.poll(0)] == [b"a"]
+    assert db.admin.describe_group_offsets("g").partitions[0].committed_offset == offset
     assert db.verify().ok
 
 
