@@ -32,7 +32,8 @@ class SentRecords:
     def __init__(self) -> None:
         self.accepted = 0
         """How many records the producer has taken over, always the first ones: they are stored, failed,
-        or on their way. To go on after an exception, send the ones behind them."""
+        or on their way. To go on after an exception, send the ones behind them; the `failed` ones are
+        not among those."""
         self._stored = 0
         self._failed: dict[int, EosdbError] = {}
         self._offsets: dict[TopicPartition, list[range]] = {}

@@ -300,8 +300,11 @@ def test_a_record_that_the_broker_refuses_does_not_keep_the_others_out(
     assert isinstance(sent.failed[bad], errors.MessageTooLargeError)
     assert sent.offsets == {TP: [range(1_000)]}
     assert committed_values(db, TP) == numbers(0, 1_000)
-    producer.send_many("t", [b"on"], sent=sent)
+    producer.send_many("t", [*given, b"on"][sent.accepted :], sent=sent)
     assert sent.offsets == {TP: [range(1_001)]}
+    db.admin.alter_topic_config("t", {"max.message.bytes": "70000"})
+    producer.send_many("t", [given[number] for number in sent.failed])
+    assert {*committed_values(db, TP)} == {*given, b"on"}, "the page's way loses none"
 
 
 def test_what_was_split_goes_on_behind_the_record_that_was_refused(
