@@ -74,7 +74,7 @@ def add(
     ]
     with session.open() as db:
         db.admin.create_acls(rows)
-    click.echo(f"added {len(rows)} ACLs for {principal}")
+    output.line(f"added {len(rows)} ACLs for {principal}")
 
 
 @acls.command(name="list")
@@ -147,4 +147,4 @@ def remove(
         )
     if not removed:
         raise InvalidRequestError("no ACL matches the filters; see `eosdb acls list`")
-    click.echo(f"removed {len(removed)} ACLs")
+    output.line(f"removed {len(removed)} ACLs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from . import output
 from .progress import progress
 from .session import Session, pass_session
 
@@ -27,7 +28,7 @@ def adopt(session: Session, file: str, wal: bool) -> None:
       eosdb adopt app.db
     """
     with session.at(file).open(adopt="wal" if wal else True) as db:
-        click.echo(f"{db.path} has eosdb's tables (schema {db.info()['schema_version']})")
+        output.line(f"{db.path} has eosdb's tables (schema {db.info()['schema_version']})")
 
 
 @click.command()
@@ -46,4 +47,4 @@ def extract(session: Session, file: str, target: str) -> None:
     """
     with session.at(file).open() as db, progress(db.clock, "extract", "events") as report:
         position = db.extract(target, on_progress=report)
-    click.echo(f"{target} has eosdb's tables, with {position} events; {file} has its own")
+    output.line(f"{target} has eosdb's tables, with {position} events; {file} has its own")

@@ -24,7 +24,7 @@ def init(session: Session) -> None:
       eosdb --db shop.db init
     """
     with session.open(create=True) as db:
-        click.echo(f"{db.path} is ready")
+        output.line(f"{db.path} is ready")
 
 
 @click.command()
@@ -66,7 +66,7 @@ def stats(session: Session, output_format: str) -> None:
     lines.append(("journal of a transaction", "", found.transactions, each))
     output.rows(("PART", "NAME", "COUNT", "BYTES"), lines, output_format)
     if found.is_estimate:
-        click.echo("estimated: this SQLite has no dbstat to count pages with", err=True)
+        output.line("estimated: this SQLite has no dbstat to count pages with", err=True)
 
 
 @click.command()
@@ -79,7 +79,7 @@ def migrate(session: Session) -> None:
       cp shop.db shop-before.db && eosdb --db shop.db migrate
     """
     with session.open() as db:
-        click.echo(f"{db.path} has schema {db.info()['schema_version']}")
+        output.line(f"{db.path} has schema {db.info()['schema_version']}")
 
 
 @click.command()

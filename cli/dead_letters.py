@@ -95,7 +95,8 @@ def show(
         stacktrace = facts.pop("stacktrace", None)
         output.facts(facts, output_format)
         if stacktrace:
-            click.echo(f"\n{output.shown(stacktrace)}", nl=False)
+            output.line()
+            output.lines(output.shown(stacktrace), indent="  ")
     else:
         output.facts(facts, output_format)
 
@@ -133,7 +134,7 @@ def replay(
     chosen = [(partition, offset) for offset in offsets] or None
     with session.open() as db:
         report = db.dead_letters(topic).replay(chosen, to)
-    click.echo(
+    output.line(
         f"replayed {report.replayed} dead letters of {topic}; {report.skipped} had been replayed before"
     )
 

@@ -11,6 +11,7 @@ import click
 from eosdb.clock import SystemClock
 from eosdb.errors import ConfigError
 
+from . import output
 from .params import settings
 from .session import Session, pass_session
 
@@ -102,7 +103,7 @@ def export(
         for source in _sources(session, files):
             done = once(source)
             if done.records or not follow:
-                click.echo(f"{source.path}: {done.records} records in {done.files} files exported")
+                output.line(f"{source.path}: {done.records} records in {done.files} files exported")
 
     all_files()
     if follow:

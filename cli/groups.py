@@ -105,7 +105,7 @@ def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
     )  # fmt: skip
     for report in reports:
         if report.members == 0 and output_format == "table":
-            click.echo(f"Consumer group '{report.group_id}' has no active members.", err=True)
+            output.line(f"Consumer group '{report.group_id}' has no active members.", err=True)
 
 
 def _show_members(db: eosdb.Database, names: tuple[str, ...], output_format: str) -> None:
@@ -205,7 +205,7 @@ def reset_offsets(
         output_format,
     )
     if not execute:
-        click.echo("dry run: nothing has been changed; add --execute to apply it", err=True)
+        output.line("dry run: nothing has been changed; add --execute to apply it", err=True)
 
 
 def _partitions(db: eosdb.Database, group: str, topics: tuple[str, ...]) -> list[TopicPartition]:
@@ -253,7 +253,7 @@ def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
             )
         for name in names:
             db.broker.delete_group(name)
-            click.echo(f"deleted group {name}")
+            output.line(f"deleted group {name}")
 
 
 @groups.command("delete-offsets")
@@ -273,4 +273,4 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> Non
     with session.open() as db:
         tps = _partitions(db, group, topics)
         db.broker.offset_delete(group, tps)
-    click.echo(f"deleted the offsets of group {group} in {', '.join(topics)}")
+    output.line(f"deleted the offsets of group {group} in {', '.join(topics)}")

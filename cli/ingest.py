@@ -21,8 +21,10 @@ from eosdb.errors import (
     ProducerFencedError,
     UnstableOffsetCommitError,
 )
+from eosdb.model.json_text import parsed
 from eosdb.topic_config import TopicConfig
 
+from . import output
 from .progress import progress
 from .session import Session, pass_session
 from .sources import FORMATS, Item, Position, Source, format_of
@@ -137,7 +139,7 @@ class Ingest:
                 f"another ingest of {self._source.path} has taken over from this one, or this one was "
                 "suspended for too long; no line is lost or duplicated: let the other finish, or restart"
             ) from error
-        click.echo(
+        output.line(
             f"{self._source.path}: {self._count} records appended to {self._topic}, "
             f"{end.line} lines done",
             err=True,
@@ -209,7 +211,7 @@ def _metadata(position: Position) -> str:
 def _position(stored: OffsetAndMetadata) -> Position:
     """A committed position; one set by an operator has no metadata."""
     try:
-        noted = json.loads(stored.metadata or "{}")
+        noted = parsed(stored.metadata or "{}")
         return Position(
             stored.offset,
             int(noted.get("line", 0)),

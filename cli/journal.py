@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -11,6 +10,8 @@ import click
 import eosdb
 from eosdb import JournalEntry
 from eosdb.events.kinds import KINDS
+from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 
 from . import output
 from .session import Session, pass_session
@@ -79,7 +80,7 @@ def journal(
 def _show(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> None:
     if follow and output_format == "table":
         for entry in entries:
-            click.echo("  ".join(map(output.cell, _row(entry))))
+            output.line("  ".join(map(output.cell, _row(entry))))
     else:
         output.rows(_COLUMNS, map(_row, entries), output_format)
 
@@ -133,12 +134,13 @@ FROM transaction_history WHERE transactional_id = ?
 """
 
 
+@reads("journal")
 def transitions(db: eosdb.Database, transactional_id: str) -> dict[int, str]:
     """Each transition of the id in words, by its position."""
     texts = {}
     for row in db.query(_TRANSITIONS, (transactional_id,)).rows:
         position, from_state, to_state, producer_id, producer_epoch, partitions = row
-        tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in json.loads(partitions))
+        tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in parsed(partitions))
         texts[position] = (
             f"{from_state or 'new'} -> {to_state}, producer {producer_id} epoch {producer_epoch}"
             + (f", {tps}" if tps else "")
@@ -146,9 +148,10 @@ def transitions(db: eosdb.Database, transactional_id: str) -> dict[int, str]:
     return texts
 
 
+@reads("journal")
 def entry_row(entry: JournalEntry, transitions: Mapping[int, str]) -> tuple[object, ...]:
     """Position, time, event and what it did, for people."""
-    detail = json.loads(entry.detail)
+    detail = parsed(entry.detail)
     where = "" if entry.topic is None else f"{entry.topic}/{entry.partition}"
     text = transitions.get(entry.position, entry.detail)
     match entry.kind:

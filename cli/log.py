@@ -211,4 +211,4 @@ def delete_records(session: Session, where: TopicPartition, before_offset: int, 
             before = "all offsets" if before_offset < 0 else f"offsets before {before_offset}"
             click.confirm(f"delete {before} of {where}?", abort=True, err=True)
         start = db.broker.delete_records(where, before_offset)
-    click.echo(f"{where} now begins at offset {start}")
+    output.line(f"{where} now begins at offset {start}")

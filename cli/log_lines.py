@@ -5,13 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import click
+
+from eosdb.notices.words import printable
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _TIME: Final = "%Y-%m-%dT%H:%M:%S%z"
 LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class _Lines(logging.Formatter):
+    """One line, and those of a traceback: what names and messages bring along is escaped."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return "\n".join(map(printable, super().formatException(ei).splitlines()))
 
 
 class _ToStderr(logging.Handler):
@@ -28,7 +40,7 @@ class _ToStderr(logging.Handler):
 def shown(level: str) -> Iterator[None]:
     """Show what eosdb logs, from this level on, during a command."""
     logger, handler = logging.getLogger("eosdb"), _ToStderr()
-    handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
+    handler.setFormatter(_Lines(_FORMAT, _TIME))
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(level.upper())

@@ -17,6 +17,7 @@ import click
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
+from . import output
 from .commands import CommandsByName
 from .log_lines import LEVELS, shown
 from .session import Session
@@ -31,17 +32,17 @@ class ErrorBoundary(CommandsByName):
         try:
             return super().main(*args, **kwargs)
         except EosdbError as error:
-            click.echo(f"error: {_name(error)}: {error}", err=True)
+            output.line(f"error: {_name(error)}: {error}", err=True)
         except UnicodeEncodeError as error:
             # Bytes that are not UTF-8 come from a shell as text that cannot be stored.
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
-            click.echo(f"error: {shown}: this argument is not valid UTF-8", err=True)
+            output.line(f"error: {shown}: this argument is not valid UTF-8", err=True)
         except BrokenPipeError:
             # The reader has seen enough; Python must not complain about it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"error: {where}{error.strerror or error}", err=True)
+            output.line(f"error: {where}{error.strerror or error}", err=True)
         sys.exit(1)
 
     def resolve_command(
@@ -57,7 +58,8 @@ class ErrorBoundary(CommandsByName):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("\nAborted!", err=True)  # The line end closes the terminal's ^C.
+            output.line(err=True)  # Closes the terminal's ^C.
+            output.line("Aborted!", err=True)
             ctx.exit(INTERRUPTED)
 
 

@@ -27,13 +27,13 @@ def verify(session: Session) -> None:
     with session.open(read_only=True) as db, progress(db.clock, "verify", "events") as report:
         found = db.verify(on_progress=report)
     for problem in found.problems:
-        click.echo(problem)
+        output.line(problem)
     if not found.ok:
         raise CorruptDatabaseError(
             f"{len(found.problems)} problems in {session.path}; `eosdb rebuild` rebuilds the tables "
             "from the events, restore lost records from a backup"
         )
-    click.echo(f"ok: {found.events} events, {found.elapsed_s:.1f} s")
+    output.line(f"ok: {found.events} events, {found.elapsed_s:.1f} s")
 
 
 @click.command()
@@ -47,7 +47,7 @@ def rebuild(session: Session) -> None:
     """
     with session.open() as db, progress(db.clock, "rebuild", "events") as report:
         done = db.rebuild(on_progress=report)
-    click.echo(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
+    output.line(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
 
 
 @click.command()
@@ -65,7 +65,7 @@ def backup(session: Session, target: str) -> None:
         with progress(db.clock, "backup", "pages") as report:
             db.backup(target, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
-    click.echo(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
+    output.line(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
 
 
 @click.command()
@@ -96,7 +96,7 @@ def restore(session: Session, target: str, position: int | None, timestamp: int 
         with progress(db.clock, "restore", "pages and events") as report:
             found = db.restore_to(target, position, timestamp, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
-    click.echo(f"restored to {target}: as it was after position {found}, {elapsed_s:.1f} s")
+    output.line(f"restored to {target}: as it was after position {found}, {elapsed_s:.1f} s")
 
 
 @click.command()
@@ -128,11 +128,11 @@ def compact(session: Session) -> None:
     """
     with session.open() as db, progress(db.clock, "compact", "pages") as report:
         done = db.compact(on_progress=report)
-    click.echo(
+    output.line(
         f"compacted from {done.bytes_before} to {done.bytes_after} bytes, {done.elapsed_s:.1f} s"
     )
     if done.held_by:
-        click.echo(
+        output.line(
             "the file shrinks with a write after the snapshot has ended that is still being read by "
             f"{done.held_by}"
         )

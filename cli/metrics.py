@@ -13,6 +13,7 @@ import eosdb
 from eosdb.exposition.figures import of_file
 from eosdb.exposition.text import written
 
+from . import output
 from .session import Session, pass_session
 from .stopping import stopped_by_signals
 
@@ -43,14 +44,14 @@ def metrics(session: Session, file: str | None, listen: str | None) -> None:
     stopped = threading.Event()
     with stopped_by_signals(stopped.set), session.open(read_only=True) as db:
         if address is None:
-            click.echo(text_of(db), nl=False)
+            output.exact(text_of(db))
             return
         from eosdb.exposition.server import FigureServer
 
         host, port = address
         with FigureServer(port, lambda: text_of(db), host) as server:
             shown = f"[{host}]" if ":" in host else host
-            click.echo(f"figures at http://{shown}:{server.port}/metrics", err=True)
+            output.line(f"figures at http://{shown}:{server.port}/metrics", err=True)
             stopped.wait()
 
 

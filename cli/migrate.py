@@ -87,7 +87,7 @@ def migrate_to_kafka(
             name=name,
             config=settings,
             positions_topic=positions_topic,
-            notify=lambda text: click.echo(text, err=True),
+            notify=lambda text: output.line(text, err=True),
             on_progress=cleanup.enter_context(progress(db.clock, "relay", "records")),
         )
         cleanup.callback(move.close)

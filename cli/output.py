@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from eosdb.clock import format_time_ms
+from eosdb.notices.words import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,12 +91,13 @@ def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format
         names = _distinct(columns)
         for row in data:
             item = dict(zip(names, map(_json_value, row), strict=True))
-            click.echo(json.dumps(item, ensure_ascii=False))
+            click.echo(_dumped(item))
     elif output_format == "csv":
+        text = cell if sys.stdout.isatty() else shown
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
+        writer.writerow(map(text, columns))
         for row in data:
-            writer.writerow(["" if value is None else shown(value) for value in row])
+            writer.writerow(map(text, row))
     elif sys.stdout.isatty():
         _rich(columns, data)
     else:
@@ -119,10 +121,28 @@ def shown(value: object) -> str:
 
 def cell(value: object) -> str:
     """A value in a table or picture: line ends and terminal control characters are escaped."""
-    text = f"{value}" if isinstance(value, Time) else shown(value)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return printable(f"{value}" if isinstance(value, Time) else shown(value))
+
+
+def line(text: object = "", *, err: bool = False) -> None:
+    """Print one line. Whatever names and messages are in it, it stays one and steers no terminal."""
+    click.echo(printable(str(text)), err=err)
+
+
+def lines(text: str, indent: str = "") -> None:
+    """Print text of several lines; what others have written is indented, so that it forges none of ours."""
+    for part in text.removesuffix("\n").split("\n"):
+        line(indent + part)
+
+
+def exact(text: str) -> None:
+    """Print text for programs as it is, and on a terminal in lines that steer nothing."""
+    lines(text) if sys.stdout.isatty() else click.echo(text, nl=False)
+
+
+def value(data: bytes | None) -> None:
+    """Print the value of a record: as it is for programs, and as a cell on a terminal."""
+    line(cell(data)) if sys.stdout.isatty() else click.echo(data or b"")
 
 
 def _json(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
@@ -130,9 +150,17 @@ def _json(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
     names = _distinct(columns)
     for row in data:
         item = dict(zip(names, map(_json_value, row), strict=True))
-        click.echo(f"{opening}\n  {json.dumps(item, ensure_ascii=False)}", nl=False)
+        click.echo(f"{opening}\n  {_dumped(item)}", nl=False)
         opening = ","
     click.echo("[]" if opening == "[" else "\n]")
+
+
+def _dumped(item: dict[str, object]) -> str:
+    """As JSON of one line, in which what steers a terminal is escaped, which JSON has anyway."""
+    text = json.dumps(item, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
@@ -157,10 +185,11 @@ def _json_value(value: object) -> object:
 def _plain(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
     texts = ([cell(value) for value in row] for row in data)
     sample = list(islice(texts, _TABLE_SAMPLE))
-    widths = [max(map(len, cells)) for cells in zip(columns, *sample, strict=True)]
-    for row in chain([list(columns)], sample, texts):
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())
+    headings = [cell(column) for column in columns]
+    widths = [max(map(len, cells)) for cells in zip(headings, *sample, strict=True)]
+    for row in chain([headings], sample, texts):
+        cells = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        line(cells.rstrip())
 
 
 def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
@@ -170,7 +199,7 @@ def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
 
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(Text(column), overflow="fold")
+        table.add_column(Text(cell(column)), overflow="fold")
     for row in data:
         table.add_row(*(Text(cell(value)) for value in row))
     Console().print(table)

@@ -89,7 +89,7 @@ class Latencies:
             window, self._window = self._window, [0, 0, 0]
             text = self._summary(window, now_ns - self._window_ns)
             self._window_ns = now_ns
-        click.echo(f"{text}.", err=True)
+        output.line(f"{text}.", err=True)
 
     def figures(self) -> dict[str, object]:
         """The figures of all records, by name."""
@@ -238,7 +238,7 @@ def produce(
             producer.flush()
             latencies.end()
     if output_format == "table":
-        click.echo(latencies.sentence())
+        output.line(latencies.sentence())
     else:
         output.facts(latencies.figures(), output_format)
 
@@ -316,7 +316,7 @@ def consume(
         if group is not None:
             consumer.commit()
     if count < num_records:
-        click.echo(
+        output.line(
             f"only {count} of {num_records} records arrived within --timeout-ms {timeout_ms}",
             err=True,
         )

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import click
-
 import eosdb
+
+from . import output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,7 +109,7 @@ def progress(
 
 def _lines(description: str) -> Show:
     def show(now: Reporter) -> None:
-        click.echo(
+        output.line(
             f"{description}: {now.amount(with_total=True)}{now.share()}, {now.pace()}", err=True
         )
 

@@ -9,6 +9,7 @@ import click
 import eosdb
 from eosdb import publishing
 
+from . import output
 from .progress import progress
 from .session import Session, pass_session
 
@@ -40,9 +41,9 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
     with session.open(read_only=True) as db, progress(db.clock, "publish", "bytes") as report:
         done = db.publish(target, keep=keep, anew=anew, folder=folder, on_progress=report)
     if done is None:
-        click.echo(f"published a copy at {target}: {os.path.getsize(target)} bytes")
+        output.line(f"published a copy at {target}: {os.path.getsize(target)} bytes")
         return
-    click.echo(
+    output.line(
         f"published {done.url}, snapshot {done.snapshot}: {done.size} bytes, of which "
         f"{done.sent_bytes} in {done.sent_objects} chunks were sent"
     )
@@ -61,4 +62,4 @@ def fetch(url: str, target: str | None, snapshot: str | None) -> None:
     """
     with progress(eosdb.SystemClock(), "fetch", "bytes") as report:
         path = publishing.fetch(url, target, snapshot=snapshot, on_progress=report)
-    click.echo(path)
+    output.line(path)

@@ -82,7 +82,7 @@ def produce(
         producer.flush()
         if failed:
             raise failed[0]
-    click.echo(f"appended {count} records to {topic}", err=True)
+    output.line(f"appended {count} records to {topic}", err=True)
 
 
 def _producer(db: eosdb.Database, topic: str, transactional_id: str | None) -> eosdb.Producer:
@@ -265,7 +265,7 @@ def _last(consumer: eosdb.Consumer, count: int) -> list[eosdb.ConsumerRecord]:
 def _show(found: Iterable[eosdb.ConsumerRecord], output_format: str) -> None:
     if output_format == "value":
         for record in found:
-            click.echo(record.value if record.value is not None else b"")
+            output.value(record.value)
     else:
         output.rows(eosdb.ConsumerRecord._fields, map(_row, found), output_format)
 

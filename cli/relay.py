@@ -14,6 +14,7 @@ from eosdb.relay.kafka_settings import from_file
 from eosdb.relay.positions import POSITIONS_TOPIC
 from eosdb.relay.settings import RelayOptions
 
+from . import output
 from .params import kafka_config_option
 from .progress import progress
 from .session import Session, pass_session
@@ -121,7 +122,7 @@ def relay(
             name = options["name"]
             server = FigureServer(metrics_port, lambda: prometheus_text(made.status(), name))
             cleanup.enter_context(server)
-            click.echo(f"figures at http://127.0.0.1:{server.port}/metrics", err=True)
+            output.line(f"figures at http://127.0.0.1:{server.port}/metrics", err=True)
         cleanup.enter_context(stopped_by_signals(made.stop))
         done = made.run(until_caught_up=once)
-    click.echo(f"{done.records} records relayed in {done.transactions} transactions")
+    output.line(f"{done.records} records relayed in {done.transactions} transactions")

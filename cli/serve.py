@@ -13,6 +13,7 @@ import click
 
 from eosdb.config import BrokerConfig
 
+from . import output
 from .params import settings
 from .session import Session, pass_session
 from .stopping import stopped_by_signals
@@ -91,13 +92,13 @@ def serve(
             port, host, require_sasl=require_sasl, tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca
         ) as server,
     ):
-        click.echo(f"serving {db.path} at {server.bootstrap_servers}")
+        output.line(f"serving {db.path} at {server.bootstrap_servers}")
         with contextlib.ExitStack() as cleanup:
             if metrics_port is not None:
                 from eosdb.exposition.server import FigureServer
 
                 shown = cleanup.enter_context(FigureServer(metrics_port, db.metrics_text))
-                click.echo(f"figures at http://127.0.0.1:{shown.port}/metrics", err=True)
+                output.line(f"figures at http://127.0.0.1:{shown.port}/metrics", err=True)
             stopped.wait()
 
 

@@ -11,6 +11,8 @@ import click
 
 from eosdb.testing.simulation import ALL_ROLES, Faults, Result, Settings, command, run, shrink
 
+from . import output
+
 _COUNTS = (
     "acknowledged",
     "committed",
@@ -117,7 +119,7 @@ def simulate(
     for result in _results(wanted, jobs):
         counts = ", ".join(f"{result.counts[name]} {name}" for name in _COUNTS)
         verdict = "ok" if result.violation is None else "VIOLATION"
-        click.echo(
+        output.line(
             f"seed {result.settings.seed}: {verdict} after {result.steps} steps "
             f"({counts}; history {result.digest})"
         )
@@ -125,8 +127,8 @@ def simulate(
             _print_failure(shrink(result) if smaller else result)
             raise SystemExit(1)
         if tell_all:
-            click.echo("\n".join(result.history))
-    click.echo(f"{seeds} seeds x {steps} steps: no violation")
+            output.lines("\n".join(result.history))
+    output.line(f"{seeds} seeds x {steps} steps: no violation")
 
 
 def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
@@ -151,7 +153,7 @@ def _run(wanted: Settings) -> Result:
 
 
 def _print_failure(result: Result) -> None:
-    click.echo("\n".join(result.history))
-    click.echo(f"violation: {result.violation}")
+    output.lines("\n".join(result.history))
+    output.line(f"violation: {result.violation}")
     repeat = dataclasses.replace(result.settings, steps=result.steps)
-    click.echo(f"to repeat it: {command(repeat)}", err=True)
+    output.line(f"to repeat it: {command(repeat)}", err=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from eosdb.errors import InvalidRecordError
+from eosdb.model.json_text import parsed
 
 FORMATS = ("ndjson", "csv", "lines")
 _BY_SUFFIX = {".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson", ".csv": "csv"}
@@ -131,7 +132,7 @@ class Source:
                 yield Item(None, value, byte, line, raw)
                 continue
             try:
-                document = json.loads(value)
+                document = parsed(value)
                 if isinstance(document, dict):
                     key = key_bytes(document.get(self.key_field))
                     yield Item(key, value, byte, line, raw)
@@ -139,8 +140,6 @@ class Source:
                 error = "not a JSON object, so it has no key field"
             except UnicodeEncodeError:
                 error = "the key is half a surrogate pair, which UTF-8 cannot hold"
-            except RecursionError:
-                error = "not JSON that can be read: it is nested too deeply"
             except ValueError as problem:
                 error = f"not JSON: {problem}"
             yield Item(None, value, byte, line, raw, error)

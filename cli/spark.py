@@ -16,6 +16,7 @@ import click
 from eosdb.errors import ConfigError
 from eosdb.validation import check_text
 
+from . import output
 from .session import Session
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def stream(
         except KeyboardInterrupt:
             running.stop()
         rows = sum(progress["numInputRows"] for progress in running.recentProgress)
-    click.echo(f"read {rows} records")
+    output.line(f"read {rows} records")
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import click
 
 from eosdb.model.timeline import BY
 
+from . import output
 from .params import TIME_MS
 from .session import Session, pass_session
 
@@ -102,7 +103,7 @@ def timeline(
         ".png": timeline_picture.png,
     }
     _write(path, drawers[path.suffix.lower()](lanes))
-    click.echo(f"wrote {path}")
+    output.line(f"wrote {path}")
 
 
 def _write(path: Path, content: bytes) -> None:

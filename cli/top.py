@@ -10,7 +10,7 @@ import click
 
 from eosdb.clock import SystemClock
 
-from . import top_screen
+from . import output, top_screen
 from .session import Session, pass_session
 from .top_reader import Reader
 from .top_screen import DELAY_MAX, DELAY_MIN, View
@@ -68,7 +68,7 @@ def _in_batches(session: Session, view: View, iterations: int | None) -> None:
         try:
             reading = reader.first()
             while True:
-                click.echo(top_screen.batch(reading, reader.note, view))
+                output.lines(top_screen.batch(reading, reader.note, view))
                 sys.stdout.flush()
                 done += 1
                 if iterations is not None and done >= iterations:

@@ -48,9 +48,9 @@ def create(
         except TopicAlreadyExistsError:
             if not if_not_exists:
                 raise
-            click.echo(f"topic {topic} exists")
+            output.line(f"topic {topic} exists")
             return
-    click.echo(f"created topic {topic}")
+    output.line(f"created topic {topic}")
     _say_without_effect(topic, config)
 
 
@@ -143,7 +143,7 @@ def alter(
             db.admin.alter_topic_config(topic, changes)
         if partitions is not None:
             db.admin.create_partitions(topic, partitions)
-    click.echo(f"altered topic {topic}")
+    output.line(f"altered topic {topic}")
     _say_without_effect(topic, config)
 
 
@@ -163,7 +163,7 @@ def delete(session: Session, topic: str, yes: bool) -> None:
         if not yes:
             click.confirm(f"delete topic {topic} and all its records?", abort=True, err=True)
         db.admin.delete_topic(topic)
-    click.echo(f"deleted topic {topic}")
+    output.line(f"deleted topic {topic}")
 
 
 def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
@@ -183,4 +183,4 @@ def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
 def _say_without_effect(topic: str, config: Iterable[str]) -> None:
     kept = without_effect(config)
     if kept:
-        click.echo(f"topic {topic}: {', '.join(kept)}: kept, without effect in eosdb", err=True)
+        output.line(f"topic {topic}: {', '.join(kept)}: kept, without effect in eosdb", err=True)

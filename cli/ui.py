@@ -7,6 +7,7 @@ import webbrowser
 
 import click
 
+from . import output
 from .session import Session, pass_session
 from .stopping import stopped_by_signals
 
@@ -54,7 +55,7 @@ def ui(session: Session, file: str | None, port: int, show: bool, allow_changes:
         session.open(read_only=True) as db,
         UiServer(db, port, open_to_write=session.open if allow_changes else None) as server,
     ):
-        click.echo(f"{db.path} is at {server.url} (Ctrl-C ends it)")
+        output.line(f"{db.path} is at {server.url} (Ctrl-C ends it)")
         if show:
             webbrowser.open(server.url)
         stopped.wait()

@@ -43,7 +43,7 @@ def add(session: Session, name: str, mechanisms: tuple[str, ...]) -> None:
     """
     with session.open() as db:
         db.admin.set_password(name, _password(), mechanisms)
-    click.echo(f"added {name} for {', '.join(mechanisms)}")
+    output.line(f"added {name} for {', '.join(mechanisms)}")
 
 
 @users.command(name="list")
@@ -75,7 +75,7 @@ def remove(session: Session, name: str, mechanism: str | None) -> None:
     """
     with session.open() as db:
         db.admin.remove_user(name, mechanism)
-    click.echo(f"removed {name}")
+    output.line(f"removed {name}")
 
 
 def _password() -> str:

@@ -53,7 +53,7 @@ def create(session: Session, topic: str, columns: dict[str, str], name: str | No
     chosen = name or topic.replace(".", "_").replace("-", "_")
     with session.open() as db:
         db.admin.create_view(chosen, topic, columns)
-    click.echo(f"created view {chosen} over topic {topic}")
+    output.line(f"created view {chosen} over topic {topic}")
 
 
 @views.command(name="list")
@@ -95,6 +95,6 @@ def drop(session: Session, name: str, if_exists: bool) -> None:
         except InvalidRequestError:
             if not if_exists:
                 raise
-            click.echo(f"there is no view {name}")
+            output.line(f"there is no view {name}")
             return
-    click.echo(f"dropped view {name}")
+    output.line(f"dropped view {name}")

@@ -48,7 +48,7 @@ def why(session: Session, where: TopicPartition, group: str | None, output_forma
             output.rows(_COLUMNS, (_row(why, group) for why in found), output_format)
             return
         for line in _screen(found, group, one=where.partition >= 0):
-            click.echo(line)
+            output.line(line)
 
 
 def _screen(found: list[Diagnosis], group: str | None, *, one: bool) -> Iterator[str]:

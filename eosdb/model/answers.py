@@ -9,6 +9,7 @@ from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ConfigError, InvalidRequestError
+from eosdb.notices.words import printable
 
 if TYPE_CHECKING:
     import pandas
@@ -169,7 +170,7 @@ def _shown(value: object) -> str:
             text = value.decode()
         except UnicodeDecodeError:
             text = f"X'{value.hex()}'"
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: _SHOWN_WIDTH + 1])
+    text = printable(text[: _SHOWN_WIDTH + 1])
     return text if len(text) <= _SHOWN_WIDTH else text[: _SHOWN_WIDTH - 1] + "…"
 
 

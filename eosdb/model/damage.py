@@ -24,7 +24,7 @@ def reads(table: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 return function(*args, **kwargs)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise CorruptDatabaseError(
-                    f"{table}: a row is not what eosdb writes ({error!r}); see `eosdb verify`, and "
+                    f"{table}: a row is not what eosdb writes ({error!r:.200}); see `eosdb verify`, and "
                     "restore a backup"
                 ) from error
 

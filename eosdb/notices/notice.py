@@ -16,6 +16,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eosdb.notices.words import printable
+
 _TEXT_MAX: Final = 200
 _saying: Final = threading.local()
 """What this thread is saying just now: a handler that writes to an eosdb file is not told of that, too."""
@@ -109,9 +111,7 @@ def one_line(text: object) -> str:
     shown = str(text)
     if len(shown) > _TEXT_MAX:
         shown = f"{shown[: _TEXT_MAX - 1]}…"
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+    return printable(shown)
 
 
 def error_text(error: BaseException) -> str:

@@ -1,0 +1,43 @@
+"""What is easily got wrong stands in one place, and the others use it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.tidy.tree import modules
+
+PLACES = {
+    # What others have named must not steer the terminal, nor forge a line.
+    "click.echo": {"eosdb.cli.output", "eosdb.cli.log_lines"},
+    "print": {"eosdb.cli.spark"},
+    # What is nested too deeply is a RecursionError of Python's.
+    "json.loads": {"eosdb.model.json_text", "eosdb.events.encoding"},
+    "json.load": set(),
+}
+
+
+@pytest.mark.parametrize("call", PLACES)
+def test_it_is_called_there_alone(call: str) -> None:
+    found = {
+        name
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == call
+    }
+    assert found <= PLACES[call], found - PLACES[call]
+
+
+THREADS = {"threading.Thread", "ThreadPoolExecutor"}
+WITHOUT = {"eosdb.testing.scheduler"}
+"""Simulations and tests run on it."""
+
+
+def test_whoever_starts_threads_says_when_there_is_none_to_be_had() -> None:
+    starting = {
+        name: path.read_text(encoding="utf-8")
+        for name, path in modules().items()
+        if any(f"{kind}(" in path.read_text(encoding="utf-8") for kind in THREADS)
+    }
+    assert {name for name, text in starting.items() if "threads.needed(" not in text} == WITHOUT
