@@ -7,13 +7,14 @@ BLOBs (its issue 2601).
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from pluggy import HookimplMarker
 
 from eosdb.exposition.datasette import of_database
+from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.reports import JsonView
 
 hookimpl: Final = HookimplMarker("datasette")
@@ -39,7 +40,12 @@ def get_metadata(datasette: Any) -> dict[str, Any]:
 
 async def _typed_views(database: Any) -> list[JsonView]:
     found = await database.execute("SELECT name, topic, columns FROM eosdb_json_views")
+    return _views_of(found.rows)
+
+
+@reads("eosdb_json_views")
+def _views_of(rows: Any) -> list[JsonView]:
     return [
-        JsonView(name, topic, {column["name"]: column["type"] for column in json.loads(columns)})
-        for name, topic, columns in found.rows
+        JsonView(name, topic, {column["name"]: column["type"] for column in parsed(columns)})
+        for name, topic, columns in rows
     ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from eosdb.model.json_text import parsed
 
 from .offsets import parse_offset
 
@@ -46,4 +47,4 @@ def _flat(offsets: Any) -> dict[tuple[str, ...], int]:
 
 def _parsed(offsets: Any) -> Any:
     """Spark reports an object, or its text."""
-    return json.loads(offsets) if isinstance(offsets, str) else offsets
+    return parsed(offsets) if isinstance(offsets, str) else offsets

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eosdb import publishing
+from eosdb.model.json_text import parsed
 
 from . import kafka_options, remote
 from .errors import SparkOptionError
@@ -39,7 +39,10 @@ def given(options: Mapping[str, str]) -> Given:
     """
     many, one = options.get("paths"), options.get("path")
     if many is not None:
-        return [str(path) for path in json.loads(many)]
+        try:
+            return [str(path) for path in parsed(many)]
+        except (TypeError, ValueError):
+            raise SparkOptionError(f"option paths: got {many!r}, expected a JSON array") from None
     if one is None:
         raise SparkOptionError(
             f"no file is named; give load(path), or option path. In a table: {kafka_options.CATALOG}"

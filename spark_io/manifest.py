@@ -21,6 +21,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from eosdb.admin.summary import LONG_AGO_NS, Stamp, stamp_of
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import EosdbError
+from eosdb.model import threads
 
 from . import remote
 
@@ -178,7 +179,8 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [function(item) for item in items]
     chunks = [items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK)]
     with ThreadPoolExecutor(_AT_ONCE, "eosdb-look") as pool:
-        found = pool.map(lambda chunk: [function(item) for item in chunk], chunks)
+        with threads.needed("looking at files"):
+            found = pool.map(lambda chunk: [function(item) for item in chunk], chunks)
         return [one for chunk in found for one in chunk]
 
 

@@ -5,13 +5,13 @@ Names and meanings are those of the connector's guide; `kafka_options` has those
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.errors import InvalidGroupIdError
+from eosdb.model.json_text import parsed
 from eosdb.validation import check_group_id
 
 from . import kafka_options
@@ -241,7 +241,7 @@ def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
     """Of a text that has been parsed once."""
     return {
         TopicPartition(topic, int(partition)): marked
-        for topic, found in json.loads(text).items()
+        for topic, found in parsed(text).items()
         for partition, value in found.items()
         if (marked := parse_offset(value)).mark is not None
     }
@@ -249,7 +249,7 @@ def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
 
 def _json(name: str, text: str) -> dict[str, dict[str, int]]:
     try:
-        value = json.loads(text)
+        value = parsed(text)
     except ValueError as error:
         raise SparkOptionError(
             f"option {name}: got {text!r}, which is not valid JSON ({error})"

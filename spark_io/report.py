@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from eosdb import AppendOnceResult, TopicPartition
+from eosdb.model.json_text import parsed
 from eosdb.notices import catalog
 
 
@@ -39,7 +40,7 @@ class WriteReport:
 
 def of_file(path: str) -> WriteReport:
     try:
-        found = json.loads(Path(path).read_text())
+        found = parsed(Path(path).read_text())
     except OSError:
         return WriteReport(None)
     offsets = {TopicPartition(topic, number): offset for topic, number, offset in found["offsets"]}

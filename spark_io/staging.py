@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from eosdb.model import threads
+
 _SUFFIX: Final = ".arrow"
 _ORPHAN_MS: Final = 3600 * 1000
 """So long after the last sign of life no commit will name a staged file any more."""
@@ -100,7 +102,8 @@ def alive(folder: str, write: Write) -> Iterator[None]:
                         os.utime(path)
 
     thread = threading.Thread(target=say_so, name="eosdb-staged-files", daemon=True)
-    thread.start()
+    with threads.needed("the staged files"):
+        thread.start()
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import eosdb
+from eosdb.model.json_text import parsed
 
 from .errors import SparkOptionError
 from .files import local
@@ -36,7 +37,7 @@ class Standing(NamedTuple):
     def check(self, db: eosdb.Database) -> None:
         """Raises SparkOptionError if the file lacks what the query wrote there."""
         try:
-            mark, batch_id = json.loads(self.note.read_text())
+            mark, batch_id = parsed(self.note.read_text())
         except (
             OSError,
             ValueError,

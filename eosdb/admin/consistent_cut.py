@@ -10,7 +10,6 @@ ends, in every partition. So successive cuts never go back.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -20,6 +19,7 @@ from eosdb.coordinator.transactions.rows import IS_COMPLETE
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import PartitionOffsets, TopicPartition, TransactionState
 from eosdb.store import baseline
 
@@ -156,7 +156,7 @@ def _committed_in(
 def _spans(connection: sqlite3.Connection, transactional_id: str, begun: int, ended: int) -> Spans:
     spans: Spans = {}
     for (detail,) in connection.execute(_DATA, (transactional_id, begun, ended)):
-        event = json.loads(detail)
+        event = parsed(detail)
         first = event["base_offset"]
         last = first + event.get("count", 1) - 1
         known = spans.get(event["partition_id"], (first, last))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -12,6 +11,7 @@ from eosdb.clock import format_time_ms
 from eosdb.coordinator.transactions.rows import BY_ID, from_row
 from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
@@ -83,7 +83,7 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
             _NEWEST_FIRST, (token.transactional_id, position, rows)
         ).fetchall()
         is_all = not 0 < rows <= len(found)
-        newest_first = chain((json.loads(detail) for _, detail in found), before if is_all else ())
+        newest_first = chain((parsed(detail) for _, detail in found), before if is_all else ())
         return outcome_from(newest_first, token, complete=is_all and at.position == 0)
 
     known = (
@@ -135,7 +135,7 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
     while low < high:
         middle = (low + high) // 2
         position, detail = connection.execute(_FROM, (token.transactional_id, middle)).fetchone()
-        event = json.loads(detail)
+        event = parsed(detail)
         if (event["producer_id"], event["producer_epoch"]) > wanted:
             high = middle
         else:

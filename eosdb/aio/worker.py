@@ -14,7 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
 from eosdb.clock import SystemClock
-from eosdb.errors import DatabaseClosedError, IllegalStateError
+from eosdb.errors import DatabaseClosedError, IllegalStateError, StorageError
+from eosdb.model import threads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,13 +83,26 @@ class Workers:
         return asyncio.wrap_future(self.post(function, *args, **kwargs), loop=self._home.loop)
 
     def post(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queue a call for whose result the loop does not wait."""
+        """Queue a call for whose result the loop does not wait. Raises StorageError when there is no thread
+        to be had, and DatabaseClosedError; then the call is not made."""
+        done = Future[T]()
+
+        def call() -> None:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(function(*args, **kwargs))
+                except BaseException as error:
+                    done.set_exception(error)
+
         try:
-            return self._pool.submit(function, *args, **kwargs)
-        except RuntimeError:
+            with threads.needed("the event loop"):
+                self._pool.submit(call)
+        except (RuntimeError, StorageError):
             if self._home.is_closed:
                 raise self._home.closed() from None
-            raise
+            if done.cancel():  # Else another thread has taken it from the queue.
+                raise
+        return done
 
     async def outlive(self, done: Future[T]) -> T:
         """The result of what goes on even if the task that waits for it is cancelled."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from eosdb.aio.worker import Home, Workers, outlived
+from eosdb.errors import EosdbError
 
 T = TypeVar("T")
 
@@ -103,14 +104,19 @@ class Writer:
     def put(self, owner: Owner, item: Item[T], size: int = 0) -> asyncio.Future[T]:
         """Queue an item; a record has a size, in bytes."""
         self._queue.append((owner, item, size))
+        if not self._is_asked:
+            self._is_asked = True
+            try:
+                self._workers.post(self._empty)
+            except EosdbError:  # There is no thread: nobody has looked into the queue.
+                self._is_asked = False
+                self._queue.pop()
+                raise
         if size:
             self._records += 1
             self._bytes += size
             if self._records >= _MOST_RECORDS or self._bytes >= _MOST_BYTES:
                 self._room.clear()
-        if not self._is_asked:
-            self._is_asked = True
-            self._workers.post(self._empty)
         return item.future
 
     def call(self, owner: Owner, function: Callable[[], T]) -> asyncio.Future[T]:

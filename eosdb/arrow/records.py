@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -13,6 +12,8 @@ import pyarrow.compute as pc
 from eosdb.arrow.packed import Parts
 from eosdb.database import Database
 from eosdb.errors import InvalidTimestampError
+from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import TopicPartition
 
 TYPES: Final[dict[str, pa.DataType]] = {
@@ -108,10 +109,11 @@ def _stored(name: str, values: pa.Array) -> pa.Array:
             return values.cast(TYPES[name])
 
 
+@reads("records")
 def _headers(text: bytes | None) -> list[dict[str, object]] | None:
     if text is None:
         return None
     return [
         {"key": key, "value": None if value is None else base64.b64decode(value)}
-        for key, value in json.loads(text)
+        for key, value in parsed(text)
     ]

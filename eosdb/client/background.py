@@ -6,11 +6,14 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from eosdb.model import threads
+
 
 class Background:
     """Calls `step`, a method, again and again without keeping its object alive.
 
-    A step returns the ms until the next one; None ends the thread.
+    A step returns the ms until the next one; None ends the thread. Raises StorageError when there is no
+    thread to be had.
     """
 
     def __init__(self, name: str, step: Callable[[], int | None]) -> None:
@@ -21,7 +24,8 @@ class Background:
             name=name,
             daemon=True,
         )
-        self._thread.start()
+        with threads.needed(name):
+            self._thread.start()
 
     def wake(self) -> None:
         """Take the next step now."""

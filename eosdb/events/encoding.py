@@ -19,6 +19,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple
 
 from eosdb.events.kinds import COLUMNS, KINDS, Event
+from eosdb.model.json_text import parsed
 from eosdb.model.values import TopicPartition, TransactionState
 
 Row = tuple[str, int, str | None, int | None, str | None, str]
@@ -126,7 +127,7 @@ class Fields:
         self.required: Final = frozenset(forms) - cls._field_defaults.keys()
         """What every event said when each said everything."""
         self._defaults = {
-            name: json.loads((forms[name].text or str)(default))
+            name: parsed((forms[name].text or str)(default))
             for name, default in cls._field_defaults.items()
             if name in forms
         }
@@ -216,7 +217,7 @@ def members(detail: str) -> Any:
         found, end = _scan_once(detail, 0)
     except StopIteration:
         end = -1
-    return found if end == len(detail) else json.loads(detail)  # Blanks around it, or no JSON.
+    return found if end == len(detail) else parsed(detail)  # Blanks around it, or no JSON.
 
 
 def detail_fields(kind: type[Event]) -> tuple[str, ...]:

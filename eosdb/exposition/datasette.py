@@ -6,11 +6,11 @@ the database, by which Datasette finds it, and the file's own typed views.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
+from eosdb.model.json_text import parsed
 from eosdb.model.reports import JsonView
 
 FILE: Final = "datasette.json"
@@ -24,7 +24,7 @@ _COORDINATES: Final = {
 
 def of_database(views: Iterable[JsonView] = ()) -> dict[str, Any]:
     """The metadata of one database that holds these typed views."""
-    known: dict[str, Any] = json.loads(
+    known: dict[str, Any] = parsed(
         files("eosdb.exposition").joinpath(FILE).read_text(encoding="utf-8")
     )
     known["tables"] |= {view.name: _typed(view) for view in views}

@@ -10,8 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Final
 
-from eosdb.errors import EosdbError, ListenError
+from eosdb.errors import EosdbError, ListenError, StorageError
 from eosdb.exposition.text import CONTENT_TYPE
+from eosdb.model import threads
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -55,7 +56,12 @@ class FigureServer:
         self._thread: Final = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def __enter__(self) -> FigureServer:
-        self._thread.start()
+        try:
+            with threads.needed("the figures"):
+                self._thread.start()
+        except StorageError:
+            self._server.server_close()
+            raise
         return self
 
     def __exit__(

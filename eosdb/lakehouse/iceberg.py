@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from eosdb.errors import ConfigError, EosdbError, StorageError
+from eosdb.model.json_text import parsed
 
 from .progress import Numbers
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders
@@ -156,9 +157,7 @@ class IcebergTarget:
             for name, numbers in self._table.properties.items():
                 if name.startswith(f"{_NUMBERS}."):
                     found.setdefault(name.removeprefix(f"{_NUMBERS}."), numbers)
-        return {
-            name: number for text in found.values() for name, number in json.loads(text).items()
-        }
+        return {name: number for text in found.values() for name, number in parsed(text).items()}
 
     def _of_file(self, file_id: str) -> Numbers:
         """All numbers of one file, also of partitions that are not exported now."""

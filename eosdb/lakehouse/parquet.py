@@ -13,8 +13,9 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, TypedDict
 
-from eosdb.errors import ConfigError, IllegalStateError, StorageError
+from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, StorageError
 from eosdb.failpoints import Failpoint, reach
+from eosdb.model.json_text import parsed
 
 from .progress import Numbers
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders
@@ -115,9 +116,14 @@ class ParquetTarget:
     def _progress(self) -> _Progress:
         try:
             with open(self._at(_PROGRESS), encoding="utf-8") as file:
-                found: _Progress = json.load(file)
+                found: _Progress = parsed(file.read())
         except FileNotFoundError:
             return {"numbers": {}, "files": [], "about": {}}
+        except ValueError as error:
+            raise CorruptDatabaseError(
+                f"{self._at(_PROGRESS)} is damaged, so how far the export is cannot be known ({error}); "
+                "restore it, or export into another folder"
+            ) from error
         return found
 
     def _at(self, path: str) -> str:

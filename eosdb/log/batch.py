@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from eosdb.config import INT32_MAX, INT64_MAX
 from eosdb.errors import InvalidRecordError, InvalidTimestampError
 from eosdb.log.checksum import content_sums
+from eosdb.model.json_text import parsed
 from eosdb.model.record_columns import RecordColumns
 from eosdb.model.values import Header, Record, RecordBatch
 from eosdb.validation import INT16_MAX, check_headers, check_int, shown
@@ -173,5 +174,5 @@ def headers_text(headers: Sequence[Header]) -> str:
 
 def headers_from_text(text: str) -> tuple[Header, ...]:
     """The reverse of `headers_text`. Raises ValueError and TypeError for anything else."""
-    pairs: list[list[Any]] = json.loads(text)
+    pairs: list[list[Any]] = parsed(text)
     return tuple((n, None if v is None else base64.b64decode(v)) for n, v in pairs)

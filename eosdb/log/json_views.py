@@ -15,6 +15,7 @@ from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partition_rows
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
 from eosdb.store.schema import guard
@@ -92,7 +93,7 @@ def drop(unit: Unit, name: str, now_ms: int) -> None:
 def describe(connection: sqlite3.Connection) -> list[JsonView]:
     """Every typed view, by name."""
     return [
-        JsonView(name, topic, {c["name"]: c["type"] for c in json.loads(columns)})
+        JsonView(name, topic, {c["name"]: c["type"] for c in parsed(columns)})
         for name, topic, columns in connection.execute(
             "SELECT name, topic, columns FROM eosdb_json_views ORDER BY name"
         )
@@ -116,7 +117,7 @@ def make_all(connection: sqlite3.Connection) -> None:
     for name, topic, text in connection.execute(
         "SELECT name, topic, columns FROM eosdb_json_views"
     ).fetchall():
-        columns = tuple(ViewColumn(**column) for column in json.loads(text))
+        columns = tuple(ViewColumn(**column) for column in parsed(text))
         connection.execute(f'DROP VIEW IF EXISTS "{name}"')
         connection.execute(_definition(name, topic, columns))
 

@@ -7,7 +7,6 @@ from 0 again; it is forgotten as long after the last batch.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from typing import Final, NamedTuple
 
@@ -23,6 +22,8 @@ from eosdb.events.kinds import (
     SinkBatchAppended,
     SinksExpired,
 )
+from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import RecordMetadata
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 from eosdb.validation import check_text
@@ -123,6 +124,7 @@ class SinkBatch(NamedTuple):
     consecutive: bool = False
 
 
+@reads("eosdb_sink_batches")
 def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
     """Whether the batch is in the log. Raises BatchDiffersError when another one has its place, and
     OutOfOrderSequenceNumberError when there should be others before it."""
@@ -134,7 +136,7 @@ def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
     if row is None:
         return False
     newest, held = row
-    return repeats(this, newest, None if held is None else frozenset(json.loads(held)))
+    return repeats(this, newest, None if held is None else frozenset(parsed(held)))
 
 
 def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:

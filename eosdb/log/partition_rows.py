@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from eosdb.config import BrokerConfig
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Memo, Unit
@@ -240,4 +241,4 @@ def read_config(
     (text,) = connection.execute(
         "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
     ).fetchone()
-    return TopicConfig.resolve(broker, json.loads(text))
+    return TopicConfig.resolve(broker, parsed(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,6 +10,7 @@ from eosdb.events.kinds import ProducersExpired
 from eosdb.log import partition_rows
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import ProducerState
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
 
@@ -162,5 +162,5 @@ def describe(connection: sqlite3.Connection, partition_id: int) -> list[Producer
 def _entry(row: tuple[Any, ...]) -> ProducerStateEntry:
     stored = ProducerStateEntry(*row)
     return stored._replace(
-        batches=tuple(BatchMetadata(*batch) for batch in json.loads(str(stored.batches)))
+        batches=tuple(BatchMetadata(*batch) for batch in parsed(str(stored.batches)))
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -20,6 +19,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import INTERNAL_TOPICS, TopicMetadata
 from eosdb.store.counters import read_counter
 from eosdb.store.schema import file_id
@@ -179,6 +179,7 @@ def partition_count(connection: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else row[1]
 
 
+@reads("eosdb_file")
 def _ids(source: Source) -> Callable[[int], UUID]:
     """Kafka's ids of the topics of this file, from their numbers."""
     connection = source.connection if isinstance(source, Unit) else source
@@ -196,7 +197,7 @@ def _topic(source: Source, name: str) -> tuple[int, int, dict[str, str]]:
     row = _row(source, name)
     if row is None:
         raise unknown(name)
-    return row[0], row[1], json.loads(row[2])
+    return row[0], row[1], parsed(row[2])
 
 
 def _row(source: Source, name: str) -> tuple[int, int, str] | None:

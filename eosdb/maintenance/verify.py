@@ -17,6 +17,7 @@ from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.projection import apply
 from eosdb.maintenance import replay
 from eosdb.maintenance.record_check import RecordCheck
+from eosdb.model import threads
 from eosdb.model.values import RebuildReport, VerifyReport
 from eosdb.progress import Progress, report_progress
 from eosdb.store import baseline, journal
@@ -77,7 +78,8 @@ def _integrity_beside(connection: sqlite3.Connection) -> Iterator[Callable[[], l
     """During the block, check the file on a connection that nobody else uses. The yielded function waits
     for the problems that SQLite finds; it raises sqlite3.Error where the file cannot even be checked."""
     with ThreadPoolExecutor(1, "eosdb-integrity") as pool:
-        found = pool.submit(_problems, connection)
+        with threads.needed("the check"):
+            found = pool.submit(_problems, connection)
         try:
             yield found.result
         finally:

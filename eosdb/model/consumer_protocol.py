@@ -7,12 +7,12 @@ before that have JSON, which is read.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from eosdb.model.json_text import parsed
 from eosdb.model.values import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -51,14 +51,14 @@ def decode_subscription(data: bytes) -> Subscription:
     """Raises ValueError for bytes that are not a subscription."""
     try:
         if data.startswith(_JSON):
-            return _subscription_in_json(json.loads(data))
+            return _subscription_in_json(parsed(data))
         reader = Reader(data)
         version = reader.version()
         topics = tuple([reader.string() for _ in range(reader.count())])
         user_data = reader.data()
         owned = reader.partitions() if version >= 1 else ()
         return Subscription(topics, owned, reader.int32() if version >= 2 else -1, user_data)
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not a subscription: {data[:80]!r}") from error
 
 
@@ -73,11 +73,11 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
         return ()
     try:
         if data.startswith(_JSON):
-            return _partitions_in_json(json.loads(data))
+            return _partitions_in_json(parsed(data))
         reader = Reader(data)
         reader.version()
         return reader.partitions()
-    except (TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not an assignment: {data[:80]!r}") from error
 
 

@@ -11,6 +11,8 @@ import hashlib
 import hmac
 from typing import Final, NamedTuple
 
+from eosdb.model.damage import reads
+
 MECHANISMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Kafka's names, and those of their hashes."""
 ITERATIONS_MIN: Final = 4_096
@@ -46,6 +48,7 @@ def credential(
     return ScramCredential(user, mechanism, iterations, *texts)
 
 
+@reads("SCRAM credentials")
 def is_proof(of: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
     """Whether whoever made the proof knows the password."""
     stored_key = base64.b64decode(of.stored_key)
@@ -57,11 +60,13 @@ def is_proof(of: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
     return hmac.compare_digest(found, stored_key)
 
 
+@reads("SCRAM credentials")
 def server_signature(of: ScramCredential, auth_message: bytes) -> bytes:
     """The proof that the server knows the keys, too."""
     return _hmac(of.mechanism, base64.b64decode(of.server_key), auth_message)
 
 
+@reads("SCRAM credentials")
 def is_password(of: ScramCredential, password: str) -> bool:
     """Whether the keys are made of this password."""
     salt = base64.b64decode(of.salt)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, UnsupportedVersionError
+from eosdb.model.json_text import parsed
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema import file_id
 
@@ -112,7 +113,7 @@ def parse(data: bytes, where: str) -> Manifest:
     """Raises CorruptDatabaseError, naming the object `where`, unless it is what `to_bytes` made, and
     UnsupportedVersionError for one of a newer eosdb."""
     try:
-        given = json.loads(data)
+        given = parsed(data)
         body = given["snapshot"]
         if digest(_canonical(body).encode()) != given["sha256"]:
             raise ValueError("its checksum does not fit")

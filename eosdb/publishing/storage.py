@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from eosdb.clock import Clock, SystemClock
 from eosdb.errors import ConfigError, StorageError
+from eosdb.model import threads
 from eosdb.publishing.keeping import Stored
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.validation import check_text
@@ -158,7 +159,9 @@ class Storage:
 def each(work: Callable[[T], R], items: list[T], on_done: Callable[[R], object]) -> None:
     """`work` for all items, several at a time, and `on_done` here for each result, in order."""
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="eosdb-publishing") as pool:
-        for result in pool.map(work, items):
+        with threads.needed("publishing"):
+            results = pool.map(work, items)
+        for result in results:
             on_done(result)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.errors import CorruptRecordError
+from eosdb.model.json_text import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.relay.values import Outgoing, Position
 
@@ -56,18 +57,18 @@ class Keeper:
         run = mark = ""
         for key, value in records:
             try:
-                named = json.loads(key or b"")
+                named = parsed(key or b"")
                 if named["relay"] != self.relay or named["source"] != self.source_id:
                     continue
                 if "topic" not in named:
-                    said = json.loads(value) if value else {}
+                    said = parsed(value) if value else {}
                     run, mark = said.get("run", ""), said.get("mark", "")
                     continue
                 tp = TopicPartition(named["topic"], int(named["partition"]))
                 if value is None:
                     positions.pop(tp, None)
                 else:
-                    said = json.loads(value)
+                    said = parsed(value)
                     positions[tp] = Position(int(said["offset"]), str(said["topic_id"]))
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise CorruptRecordError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.reports import ViewDescription
 from eosdb.model.values import TransactionState
 from eosdb.store import baseline, journal
@@ -168,7 +168,7 @@ def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
         "SELECT columns FROM eosdb_json_views WHERE name = ?", (view,)
     ).fetchone()
     if row is not None:
-        known |= {column["name"]: _JSON_TYPES[column["type"]] for column in json.loads(row[0])}
+        known |= {column["name"]: _JSON_TYPES[column["type"]] for column in parsed(row[0])}
     # The key of a typed view is computed, too; one of an earlier version has the BLOB itself.
     computed = "" if row is None else "TEXT"
     return {

@@ -4,12 +4,13 @@ transactional ids that were used last."""
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from eosdb.database import Database
+from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import TopicPartition
 
 PAGE: Final = 50
@@ -103,6 +104,7 @@ def latest_transactions(db: Database, count: int) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in db.query(_TRANSACTIONS, (count,)).rows]
 
 
+@reads("records")
 def _record(row: tuple[Any, ...]) -> StoredRecord:
     (offset, timestamp, timestamp_type, key, value, headers, producer_id, epoch, sequence, name,
      is_transactional, control, status) = row  # fmt: skip
@@ -114,5 +116,5 @@ def _record(row: tuple[Any, ...]) -> StoredRecord:
 
 
 def _headers(stored: object) -> Iterator[tuple[str, object]]:
-    for name, value in json.loads(str(stored)) if stored else ():
+    for name, value in parsed(str(stored)) if stored else ():
         yield name, None if value is None else base64.b64decode(value)

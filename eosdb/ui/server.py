@@ -13,7 +13,8 @@ from typing import Final
 import uvicorn
 
 from eosdb.database import Database
-from eosdb.errors import ListenError
+from eosdb.errors import ListenError, StorageError
+from eosdb.model import threads
 from eosdb.ui.app import make_app
 
 _HOST: Final = "127.0.0.1"
@@ -65,7 +66,12 @@ class UiServer:
         return f"http://{_HOST}:{self.port}/" + (f"#token={self.token}" if self.token else "")
 
     def __enter__(self) -> UiServer:
-        self._thread.start()
+        try:
+            with threads.needed("the page"):
+                self._thread.start()
+        except StorageError:
+            self._socket.close()
+            raise
         return self
 
     def __exit__(

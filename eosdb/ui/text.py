@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eosdb.clock import format_time_ms
+from eosdb.model.json_text import parsed
 
 SHORT: Final = 120
 LONG: Final = 20_000
@@ -39,12 +40,12 @@ def shown(data: object, limit: int = SHORT, *, pretty: bool = False) -> Shown:
     kind = "text"
     if text[:1] in ("{", "["):
         try:
-            parsed = json.loads(text)
-        except (ValueError, RecursionError):
+            content = parsed(text)
+        except ValueError:
             pass
         else:
             kind = "json"
-            text = json.dumps(parsed, indent=2, ensure_ascii=False) if pretty else text
+            text = json.dumps(content, indent=2, ensure_ascii=False) if pretty else text
     return Shown(text[:limit], kind, max(len(text) - limit, 0))
 
 

@@ -18,6 +18,7 @@ from eosdb.broker.handler import Core
 from eosdb.clock import SystemClock
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import DatabaseClosedError, EosdbError
+from eosdb.model import threads
 
 Look = Callable[[Broker], bool]
 """Whether a waiting request has something to find; the broker answers for everybody."""
@@ -60,7 +61,8 @@ class Parking:
         self._round_ms = REAL_TIME.monotonic_ms()
         self.is_closed = False
         self._thread = threading.Thread(target=self._watch, name="eosdb-wire-watch", daemon=True)
-        self._thread.start()
+        with threads.needed("serving"):
+            self._thread.start()
 
     def place(self, client: socket.socket) -> ParkingPlace:
         """Where the requests of one connection wait."""

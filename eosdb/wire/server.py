@@ -12,6 +12,8 @@ from typing import Final
 from eosdb.admin.users import UserDirectory
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
+from eosdb.errors import StorageError
+from eosdb.model import threads
 from eosdb.notices import catalog
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
@@ -39,7 +41,7 @@ class Server:
         limits: Limits | None = None,
         interfere: Interfere | None = None,
     ) -> None:
-        """Raises ConfigError and ListenError."""
+        """Raises ConfigError, ListenError, and StorageError when there is no thread to be had."""
         addresses = listening.addresses_of(host)
         security.check(addresses)
         self._security = security
@@ -53,23 +55,32 @@ class Server:
         self._sockets = listening.listen(addresses, listening.check_port(port))
         self.host: Final[str] = self._sockets[0].getsockname()[0]
         self.port: Final[int] = self._sockets[0].getsockname()[1]
-        self._parking = Parking(core)
+        try:
+            self._parking = Parking(core)
+        except StorageError:
+            for sock in self._sockets:
+                sock.close()
+            raise
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
         self._is_full = False
         self._is_closed = threading.Event()
         accepting.is_inherited(self)
-        self._accepting = [
-            threading.Thread(
+        self._accepting: list[threading.Thread] = []
+        for sock in self._sockets:
+            thread = threading.Thread(
                 target=accepting.accept,
                 args=(sock, self._is_closed, self._take),
                 name="eosdb-wire",
                 daemon=True,
             )
-            for sock in self._sockets
-        ]
-        for thread in self._accepting:
-            thread.start()
+            try:
+                with threads.needed("serving"):
+                    thread.start()
+            except StorageError:
+                self._close(orderly=False)
+                raise
+            self._accepting.append(thread)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -40,6 +40,7 @@ from eosdb.errors import (
     IllegalStateError,
     InvalidRequestError,
     ProducerFencedError,
+    StorageError,
     TransactionAbortableError,
 )
 from eosdb.metrics import Metrics
@@ -264,7 +265,8 @@ class Producer:
 
         Raises what `send` or the future of such a record would raise, and what the iterable raises; the
         records before are sent all the same. To know after an exception which ones, give a SentRecords as
-        `sent`; to go on, send the records from `sent.accepted` on.
+        `sent`; to go on, send the records from `sent.accepted` on. Those of `sent.failed` lie before
+        them, and must be sent again if they are wanted.
         """
         sent = SentRecords() if sent is None else sent
         try:
@@ -338,7 +340,8 @@ class Producer:
     def _linger(self, now_ms: int) -> None:
         """Leave the record to the thread, unless lingering batches are due now."""
         linger_ms = self._settings.linger_ms
-        self._driver.start()
+        with contextlib.suppress(StorageError):  # No thread to be had: the next call sends.
+            self._driver.start()
         if self._linger_due_ms is None:
             self._linger_due_ms = now_ms + linger_ms
         elif now_ms >= self._linger_due_ms:

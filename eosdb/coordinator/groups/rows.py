@@ -19,6 +19,7 @@ from eosdb.coordinator.groups import decisions
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.events.kinds import GroupChanged, GroupMember
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import GroupState
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
@@ -66,9 +67,7 @@ def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
     """The ids of the stored members that have locks, and the locks' numbers."""
-    return tuple(
-        (m["member_id"], m["owner_lock"]) for m in json.loads(members) if "owner_lock" in m
-    )
+    return tuple((m["member_id"], m["owner_lock"]) for m in parsed(members) if "owner_lock" in m)
 
 
 def names(connection: sqlite3.Connection) -> list[str]:
@@ -85,7 +84,7 @@ def sizes(connection: sqlite3.Connection) -> dict[str, tuple[GroupState, int]]:
     """Each group that somebody ever joined: its state, and how many members it has."""
     rows = connection.execute("SELECT group_id, state, members FROM groups")
     return {
-        group_id: (GroupState(state), 0 if members == "[]" else len(json.loads(members)))
+        group_id: (GroupState(state), 0 if members == "[]" else len(parsed(members)))
         for group_id, state, members in rows
     }
 
@@ -280,7 +279,7 @@ def _row(member: GroupMember) -> dict[str, Any]:
 def _group(row: tuple[Any, ...]) -> Group:
     fields = dict(zip(_FIELDS, row, strict=True))
     fields["state"] = GroupState(fields["state"])
-    fields["members"] = tuple(map(_member, json.loads(str(fields["members"]))))
+    fields["members"] = tuple(map(_member, parsed(str(fields["members"]))))
     return Group(**fields)
 
 

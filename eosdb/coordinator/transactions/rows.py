@@ -8,7 +8,6 @@ it (Prepare…), the second writes every marker and completes it; where it fits 
 from __future__ import annotations
 
 import contextlib
-import json
 import operator
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -38,6 +37,7 @@ from eosdb.events.kinds import (
 from eosdb.log import append, partition_rows
 from eosdb.model import owned_ids
 from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProducerIdAndEpoch,
@@ -161,10 +161,9 @@ def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
     return stored._replace(
         state=TransactionState.from_label(str(stored.state)),
         partitions=frozenset(
-            TopicPartition(tp["topic"], tp["partition"])
-            for tp in json.loads(str(stored.partitions))
+            TopicPartition(tp["topic"], tp["partition"]) for tp in parsed(str(stored.partitions))
         ),
-        groups=frozenset(json.loads(str(stored.groups))),
+        groups=frozenset(parsed(str(stored.groups))),
     )
 
 

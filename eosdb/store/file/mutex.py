@@ -22,6 +22,7 @@ from functools import partial
 from typing import Final
 
 from eosdb.errors import DatabaseLockedError, StorageError
+from eosdb.model import threads
 from eosdb.store.file import lock_holder
 from eosdb.store.file.failures import system_calls, translate_system
 from eosdb.store.file.lock_file import (
@@ -204,7 +205,8 @@ class _Waiter:
         """Set before the waiting thread gives up; checked once the lock has been handed over."""
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="eosdb-writer-lock", daemon=True).start()
+        with threads.needed("waiting for the writer lock"):
+            threading.Thread(target=self._run, name="eosdb-writer-lock", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
         """Whether the lock has been handed over; if not, it never will be."""

@@ -5,12 +5,12 @@ and nobody else.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from eosdb.model.json_text import parsed
 from eosdb.testing.simulation.model import require
 
 _NOTICED_MS: Final = 300
@@ -88,7 +88,7 @@ class Attendance:
 def _members(rows: Iterable[Row]) -> dict[tuple[str, str], _Seen]:
     found: dict[tuple[str, str], _Seen] = {}
     for group_id, deadline, members, member_id, expires in rows:
-        for member in json.loads(members):
+        for member in parsed(members):
             if member["member_id"] == member_id:
                 seen = _Seen(member.get("owner_lock", 0), expires, deadline)
                 found[group_id, member_id] = seen

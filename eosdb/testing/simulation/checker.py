@@ -8,12 +8,12 @@ is used, so a bug there cannot hide in here.
 from __future__ import annotations
 
 import base64
-import json
 import sqlite3
 import struct
 from collections import defaultdict
 from typing import Final
 
+from eosdb.model.json_text import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.commits import Commits
@@ -273,7 +273,7 @@ class Checker:
             require(generation >= before, f"{group}: generation {generation} follows {before}")
             self._generations[group] = generation
             given: set[tuple[str, int]] = set()
-            for member in json.loads(members):
+            for member in parsed(members):
                 mine = _assigned(base64.b64decode(member["assignment"]))
                 require(not mine & given, f"{group}: {mine & given} were given to two members")
                 given |= mine

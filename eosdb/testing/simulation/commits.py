@@ -3,10 +3,10 @@ not the later marker. The journal's order says which request came later."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Final
 
+from eosdb.model.json_text import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.model import require
 
@@ -29,7 +29,7 @@ class Commits:
         """Requests that are new: position, kind, detail. A plain commit counts at once."""
         for position, kind, detail in requests:
             self.seen = position
-            event = json.loads(detail)
+            event = parsed(detail)
             if not event["group_id"].startswith(OF_ITS_OWN):
                 continue
             for commit in event["offsets"]:
