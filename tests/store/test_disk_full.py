@@ -29,12 +29,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 3 MiB. Where it cannot be mounted, the limited-file tests stand in for it."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
+    with mounted(folder, SIZE):
+        yield folder
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, size: int, more: str = "") -> Iterator[None]:
+    """A file system of so many bytes at the folder."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}{more}", "tmpfs", str(folder)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"NOT TESTED: no file system can be mounted here ({done.stderr.strip()})")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def fill(db: eosdb.Database, producer: eosdb.Producer) -> list[bytes]:

@@ -16,6 +16,7 @@ from eosdb import TopicPartition
 from tests.chaos import power
 from tests.chaos.test_power_cuts import disk
 from tests.readers import committed_values
+from tests.store.test_disk_full import mounted
 from tests.tidy.tree import ROOT
 
 __all__ = ["disk"]
@@ -23,25 +24,13 @@ TP = TopicPartition("t", 0)
 INODES = 12
 
 
-def mount(folder: Path, options: str) -> None:
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"NOT TESTED: no file system can be mounted here ({done.stderr.strip()})")
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A file system for a few files."""
     found = tmp_path / "few"
     found.mkdir()
-    mount(found, f"size=20m,nr_inodes={INODES}")
-    yield found
-    subprocess.run(["umount", "-l", str(found)], check=True)
+    with mounted(found, 20 * 1024 * 1024, f",nr_inodes={INODES}"):
+        yield found
 
 
 class Inodes:
