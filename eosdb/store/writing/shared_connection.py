@@ -16,7 +16,7 @@ from eosdb.store.schema import guard
 
 _CARRIED: Final = (
     "create_aggregate", "create_collation", "create_function", "create_window_function",
-    "load_extension", "set_progress_handler", "set_trace_callback",
+    "load_extension", "set_trace_callback",
 )  # fmt: skip
 """What lasts as long as the connection."""
 _REFUSED: Final = ("close", "deserialize", "set_authorizer", "setconfig", "setlimit")
@@ -50,6 +50,18 @@ class SharedConnection(sqlite3.Connection):
                 raise _refusal(f"setting {name}")
             return
         super().__setattr__(name, value)
+
+    def set_progress_handler(self, progress_handler: Callable[[], Any] | None, n: int) -> None:
+        """It watches what the program runs: eosdb's own statements, the ROLLBACK among them, it does not
+        interrupt."""
+        watch = progress_handler
+        if self.is_guarded and progress_handler is not None:
+            self.carries = True
+
+            def watch() -> Any:
+                return self.is_guarded and progress_handler()
+
+        super().set_progress_handler(watch, n)
 
     def check_function(self, name: str) -> None:
         """Raises InvalidRequestError for the name of one of SQLite's own functions or collations: eosdb's

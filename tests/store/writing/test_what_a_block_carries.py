@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 import eosdb
 import eosdb.aio
@@ -244,6 +245,20 @@ def test_what_is_the_programs_own_ends_with_its_block(
         assert driver(tx).execute("SELECT 'a'").fetchone() == ("a",)
         assert not driver(tx).execute("SELECT name FROM sqlite_temp_master").fetchall()
     works(shop, int(not fails))
+
+
+def test_a_progress_handler_interrupts_the_programs_statements_and_none_of_eosdbs(
+    shop: eosdb.Database,
+) -> None:
+    """The error of the interrupted ROLLBACK was sqlite3's own."""
+    with pytest.raises(OperationalError, match="interrupted"), shop.begin() as tx:
+        driver(tx).set_progress_handler(lambda: 1, 1)
+        tx.publish("t", "undone")
+        tx.connection.execute(text("INSERT INTO mine VALUES (2)"))
+    with shop.begin() as tx:
+        driver(tx).set_progress_handler(lambda: 1, 1)
+        tx.publish("t", "stored")
+    works(shop, 1)
 
 
 def test_an_untouched_connection_serves_block_after_block(shop: eosdb.Database) -> None:
