@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
 from eosdb.failpoints import Failpoint
-from eosdb.store.schema import newest
+from eosdb.maintenance import extract
+from eosdb.store.schema import new_file, newest
 from tests.crash.children import environment
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import (
@@ -330,3 +332,75 @@ def test_who_has_the_file_open_is_told_and_writes_nothing_into_it(adopted: Path,
         assert committed_values(db, TP)[-1] == b"before"
     with pytest.raises(eosdb.NotAnEosdbFileError, match="adopt"):
         eosdb.connect(adopted)
+
+
+def test_a_file_that_is_written_meanwhile_keeps_its_tables(
+    adopted: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a program that does not know eosdb's lock: the twin does not have what it has done."""
+    drop = extract._drop
+
+    def written_before(*args: Any) -> None:
+        with contextlib.closing(sqlite3.connect(adopted)) as other:
+            other.execute(
+                "INSERT INTO journal (position, kind, timestamp, detail, checksum) SELECT "
+                "position + 1, kind, timestamp, detail, checksum FROM journal "
+                "ORDER BY position DESC LIMIT 1"
+            )
+            other.commit()
+        drop(*args)
+
+    monkeypatch.setattr(extract, "_drop", written_before)
+    with (
+        eosdb.connect(adopted) as db,
+        pytest.raises(eosdb.IllegalStateError, match="has been written meanwhile"),
+    ):
+        db.extract(new)
+    assert names(adopted) >= OURS
+
+
+def test_the_twin_is_on_the_disk_before_the_tables_go(
+    adopted: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bytes, and its name: a power cut behind the drop would leave nothing else."""
+    synced: dict[int, bytes] = {}
+    fsync, drop = os.fsync, extract._drop
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        found = os.fstat(descriptor)
+        is_file = stat.S_ISREG(found.st_mode)
+        name = Path(f"/proc/self/fd/{descriptor}")
+        synced[found.st_ino] = name.read_bytes() if is_file else repr(os.listdir(name)).encode()
+
+    def checked(*args: Any) -> None:
+        assert synced[new.stat().st_ino] == new.read_bytes()
+        assert new.name in synced[new.parent.stat().st_ino].decode()
+        drop(*args)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(extract, "_drop", checked)
+    with eosdb.connect(adopted) as db:
+        db.extract(new)
+    assert not names(adopted) & OURS
+
+
+def test_a_twin_that_is_found_is_on_the_disk_before_the_tables_go(
+    adopted: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_between(adopted, new)
+    synced: list[str] = []
+    sync_folder, drop = new_file.sync_folder, extract._drop
+
+    def noted(path: str) -> None:
+        sync_folder(path)
+        synced.append(path)
+
+    def checked(*args: Any) -> None:
+        assert synced == [str(new)]
+        drop(*args)
+
+    monkeypatch.setattr(new_file, "sync_folder", noted)
+    monkeypatch.setattr(extract, "_drop", checked)
+    with eosdb.connect(adopted) as db:
+        db.extract(new)

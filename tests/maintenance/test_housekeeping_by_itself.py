@@ -225,3 +225,15 @@ def test_large_records_are_deleted_a_few_in_a_unit(db: eosdb.Database, clock: Ti
         db.broker.delete_records(TP, -1)
     assert rows(db) == 0
     assert commits.all == 1 + 3 + 1, "the move, two records in each unit, and one that finds none"
+
+
+@pytest.mark.parametrize("ahead_ms", [1, HOUR_MS, 365 * DAY_MS])
+def test_a_round_noted_in_the_future_does_not_stop_those_that_follow(
+    db: eosdb.Database, ahead_ms: int
+) -> None:
+    """As by a program whose clock was wrong."""
+    store, now = db._store, db.clock.time_ms()
+    store.begin_round(now + ahead_ms, 0)
+    assert store.begin_round(now, HOUR_MS) == (False, now), "the interval begins anew"
+    assert store.begin_round(now + HOUR_MS - 1, HOUR_MS) == (False, now)
+    assert store.begin_round(now + HOUR_MS, HOUR_MS) == (True, now + HOUR_MS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 import eosdb
 from eosdb import Acl, BrokerConfig
@@ -31,20 +32,30 @@ def denied(right: Right) -> list[Acl]:
     return [Acl(ANONYMOUS, *way, permission="deny") for way in ways]
 
 
-def allowed(row: Row) -> list[Acl]:
-    given = [Acl(ANONYMOUS, *right[1:4]) for right in row.rights]
+def allowed(row: Row, principal: str = ANONYMOUS) -> list[Acl]:
+    given = [Acl(principal, *right[1:4]) for right in row.rights]
     return given or [Acl(ADMIN, "all", "cluster", "kafka-cluster")]
 
 
 @contextmanager
-def asked(db_path: Path, row: Row, acls: list[Acl]) -> Iterator[Any]:
-    """The answer to somebody for whom these rows are."""
+def asked(db_path: Path, row: Row, acls: list[Acl], user: str = "") -> Iterator[Any]:
+    """The answer to somebody for whom these rows are; with `user` who has logged in."""
     config = BrokerConfig(super_users=ADMIN)
     with eosdb.connect(db_path, principal=ADMIN, config=config, durability="off") as db:
         request = row.make(every_api.prepare(db))
         db.admin.create_acls(acls)
+        if user:
+            db.admin.set_password(user, "secret")
         with db.serve() as server, Peer(server) as peer:
+            if user:
+                log_in(peer, user)
             yield peer.ask(request, row.version)
+
+
+def log_in(peer: Peer, user: str) -> None:
+    assert peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+    token = f"\0{user}\0secret".encode()
+    assert peer.ask(SaslAuthenticateRequest(auth_bytes=token), 2).error_code == 0
 
 
 def codes(message: Any) -> set[int]:
@@ -80,6 +91,15 @@ def test_whoever_lacks_one_right_is_refused(db_path: Path, row: Row, right: Righ
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_whoever_has_the_rights_alone_is_answered(db_path: Path, row: Row) -> None:
     with asked(db_path, row, allowed(row)) as answer:
+        assert not codes(answer) & REFUSALS
+        for right in row.rights:
+            assert right.code != HIDDEN or right.name in repr(answer)
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.rights], ids=lambda row: row.name)
+def test_whoever_has_logged_in_has_the_rights_of_the_user(db_path: Path, row: Row) -> None:
+    """And not those of nobody, who has none."""
+    with asked(db_path, row, allowed(row, "User:alice"), "alice") as answer:
         assert not codes(answer) & REFUSALS
         for right in row.rights:
             assert right.code != HIDDEN or right.name in repr(answer)

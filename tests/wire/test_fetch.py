@@ -8,13 +8,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 import eosdb
 from eosdb import TopicPartition
 from eosdb.wire.handlers import fetch as fetch_handler
 from tests.requests import begin
-from tests.wire.peer import Peer, fetch, fetched, next_offset, split
+from tests.wire.peer import Peer, fetch, fetched, next_offset, part_of, split
 
 _LONG_MS = 100_000
 """Much longer than the test takes."""
@@ -159,6 +160,25 @@ def test_many_records_come_in_several_batches(
     answer = peer.ask(fetch(0), 12)
     assert fetched(answer) == [(i, b"%d" % i) for i in range(10)]
     assert next_offset(answer) == 11
+
+
+def test_every_batch_claims_its_own_offsets_alone(
+    peer: Peer, db: eosdb.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that knows the first batch alone goes on behind it, and misses nothing."""
+    monkeypatch.setattr(fetch_handler, "_STEP", 4)
+    for i in range(3):
+        put(db, *(b"%d-%d" % (i, j) for j in range(3)))
+        transaction(db, b"%d" % i)
+    batches = [
+        DefaultRecordBatch(one) for one in split(bytes(part_of(peer.ask(fetch(0), 12)).records))
+    ]
+    ends = [one.next_offset for one in batches]
+    assert len(batches) >= 6
+    assert [one.base_offset for one in batches] == [0, *ends[:-1]]
+    assert ends[-1] == db.broker.offsets(T0).log_end_offset
+    for one in batches:
+        assert [record.offset for record in one] == list(range(one.base_offset, one.next_offset))
 
 
 def test_a_damaged_record_ends_what_is_read_before_it_and_is_then_named(
