@@ -208,6 +208,7 @@ class AsyncDatabase(Proxy[Database]):
         finally:
             for workers in (self._readers, self._others, self._turn.workers, self._writer):
                 workers.end()
+            self._home.end()
 
     async def __aenter__(self) -> AsyncDatabase:
         return self
@@ -246,6 +247,7 @@ class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
                 )
         except BaseException:
             workers.end()
+            home.end()
             raise
         return AsyncDatabase(home, database, workers)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
@@ -22,6 +24,8 @@ T = TypeVar("T")
 
 _TURN_MS: Final = 2
 """How long a task sends, or takes buffered records, before other tasks have their turn."""
+_LOOK_S: Final = 1.0
+"""How often somebody looks whether the loop has been closed with something open."""
 
 
 class Home:
@@ -35,6 +39,25 @@ class Home:
         self._process = os.getpid()
         self._clock = SystemClock()
         self._turn_began_ms = 0
+        self._pools = weakref.WeakSet[ThreadPoolExecutor]()
+        self._ended = threading.Event()
+        with threads.needed("the event loop"):
+            threading.Thread(
+                target=_end_with_the_loop,
+                args=(weakref.ref(self.loop), self._pools, self._ended),
+                name="eosdb-aio-loop",
+                daemon=True,
+            ).start()
+
+    def pool(self, name: str, count: int) -> ThreadPoolExecutor:
+        """Threads that end with the loop at the latest."""
+        made = ThreadPoolExecutor(count, f"eosdb-aio-{name}")
+        self._pools.add(made)
+        return made
+
+    def end(self) -> None:
+        """Nothing is open any more."""
+        self._ended.set()
 
     def check(self) -> None:
         """Raises IllegalStateError in another process or event loop, and DatabaseClosedError."""
@@ -69,12 +92,28 @@ class Home:
             self._turn_began_ms = self._clock.monotonic_ms()
 
 
+def _end_with_the_loop(
+    loop: weakref.ref[asyncio.AbstractEventLoop],
+    pools: weakref.WeakSet[ThreadPoolExecutor],
+    ended: threading.Event,
+) -> None:
+    """A loop that is closed tells nobody. What was open in it is garbage then, some time to be collected;
+    its threads do not wait for that."""
+    while not ended.wait(_LOOK_S):
+        its = loop()
+        if its is None or its.is_closed():
+            for pool in list(pools):
+                pool.shutdown(wait=False)
+            return
+        del its
+
+
 class Workers:
     """Threads, as a rule one, that do what they are given in order."""
 
-    def __init__(self, home: Home, name: str, threads: int = 1) -> None:
+    def __init__(self, home: Home, name: str, count: int = 1) -> None:
         self._home = home
-        self._pool = ThreadPoolExecutor(threads, f"eosdb-aio-{name}")
+        self._pool = home.pool(name, count)
 
     def submit(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from time import monotonic
 
@@ -28,18 +28,17 @@ class Complaints(logging.Handler):
             self.found.append(record.getMessage())
 
 
-def threads() -> list[str]:
+def threads() -> set[threading.Thread]:
     """Our threads that run."""
-    return [t.name for t in threading.enumerate() if t.name.startswith("eosdb")]
+    return {t for t in threading.enumerate() if t.name.startswith("eosdb")}
 
 
-def no_thread_is_left() -> None:
-    """Waits for the last ones: a thread ends a little after its last answer."""
+def no_thread_is_left(but: Collection[threading.Thread] = ()) -> None:
+    """Waits for the last ones: a thread ends a little after its last answer. `but`: those of others."""
     until = monotonic() + _PATIENCE_S
-    while (left := threads()) and monotonic() < until:
-        for thread in threading.enumerate():
-            if thread.name in left:
-                thread.join(timeout=0.1)
+    while (left := threads() - set(but)) and monotonic() < until:
+        for thread in left:
+            thread.join(timeout=0.1)
     assert not left
 
 

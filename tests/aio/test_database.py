@@ -18,7 +18,7 @@ import eosdb.aio
 from eosdb import ConfigError, DatabaseClosedError, IllegalStateError, ManualClock
 from eosdb.admin.topics import Admin
 from eosdb.aio import AsyncAdmin, AsyncDatabase
-from tests.aio.running import Complaints, filled, no_thread_is_left, run, run_alone
+from tests.aio.running import Complaints, filled, no_thread_is_left, run, run_alone, threads
 
 _WITHOUT_COROUTINE = {"read_parts"}
 """Its parts are made by functions that get a connection of SQLite's."""
@@ -137,22 +137,27 @@ def test_a_database_belongs_to_its_process(tmp_path: Path) -> None:
 
 
 def in_a_loop_that_ends_early(main: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Runs it, and closes the loop whatever is open."""
+    """Runs it, and closes the loop whatever is open. Its threads end although nobody collects anything."""
     complaints = Complaints()
     logging.getLogger("asyncio").addHandler(complaints)
+    others = threads()
     loop = asyncio.new_event_loop()
+    gc.disable()
     try:
-        loop.run_until_complete(main())
+        kept = loop.run_until_complete(main())
+        loop.close()
+        no_thread_is_left(others)
+        del kept
     finally:
+        gc.enable()
         loop.close()
         gc.collect()
         logging.getLogger("asyncio").removeHandler(complaints)
-    no_thread_is_left()
     assert not complaints.found
 
 
 def test_a_loop_that_is_closed_with_everything_open_leaves_no_thread(tmp_path: Path) -> None:
-    async def main() -> None:
+    async def main() -> object:
         db = await eosdb.aio.connect(tmp_path / "t.db")
         await db.admin.create_topic("t")
         producer, consumer = db.producer(transactional_id="p"), db.consumer("t")
@@ -163,7 +168,9 @@ def test_a_loop_that_is_closed_with_everything_open_leaves_no_thread(tmp_path: P
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await consumer.getone()
-        await db.begin().__aenter__()
+        block = db.begin()
+        await block.__aenter__()
+        return db, producer, consumer, block
 
     in_a_loop_that_ends_early(main)
     with eosdb.connect(tmp_path / "t.db") as again:
@@ -197,13 +204,14 @@ def test_a_coroutine_that_nobody_goes_on_with_closes_what_it_has_open(tmp_path: 
                 return
             await asyncio.sleep(0) if waits_for is None else await asyncio.wait({waits_for})
 
+    others = threads()
     with eosdb.connect(path) as db:
         db.admin.create_topic("t")
     loop = asyncio.new_event_loop()
     loop.run_until_complete(main())
     loop.close()
     using.close()
-    no_thread_is_left()
+    no_thread_is_left(others)
     with eosdb.connect(path) as db:
         assert db.outcome(tokens[0]) == "aborted"
         assert not list(db.query("SELECT * FROM committed_records").rows)
