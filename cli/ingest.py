@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 import eosdb
-from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.errors import (
     InvalidRecordError,
     InvalidTxnStateError,
@@ -117,6 +117,10 @@ class Ingest:
         self._source = source
         self._group = f"__eosdb.ingest:{topic}:{name}"
         self._anchor = TopicPartition(topic, 0)
+        # The position is in this topic, and not in one that is made anew under its name meanwhile.
+        self._member = ConsumerGroupMetadata(
+            self._group, topic_ids={self._anchor: db.broker.topic(topic).topic_id}
+        )
         self._count = 0
 
     def run(self, transaction_size: int, *, skip: bool) -> None:
@@ -170,7 +174,7 @@ class Ingest:
                     if bad is None or item is not first:
                         position = last.after
                         stored = OffsetAndMetadata(position.byte, _metadata(position))
-                        producer.send_offsets_to_transaction({self._anchor: stored}, self._group)
+                        producer.send_offsets_to_transaction({self._anchor: stored}, self._member)
                 report(position.byte, total, self._count)
                 if bad is not None:
                     raise InvalidRecordError(

@@ -12,8 +12,9 @@ from eosdb.admin import consistent_cut, dump, overview, storage, timeline
 from eosdb.admin.timeline_bins import MAX_BINS, MAX_TRANSACTIONS, Window
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
-from eosdb.errors import InvalidRequestError
+from eosdb.errors import InvalidRequestError, UnknownTopicIdError
 from eosdb.log import by_time, fetch, partition_rows, scan, snapshots
+from eosdb.log.partition_rows import Partition
 from eosdb.log.scan import Part
 from eosdb.model.overview import Overview
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
@@ -173,16 +174,18 @@ class LogAdmin(RequestHandler):
     ) -> Iterator[T]:
         """What `part` makes of [start, end), again and again: it gets a snapshot, the partition as of then
         and the range that is left, and returns something of its beginning and where to go on. For readers
-        that make rows into something else; see `scan`, which is one of them.
+        that make rows into something else; see `scan`, which is one of them. Raises
+        UnknownTopicIdError when the topic is made anew meanwhile.
         """
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
         at = check_int("start", start, 0)
         check_int("end", end, 0)
+        same_topic = _SameTopic()
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "read", "topic", tp.topic)
-                partition = partition_rows.read(connection, tp)
+                partition = same_topic.checked(partition_rows.read(connection, tp))
                 if skip_lost:
                     at = min(max(at, partition.log_start_offset), end)
                 scan.check_range(partition, at, end, read_committed=read_committed)
@@ -227,15 +230,16 @@ class LogAdmin(RequestHandler):
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
         """The stored batches from the one that holds `offset`, read one by one.
 
-        Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
+        Raises UnknownTopicOrPartitionError, UnknownTopicIdError when the topic is made anew meanwhile, and
+        TopicAuthorizationFailedError.
         """
         tp = check_topic_partition(topic_partition)
         check_int("offset", offset, 0)
-        elections = dump.Elections()
+        elections, same_topic = dump.Elections(), _SameTopic()
         while True:
             with self._store.read() as connection:
                 self._authorizer.check(connection, "read", "topic", tp.topic)
-                partition = partition_rows.read(connection, tp)
+                partition = same_topic.checked(partition_rows.read(connection, tp))
                 batch = dump.next_batch(connection, partition, offset, elections)
             if batch is None:
                 return
@@ -275,3 +279,18 @@ class LogAdmin(RequestHandler):
                     )
                 )
             return snapshots.entries(connection, partition_id, wanted)
+
+
+class _SameTopic:
+    """For reading in several snapshots: whether the name is still the same topic's."""
+
+    def __init__(self) -> None:
+        self._partition_id: int | None = None
+
+    def checked(self, partition: Partition) -> Partition:
+        if self._partition_id not in (None, partition.partition_id):
+            raise UnknownTopicIdError(
+                f"{partition.topic_partition}: the topic was deleted and made anew while it was read"
+            )
+        self._partition_id = partition.partition_id
+        return partition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from eosdb.broker.handler import Core, RequestHandler
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -18,10 +19,12 @@ from eosdb.errors import (
     ApiError,
     GroupIdNotFoundError,
     NonEmptyGroupError,
+    OffsetOutOfRangeError,
     PolicyViolationError,
+    UnknownTopicIdError,
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
-from eosdb.log import partition_rows
+from eosdb.log import partition_rows, topics
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
 from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
@@ -36,6 +39,8 @@ class Committer(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    topic_ids: Mapping[TopicPartition, UUID] = {}
+    """Which topics the offsets are of, as far as it knows."""
 
     def checked(self) -> Committer:
         """Raises InvalidRequestError."""
@@ -57,6 +62,7 @@ class OffsetRequests(RequestHandler):
         generation_id: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
+        topic_ids: Mapping[TopicPartition, UUID] | None = None,
         refused: Refused | None = None,
     ) -> None:
         """Commit offsets of the group, all of them or none.
@@ -64,11 +70,14 @@ class OffsetRequests(RequestHandler):
         With a dict for what is `refused`, partition by partition as in Kafka: there is the error of each
         partition that does not exist, may not be read or has too much metadata, and the others are
         committed. A member names its generation and itself; -1 and "" are for groups without members.
-        Raises UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
+        Raises OffsetOutOfRangeError for an offset of another topic than its `topic_ids` say, which has been
+        made anew; UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
         IllegalGenerationError, FencedInstanceIdError, RebalanceInProgressError,
         GroupIdNotFoundError and the authorization errors.
         """
-        committer = Committer(generation_id, member_id, group_instance_id).checked()
+        committer = Committer(
+            generation_id, member_id, group_instance_id, topic_ids or {}
+        ).checked()
         check_group_id(group_id)
         commits = group_offsets.check_offsets(offsets, refused)
         self._coordinator.write(
@@ -172,7 +181,8 @@ def commit_offsets(
 ) -> None:
     """`offset_commit` inside a unit that the caller has begun."""
     core.authorizer.check(unit, "read", "group", group_id)
-    offsets = still_here(core, unit, group_id, admitted(core, unit, commits, refused), refused)
+    found = admitted(core, unit, commits, refused)
+    offsets = still_here(core, unit, group_id, found, committer, refused)
     if refused and not offsets:
         return
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
@@ -198,13 +208,28 @@ def admitted(core: Core, unit: Unit, items: Sequence[P], refused: Refused | None
 
 
 def still_here(
-    core: Core, unit: Unit, group_id: str, commits: Sequence[OffsetCommit], refused: Refused | None
+    core: Core,
+    unit: Unit,
+    group_id: str,
+    commits: Sequence[OffsetCommit],
+    committer: Committer,
+    refused: Refused | None,
 ) -> tuple[OffsetCommit, ...]:
-    """Those whose topic has not moved away, for the group's offsets have moved with it; eosdb's own notes
-    stay. Raises PolicyViolationError, or has it in what is `refused`."""
+    """Those whose topic has not moved away, for the group's offsets have moved with it (eosdb's own notes
+    stay), and is the one that was read. Raises PolicyViolationError and OffsetOutOfRangeError, or has them
+    in what is `refused`."""
 
     def check(commit: OffsetCommit) -> None:
-        partition = partition_rows.load(unit, TopicPartition(commit.topic, commit.partition))
+        tp = TopicPartition(commit.topic, commit.partition)
+        partition = partition_rows.load(unit, tp)
+        if (read := committer.topic_ids.get(tp)) is not None:
+            try:
+                topics.check_id(unit, partition.topic_id, read)
+            except UnknownTopicIdError as error:
+                raise OffsetOutOfRangeError(
+                    f"{tp}: offset {commit.offset} is of a topic that is gone ({error}); what has the "
+                    "name now is read from its beginning"
+                ) from error
         closed = partition_rows.config(unit, partition.topic_id, core.config).closed
         if closed and not group_id.startswith(group_offsets.NOTES):
             raise PolicyViolationError(f"{commit.topic}-{commit.partition}: {closed}")

@@ -226,7 +226,9 @@ class Publisher(RequestHandler):
         """Like the request OffsetCommit."""
         committer = Committer()
         if isinstance(group, ConsumerGroupMetadata):
-            committer = Committer(group.generation_id, group.member_id, group.group_instance_id)
+            committer = Committer(
+                group.generation_id, group.member_id, group.group_instance_id, group.topic_ids
+            )
             group = group.group_id
         check_group_id(group)
         commits = group_offsets.check_offsets(offsets)

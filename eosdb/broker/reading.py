@@ -81,11 +81,12 @@ class ReadRequests(RequestHandler):
         max_records: int = 500,
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
+        topic_id: UUID | None = None,
     ) -> FetchedData:
         """What a reader sees of what `fetch` returns, for callers that read very many records, such as
         consumers: column by column, without control records and, under read_committed, without aborted
         data. Those count for `max_records`, too, so there may be fewer records, even none, with more from
-        `next_offset` on.
+        `next_offset` on. Raises UnknownTopicIdError when the offset is of a topic with another id.
         """
         return self._fetch(
             fetch.fetch_data,
@@ -95,6 +96,7 @@ class ReadRequests(RequestHandler):
             max_records=max_records,
             max_bytes=max_bytes,
             check_crcs=check_crcs,
+            topic_id=topic_id,
         )
 
     def _fetch(
@@ -107,6 +109,7 @@ class ReadRequests(RequestHandler):
         max_records: int,
         max_bytes: int,
         check_crcs: bool,
+        topic_id: UUID | None = None,
     ) -> T:
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
@@ -115,9 +118,12 @@ class ReadRequests(RequestHandler):
         check_int("max_bytes", max_bytes, 0)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "topic", tp.topic)
+            partition = partition_rows.read(connection, tp)
+            if topic_id is not None:
+                topics.check_id(connection, partition.topic_id, topic_id)
             return read(
                 connection,
-                partition_rows.read(connection, tp),
+                partition,
                 offset,
                 read_committed=read_committed,
                 max_records=max_records,

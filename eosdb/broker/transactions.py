@@ -6,6 +6,7 @@ A request is checked as values, then authorised inside the unit that the coordin
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from uuid import UUID
 
 from eosdb.broker import listing
 from eosdb.broker.group_offsets import Committer, Refused, admitted, check_committer, still_here
@@ -135,6 +136,7 @@ class TransactionRequests(RequestHandler):
         member_id: str = "",
         group_instance_id: str | None = None,
         transaction_version: int | None = None,
+        topic_ids: Mapping[TopicPartition, UUID] | None = None,
         refused: Refused | None = None,
     ) -> None:
         """Offsets that become the group's when the transaction commits: all of them or none, or, with a
@@ -149,13 +151,15 @@ class TransactionRequests(RequestHandler):
         if check_group_id(group_id) == "":
             raise InvalidGroupIdError("group_id: got an empty one, expected the id of a group")
         commits = group_offsets.check_offsets(offsets, refused)
-        committer = Committer(generation_id, member_id, group_instance_id).checked()
+        committer = Committer(
+            generation_id, member_id, group_instance_id, topic_ids or {}
+        ).checked()
 
         def admit(unit: Unit) -> tuple[OffsetCommit, ...]:
             self._may_transact(transactional_id)(unit)
             self._authorizer.check(unit, "read", "group", group_id)
             found = admitted(self._core, unit, commits, refused)
-            return still_here(self._core, unit, group_id, found, refused)
+            return still_here(self._core, unit, group_id, found, committer, refused)
 
         self._coordinator.txn_offset_commit(
             transactional_id,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 from eosdb.model.fetched import FetchedData
 from eosdb.model.reports import Lag
@@ -19,6 +20,7 @@ from eosdb.model.values import (
     ProducerIdAndEpoch,
     RecordBatch,
     SyncGroupResult,
+    TopicMetadata,
     TopicPartition,
 )
 
@@ -93,6 +95,7 @@ class BrokerRequests(Protocol):
         member_id: str = "",
         group_instance_id: str | None = None,
         transaction_version: int | None = None,
+        topic_ids: Mapping[TopicPartition, UUID] | None = None,
     ) -> None: ...
 
     def end_txn(
@@ -114,6 +117,7 @@ class BrokerRequests(Protocol):
         max_records: int = 500,
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
+        topic_id: UUID | None = None,
     ) -> FetchedData: ...
 
     def list_offsets(
@@ -142,6 +146,7 @@ class BrokerRequests(Protocol):
         generation_id: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
+        topic_ids: Mapping[TopicPartition, UUID] | None = None,
     ) -> None: ...
 
     def offset_fetch(
@@ -192,6 +197,8 @@ class BrokerRequests(Protocol):
     def topic_partitions(self) -> dict[str, int]: ...
 
     def partitions_for(self, topic: str) -> int: ...
+
+    def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata: ...
 
     def data_version(self) -> int: ...
 

@@ -7,7 +7,7 @@ Plain frozen values with next to no behaviour; named tuples where there is one p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, Generic, NamedTuple
 from uuid import UUID
@@ -297,6 +297,8 @@ class ConsumerGroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    topic_ids: Mapping[TopicPartition, UUID] = field(default_factory=dict, compare=False)
+    """Which topics the committer has read: offsets are not those of a topic made anew under the name."""
 
 
 @dataclass(frozen=True, slots=True)

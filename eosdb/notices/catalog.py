@@ -58,6 +58,10 @@ POLLED_TOO_LATE: Final = Notice(
     CONSUMER, WARNING, "polled_too_late", ("group_id", "member_id", "max_poll_interval_ms"),
     "a member has left its group because its program has not polled for `max_poll_interval_ms`",
 )  # fmt: skip
+TOPIC_MADE_ANEW: Final = Notice(
+    CONSUMER, WARNING, "topic_made_anew", ("topic", "partition", "offset"),
+    "a topic was deleted and made anew while it was read; the consumer goes on where the new one begins",
+)  # fmt: skip
 MEMBER_FENCED: Final = Notice(
     CONSUMER, ERROR, "member_fenced", ("group_id", "member_id", "group_instance_id"),
     "another consumer with the same `group_instance_id` has taken this static member's place",

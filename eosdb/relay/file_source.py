@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
+from uuid import UUID
 
 from eosdb.database import Database
 from eosdb.errors import EosdbError, UnknownTopicOrPartitionError
@@ -141,8 +142,11 @@ class FileSource:
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in positions.items()}
+        ids = {topic.name: UUID(topic.topic_id) for topic in self._topics}
         with contextlib.suppress(EosdbError):
-            self._db.broker.offset_commit(GROUP_PREFIX + relay, offsets)
+            self._db.broker.offset_commit(
+                GROUP_PREFIX + relay, offsets, topic_ids={tp: ids[tp.topic] for tp in offsets}
+            )
 
     def rest(self) -> None:
         """Nothing is held between two reads."""

@@ -50,13 +50,18 @@ class FileTarget:
                     yield record.key, record.value
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        known = self._db.broker.topic_partitions()
+        known = {found.name: found for found in self._db.broker.topic_metadata()}
         found = {}
         for name in topics:
             if name in known:
                 config = self._db.admin.topic_config(name)
                 append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
-                found[name] = TopicFacts(known[name], append_time, config.max_message_bytes)
+                found[name] = TopicFacts(
+                    known[name].partitions,
+                    append_time,
+                    config.max_message_bytes,
+                    str(known[name].topic_id),
+                )
         return found
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:

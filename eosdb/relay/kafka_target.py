@@ -111,7 +111,8 @@ class KafkaTarget:
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
         partitions = self._client.partitions()
-        configs = self._client.configs(name for name in topics if name in partitions)
+        names = [name for name in topics if name in partitions]
+        configs, ids = self._client.configs(names), self._client.topic_ids(names)
         found = {}
         for name, config in configs.items():
             kind, most = config.get("message.timestamp.type"), config.get("max.message.bytes")
@@ -119,6 +120,7 @@ class KafkaTarget:
                 partitions[name],
                 kind is not None and kind.value == "LogAppendTime",
                 None if most is None else int(most.value),
+                ids.get(name, ""),
             )
         self._fit(found.values())
         return found

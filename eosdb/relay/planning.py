@@ -28,15 +28,27 @@ _NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", 
 
 
 def start_of(
-    tp: TopicPartition, position: Position | None, topic_id: str, bounds: Bounds, on_gap: str
+    tp: TopicPartition,
+    position: Position | None,
+    topic_id: str,
+    bounds: Bounds,
+    on_gap: str,
+    target_id: str | None = "",
 ) -> int:
-    """The first offset to relay. Raises OffsetOutOfRangeError when the source no longer has what comes
-    next, unless `on_gap` says to go on with what there is; and always when it lacks what has been relayed,
-    for then it is not what it was."""
+    """The first offset to relay. `target_id`: of the topic at the target, None if there is none, empty if
+    it does not say. Raises OffsetOutOfRangeError when the source no longer has what comes next, or the
+    target what came before, unless `on_gap` says to go on with what there is; and always when the source
+    lacks what has been relayed, for then it is not what it was."""
     if position is None:
         return bounds.start
     if position.topic_id != topic_id:
         lost = f"{tp}: the topic was deleted and made anew (its id is {topic_id}, not {position.topic_id})"
+    elif position.target_id and target_id != "" and position.target_id != target_id:
+        how = "was deleted and made anew" if target_id else "was deleted"
+        lost = (
+            f"{tp}: the topic at the target {how}: what has been relayed up to offset {position.offset} is "
+            "gone from there"
+        )
     elif position.offset > bounds.end:
         raise OffsetOutOfRangeError(
             f"{tp}: relayed up to offset {position.offset}, and the source ends at {bounds.end}: it is an "

@@ -44,6 +44,8 @@ class Keeper:
     def position(self, tp: TopicPartition, position: Position) -> Outgoing:
         """The record that says where a partition stands."""
         value = {"offset": position.offset, "topic_id": position.topic_id}
+        if position.target_id:
+            value["target_id"] = position.target_id
         return self._record({"topic": tp.topic, "partition": tp.partition}, value)
 
     def claim(self, run: str, mark: str) -> Outgoing:
@@ -69,7 +71,9 @@ class Keeper:
                     positions.pop(tp, None)
                 else:
                     said = parsed(value)
-                    positions[tp] = Position(int(said["offset"]), str(said["topic_id"]))
+                    positions[tp] = Position(
+                        int(said["offset"]), str(said["topic_id"]), str(said.get("target_id", ""))
+                    )
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise CorruptRecordError(
                     f"the topic {self.topic} has a record that no relay wrote: key {key!r:.200}, value "

@@ -55,6 +55,7 @@ class Relay:
         self._progress: Final = Progress(clock)
         self._topics: list[SourceTopic] = []
         self._topic_ids: dict[str, str] = {}
+        self._target_ids: dict[str, str] = {}
         self._found_run: str | None = None
         self._failures: Iterator[int] = planning.pauses()
         self._looked_ms = self._noted_ms = clock.monotonic_ms()
@@ -163,7 +164,8 @@ class Relay:
     def _write(self, chunk: Chunk, keeper: Keeper) -> None:
         behind = [keeper.claim(self._run_id, self._source.mark())]
         for tp, offset in chunk.positions.items():
-            behind.append(keeper.position(tp, Position(offset, self._topic_ids[tp.topic])))
+            ids = self._topic_ids[tp.topic], self._target_ids[tp.topic]
+            behind.append(keeper.position(tp, Position(offset, *ids)))
         while True:
             try:
                 return self._target.write([*map(self._aside.outgoing, chunk.records), *behind])
@@ -205,9 +207,12 @@ class Relay:
 
     def _starts(self, standing: Standing) -> dict[TopicPartition, int]:
         ids, starts = self._topic_ids, {}
+        there = {name: fact.topic_id for name, fact in self._target.facts(ids).items()}
         for tp, bounds in self._source.bounds(self._topics).items():
             known = standing.positions.get(tp)
-            starts[tp] = planning.start_of(tp, known, ids[tp.topic], bounds, self._settings.on_gap)
+            starts[tp] = planning.start_of(
+                tp, known, ids[tp.topic], bounds, self._settings.on_gap, there.get(tp.topic)
+            )
             if known is not None and starts[tp] != known.offset:
                 self._tell(
                     f"{tp}: went on at offset {starts[tp]} instead of {known.offset}, as on_gap says"
@@ -234,6 +239,7 @@ class Relay:
         if lacking := [name for name in names if name not in facts]:
             raise InterruptedRelayError(f"{target.where}: topic {lacking[0]} is not there yet")
         planning.checked_partitions(self._topics, facts, target.where)
+        self._target_ids = {name: facts[name].topic_id for name in names}
         for name in names:
             if facts[name].log_append_time:
                 self._tell(
@@ -269,7 +275,10 @@ class Relay:
         self._looked_ms = now_ms
         found = self._source.topics(self._settings.topics)
         known = {(t.name, t.topic_id, t.partitions) for t in self._topics}
-        return {(t.name, t.topic_id, t.partitions) for t in found} != known
+        if {(t.name, t.topic_id, t.partitions) for t in found} != known:
+            return True
+        there = self._target.facts(self._target_ids)
+        return {name: fact.topic_id for name, fact in there.items()} != self._target_ids
 
     def _note_position(self, every_ms: int = 0) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -29,10 +29,12 @@ class RelayRecord(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The next offset of the source to be relayed, and the id of the topic that it is an offset of."""
+    """The next offset of the source to be relayed, the id of the topic that it is an offset of, and that of
+    the topic which has what lies before it (empty: not known)."""
 
     offset: int
     topic_id: str
+    target_id: str = ""
 
 
 class Bounds(NamedTuple):
@@ -89,3 +91,5 @@ class TopicFacts:
     log_append_time: bool = False
     max_message_bytes: int | None = None
     """None if it does not say."""
+    topic_id: str = ""
+    """Empty if it does not say."""

@@ -29,7 +29,7 @@ T = TypeVar("T")
 START_MS: Final = 1_700_000_000_000
 _READING: Final = (
     "data_version", "describe_group", "fetch", "list_offsets", "offset_fetch", "offsets",
-    "partitions_for", "topic_partitions",
+    "partitions_for", "topic", "topic_partitions",
 )  # fmt: skip
 
 

@@ -140,6 +140,28 @@ def test_a_topic_made_anew_under_its_name_stops_it(way: Way) -> None:
     assert len(values(way.db)) == 14
 
 
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_topic_of_the_target_that_is_another_than_was_written_to_stops_it(
+    both_ways: Way, is_made_anew: bool
+) -> None:
+    """What had been relayed is gone from there, and a position in another topic says otherwise."""
+    way = both_ways
+    fill(way.source, range(4))
+    way.run()
+    way.db.admin.delete_topic("orders")
+    if is_made_anew:
+        way.db.admin.create_topic("orders", 2)
+    fill(way.source, range(4, 6))
+    with pytest.raises(
+        OffsetOutOfRangeError, match=r"orders-\d: the topic at the target was deleted"
+    ):
+        way.run()
+    way.run(on_gap="earliest")
+    assert contents(way.db) == contents(way.source)
+    fill(way.source, range(6, 8))
+    assert way.run().records == 2
+
+
 def test_an_older_copy_of_the_file_stops_it(way: Way, tmp_path: Path) -> None:
     fill(way.source, range(4))
     way.source.backup(tmp_path / "copy.db")

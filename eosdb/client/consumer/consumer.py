@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ from eosdb.errors import (
     IllegalStateError,
     InvalidGroupIdError,
     InvalidRequestError,
+    OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
     WakeupError,
@@ -129,13 +131,15 @@ class Consumer(Generic[Key, Value]):
         """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""
         self._check_open()
         tps = {TopicPartition(*tp) for tp in partitions}
+        found = {name: self._broker.topic(name) for name in {tp.topic for tp in tps}}
         for tp in tps:
-            if tp.partition >= self._broker.partitions_for(tp.topic):
+            if tp.partition >= found[tp.topic].partitions:
                 raise UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
         if self._subscription is not None:
             self.unsubscribe()
         self._partitions.listen(None, None, None)
         self._partitions.replace(tps)
+        self._fetcher.meet(found.values())
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions this consumer reads."""
@@ -258,15 +262,12 @@ class Consumer(Generic[Key, Value]):
         """Commit offsets of the group, by default every position. Durable when this returns.
 
         Raises IllegalGenerationError, UnknownMemberIdError and RebalanceInProgressError when the group has
-        moved on without this consumer (the next poll joins again), and FencedInstanceIdError.
+        moved on without this consumer (the next poll joins again), FencedInstanceIdError, and
+        OffsetOutOfRangeError when a topic has been made anew since its records were read.
         """
         self._check_open()
         if offsets is None:
-            offsets = {
-                tp: OffsetAndMetadata(cursor.position)
-                for tp, cursor in self._cursors.items()
-                if cursor.position is not None
-            }
+            offsets = self._fetcher.positions()
         if offsets:
             member = self.group_metadata()
             try:
@@ -329,22 +330,19 @@ class Consumer(Generic[Key, Value]):
         return {tp: self._broker.lag(tp, self.position(tp), level) for tp in sorted(self._cursors)}
 
     def metrics(self) -> dict[str, float]:
-        """Counters, averages and rates under Kafka's names, since this consumer was created.
-
-        `records-lag-max` is the largest lag of any partition, as of its last fetch.
-        """
-        lags = [c.fetched_end - (c.position or 0) for c in self._cursors.values()]
-        return {**self._metrics.snapshot(), "records-lag-max": max([0, *lags])}
+        """Counters, averages and rates under Kafka's names; `records-lag-max` is as of the last fetches."""
+        return {**self._metrics.snapshot(), "records-lag-max": self._fetcher.longest_lag()}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This consumer's identity in its group, for `send_offsets_to_transaction`.
 
         Also returned after its generation has ended: the broker then refuses it (KIP-447).
         """
-        group_id = self._group()
+        instance_id = self._settings.group_instance_id
+        member = ConsumerGroupMetadata(self._group(), group_instance_id=instance_id)
         if self._membership is not None and self._subscription is not None:
-            return self._membership.metadata
-        return ConsumerGroupMetadata(group_id, group_instance_id=self._settings.group_instance_id)
+            member = self._membership.metadata
+        return dataclasses.replace(member, topic_ids=self._fetcher.topic_ids())
 
     def enforce_rebalance(self) -> None:
         """Trigger a rebalance of the group at the next poll."""
@@ -421,7 +419,10 @@ class Consumer(Generic[Key, Value]):
         now = self._clock.monotonic_ms()
         self._next_auto_commit_ms = now + self._settings.auto_commit_interval_ms
         with contextlib.suppress(*MEMBERSHIP_ERRORS):
-            self.commit()
+            try:
+                self.commit()
+            except OffsetOutOfRangeError:  # A topic was made anew: the others' positions count.
+                self.commit(self._fetcher.positions(without=self._fetcher.stale()))
 
     def _cursor(self, partition: TopicPartition) -> Cursor:
         self._check_open()

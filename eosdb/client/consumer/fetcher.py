@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import repeat
 from typing import Any, Final
+from uuid import UUID
 
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
-from eosdb.errors import OffsetOutOfRangeError, UnstableOffsetCommitError
+from eosdb.errors import (
+    OffsetOutOfRangeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
 from eosdb.model.columns import PartitionColumns
 from eosdb.model.fetched import FetchedData
 from eosdb.model.serializing import Deserializer, as_far_as_it_goes
-from eosdb.model.values import EARLIEST, LATEST, ConsumerRecord, OffsetAndMetadata, TopicPartition
+from eosdb.model.values import (
+    EARLIEST,
+    LATEST,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    TopicMetadata,
+    TopicPartition,
+)
+from eosdb.notices import catalog
 
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__
@@ -33,6 +47,8 @@ class Cursor:
         "fetched_end",
         "paused",
         "position",
+        "topic_id",
+        "was_made_anew",
     )
 
     def __init__(self) -> None:
@@ -40,6 +56,10 @@ class Cursor:
         self.fetch_offset = 0
         self.fetched_end = 0
         self.paused = False
+        self.topic_id: UUID | None = None
+        """Whose offsets these are; None before anybody has asked."""
+        self.was_made_anew = False
+        """The topic that was read is gone, so all of this one is new."""
         self._empty()
 
     def _empty(self) -> None:
@@ -49,6 +69,12 @@ class Cursor:
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_offset = offset
+        self.was_made_anew = False
+        self._empty()
+
+    def begin_anew(self) -> None:
+        """The position was in a topic that is gone."""
+        self.position, self.topic_id, self.was_made_anew = None, None, True
         self._empty()
 
     def fill(self, fetched: FetchedData) -> None:
@@ -141,8 +167,29 @@ class Fetcher:
             elif is_at_end:
                 break
             else:
-                is_at_end = self._fill(tp, cursor)
+                try:
+                    is_at_end = self._fill(tp, cursor)
+                except UnknownTopicIdError:
+                    if count:
+                        break  # One answer has records of one topic; the next call meets it again.
+                    self._begin_anew(tp, cursor)
+                    is_at_end = cursor.position is None
         return count
+
+    def _begin_anew(self, tp: TopicPartition, cursor: Cursor) -> None:
+        """Somebody has deleted the topic and made one of its name: go to its beginning, and say so."""
+        before = cursor.position
+        cursor.begin_anew()
+        catalog.TOPIC_MADE_ANEW.say(
+            "%s: the topic was deleted and made anew; this consumer was at offset %s of the former, and "
+            "goes on where the new one begins",
+            tp,
+            before,
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=before,
+        )
+        self.locate([tp])
 
     def _deserialized(
         self, tp: TopicPartition, columns: Columns
@@ -173,6 +220,7 @@ class Fetcher:
                 cursor.fetch_offset,
                 isolation_level=self._settings.isolation_level,
                 max_records=_FETCH_RECORDS,
+                topic_id=self.know(tp),
             )
         except OffsetOutOfRangeError:
             if self._settings.auto_offset_reset == "none":
@@ -191,6 +239,8 @@ class Fetcher:
         """
         if not tps:
             return
+        for tp in tps:  # First, for the group's offsets are gone with their topic.
+            self.know(tp)
         try:
             committed = self._committed(tps)
         except UnstableOffsetCommitError:
@@ -201,21 +251,66 @@ class Fetcher:
         for tp in tps:
             self.begin(tp, committed.get(tp))
 
+    def know(self, tp: TopicPartition) -> UUID:
+        """The id of the topic that the partition's cursor is about. Raises
+        UnknownTopicOrPartitionError."""
+        cursor = self.cursors[tp]
+        if cursor.topic_id is None:
+            cursor.topic_id = self._broker.topic(tp.topic, may_create=False).topic_id
+        return cursor.topic_id
+
+    def meet(self, topics: Iterable[TopicMetadata]) -> None:
+        """These have the names now: whoever has no id yet is of one of them."""
+        ids = {topic.name: topic.topic_id for topic in topics}
+        for tp, cursor in self.cursors.items():
+            cursor.topic_id = cursor.topic_id or ids.get(tp.topic)
+
+    def positions(
+        self, without: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every position that there is."""
+        return {
+            tp: OffsetAndMetadata(cursor.position)
+            for tp, cursor in self.cursors.items()
+            if cursor.position is not None and tp not in without
+        }
+
+    def longest_lag(self) -> int:
+        """Of any partition, as of its last fetch."""
+        return max([0, *(c.fetched_end - (c.position or 0) for c in self.cursors.values())])
+
+    def stale(self) -> set[TopicPartition]:
+        """The partitions whose topic has been made anew, or is gone, since it was looked up."""
+        now: dict[str, UUID | None] = {}
+        for topic in {tp.topic for tp in self.cursors}:
+            try:
+                now[topic] = self._broker.topic(topic, may_create=False).topic_id
+            except UnknownTopicOrPartitionError:
+                now[topic] = None
+        return {tp for tp, known in self.topic_ids().items() if now[tp.topic] != known}
+
+    def topic_ids(self) -> dict[TopicPartition, UUID]:
+        """Which topics are read, as far as they are known."""
+        return {
+            tp: cursor.topic_id
+            for tp, cursor in self.cursors.items()
+            if cursor.topic_id is not None
+        }
+
     def begin(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> None:
         """Go to the committed offset; without one, where auto_offset_reset says."""
+        self.know(tp)
         offset = committed.offset if committed is not None else self._reset_offset(tp)
         self.cursors[tp].seek(offset)
 
     def _reset_offset(self, tp: TopicPartition) -> int:
-        match self._settings.auto_offset_reset:
-            case "earliest":
-                return self._broker.list_offsets(tp, EARLIEST).offset
-            case "latest":
-                return self.end(tp)
-            case _:
-                raise OffsetOutOfRangeError(
-                    f"{tp}: there is no committed offset and auto_offset_reset is 'none'; seek first"
-                )
+        reset, anew = self._settings.auto_offset_reset, self.cursors[tp].was_made_anew
+        if reset == "none":
+            why = "the topic was deleted and made anew" if anew else "there is no committed offset"
+            raise OffsetOutOfRangeError(f"{tp}: {why} and auto_offset_reset is 'none'; seek first")
+        if reset == "earliest" or anew:
+            return self._broker.list_offsets(tp, EARLIEST).offset
+        return self.end(tp)
 
     def end(self, tp: TopicPartition) -> int:
         """The end offsets: the last stable offset under read_committed, otherwise the log end offset."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
+from uuid import UUID
 
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.client.requests import Presence
@@ -21,6 +22,7 @@ from eosdb.model.values import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     SyncGroupResult,
+    TopicMetadata,
     TopicPartition,
 )
 
@@ -48,6 +50,7 @@ class ConsumerRequests:
         *,
         isolation_level: str,
         max_records: int,
+        topic_id: UUID | None,
     ) -> FetchedData:
         fetched = self._call(
             "fetch",
@@ -57,6 +60,7 @@ class ConsumerRequests:
                 isolation_level=isolation_level,
                 max_records=max_records,
                 check_crcs=self._settings.check_crcs,
+                topic_id=topic_id,
             ),
         )
         self._metrics.observe("records-per-request", len(fetched.offsets))
@@ -84,6 +88,10 @@ class ConsumerRequests:
 
     def topic_partitions(self) -> dict[str, int]:
         return self._call("topic_partitions", lambda broker: broker.topic_partitions())
+
+    def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata:
+        """The topic that has the name now. Raises UnknownTopicOrPartitionError."""
+        return self._call("topic", lambda broker: broker.topic(name, may_create=may_create))
 
     def partitions_for(self, topic: str) -> int:
         return self._call("partitions_for", lambda broker: broker.partitions_for(topic))
@@ -121,6 +129,7 @@ class ConsumerRequests:
                 generation_id=member.generation_id,
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
+                topic_ids=member.topic_ids,
             ),
         )
 

@@ -21,7 +21,12 @@ from eosdb.clock import Clock
 from eosdb.config import INT32_MAX
 from eosdb.errors import InvalidRequestError
 from eosdb.model.dead_letters import replay_group, replayed_beyond
-from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 
 REPLAYED_FROM: Final = "__eosdb.replayed-from"
 """The header with the name of the dead letter that a replayed record was."""
@@ -104,9 +109,10 @@ class DeadLetters:
             )
             producer.init_transactions()
             wanted = None if offsets is None else set(offsets)
-            send_back = partial(_send_back, producer, to, self._name, offsets is None)
+            send_back = partial(_send_back, producer, to, offsets is None)
             for tp in tps:
-                progress = _progress(consumer, tp)
+                consumer.assign([tp])
+                member, progress = consumer.group_metadata(), _progress(consumer, tp)
                 batch: list[ConsumerRecord] = []
                 for record in self._chosen(consumer, tp, wanted):
                     if progress.has(record.offset):
@@ -114,9 +120,9 @@ class DeadLetters:
                         continue
                     batch.append(record)
                     if len(batch) == _TRANSACTION_SIZE:
-                        replayed += send_back(tp, progress, batch)
+                        replayed += send_back(member, tp, progress, batch)
                         batch = []
-                replayed += send_back(tp, progress, batch)
+                replayed += send_back(member, tp, progress, batch)
         if wanted:
             raise InvalidRequestError(
                 f"{self._topic} has no dead letter at {sorted(wanted)} (partition, offset); the others "
@@ -176,8 +182,8 @@ def _progress(consumer: Consumer, tp: TopicPartition) -> _Progress:
 def _send_back(
     producer: Producer,
     to: str | None,
-    group_id: str,
     is_complete: bool,
+    member: ConsumerGroupMetadata,
     tp: TopicPartition,
     progress: _Progress,
     batch: list[ConsumerRecord],
@@ -205,5 +211,5 @@ def _send_back(
             progress.advance(batch[-1].offset)
         else:
             progress.add(record.offset for record in batch)
-        producer.send_offsets_to_transaction({tp: progress.as_offset()}, group_id)
+        producer.send_offsets_to_transaction({tp: progress.as_offset()}, member)
     return len(batch)

@@ -133,7 +133,8 @@ class UnitTransaction(ProcessingTransaction):
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
         try:
-            yield
+            with super().batch():
+                yield
         except BaseException:
             self._break_off()
             raise
@@ -161,7 +162,7 @@ class UnitTransaction(ProcessingTransaction):
 
     def _commit_offsets(self, unit: OpenUnit, offsets: Offsets) -> None:
         try:
-            unit.commit_offsets(self._consumer.group_metadata(), offsets)
+            unit.commit_offsets(self._committer(), offsets)
         except GroupIdNotFoundError as error:
             # Its last member's session has ended, and it had no offsets.
             raise UnknownMemberIdError(str(error)) from error

@@ -92,9 +92,7 @@ class ProducerTransaction(ProcessingTransaction):
             return {}
         assert self.producer is not None
         if self._offsets:
-            self.producer.send_offsets_to_transaction(
-                self._offsets, self._consumer.group_metadata()
-            )
+            self.producer.send_offsets_to_transaction(self._offsets, self._committer())
         self.producer.commit_transaction()
         self._metrics.count("commit")
         offsets = dict(self._offsets)

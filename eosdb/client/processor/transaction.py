@@ -9,9 +9,11 @@ Kafka's, with a producer (`producing`), and a unit of the file, in which handler
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
+from uuid import UUID
 
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
@@ -24,7 +26,12 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.metrics import Metrics
-from eosdb.model.values import OffsetAndMetadata, ProducerRecord, TopicPartition
+from eosdb.model.values import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    ProducerRecord,
+    TopicPartition,
+)
 
 FAULTS_OF_RESULTS: Final = (
     InvalidRecordError,
@@ -57,6 +64,8 @@ class ProcessingTransaction(ABC):
         self._began_ms: int | None = None
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._starts: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[TopicPartition, UUID] = {}
+        """Of the topics that the records of the last poll are from."""
 
     def age_ms(self) -> int:
         """How long it has been open; 0 if there is none."""
@@ -97,6 +106,13 @@ class ProcessingTransaction(ABC):
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
         """The records of one poll are processed in the block."""
+        now = self._consumer.group_metadata().topic_ids
+        for tp, topic_id in now.items():
+            if self._topic_ids.get(tp, topic_id) != topic_id:
+                # What was processed of a topic that is gone is done, and has no offset in the new one.
+                self._starts.pop(tp, None)
+                self._offsets.pop(tp, None)
+        self._topic_ids = dict(now)
         yield
 
     @abstractmethod
@@ -107,7 +123,12 @@ class ProcessingTransaction(ABC):
     def mend(self) -> None:
         """Undo what is open. The outcome of an unanswered commit shows in the committed offsets."""
         self._undo()
-        mine = self._starts.keys() & self._consumer.assignment()
+        now = self._consumer.group_metadata().topic_ids
+        mine = {
+            tp
+            for tp in self._starts.keys() & self._consumer.assignment()
+            if now.get(tp) in (None, self._topic_ids.get(tp))
+        }
         committed = self._consumer.committed(sorted(mine)) if mine else {}
         for tp in sorted(mine):
             known = committed.get(tp)
@@ -121,6 +142,10 @@ class ProcessingTransaction(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def _committer(self) -> ConsumerGroupMetadata:
+        """Who commits the offsets, and of which topics they are."""
+        return dataclasses.replace(self._consumer.group_metadata(), topic_ids=self._topic_ids)
 
     def _forget(self) -> None:
         self._offsets.clear()

@@ -110,6 +110,7 @@ class ProducerTransactions:
                 member_id=group.member_id,
                 group_instance_id=group.group_instance_id,
                 transaction_version=version,
+                topic_ids=group.topic_ids,
             )
 
         answered: Exchange[None] = Exchange(RequestKind.OFFSET_COMMIT.value)

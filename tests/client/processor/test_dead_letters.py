@@ -143,3 +143,13 @@ def test_what_is_no_letter_is_said_to_be_none(
 def test_a_topic_that_is_not_there(db: eosdb.Database) -> None:
     with pytest.raises(eosdb.UnknownTopicOrPartitionError):
         list(db.dead_letters("nope").letters())
+
+
+def test_letters_of_a_topic_made_anew_have_not_been_replayed(db: eosdb.Database) -> None:
+    db.admin.create_topic("back", exist_ok=True)
+    for count in (30, 50):
+        db.admin.create_topic("letters")
+        with db.producer() as producer:
+            producer.send_many("letters", [f"{i}" for i in range(count)])
+        assert db.dead_letters("letters").replay(to="back").replayed == count
+        db.admin.delete_topic("letters")
