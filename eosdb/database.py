@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
@@ -29,6 +29,7 @@ from eosdb.client.producer.settings import ProducerConfig
 from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import DirectTransport, Transport, as_transport
 from eosdb.clock import Clock, SystemClock
+from eosdb.closing import Closing
 from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
@@ -134,14 +135,13 @@ class Database(WholeFile, Publishing, Exposing):
         self.path: Final = path
         self.clock = clock
         self.config: Final = config
-        self._cleanup = contextlib.ExitStack()
-        self._closed = False
+        self._closing: Closing | None = None
+        self._remove: Callable[[], object] = lambda: None
         # As SQLite does: whatever link a file is opened through, it has one WAL and one lock file.
         file = os.path.realpath(path)
         if path == MEMORY:
             # decisions/0005: SQLite has no WAL in memory; a file has the same locks and snapshots.
-            folder, remove = folder_in_memory(self)
-            self._cleanup.callback(remove)
+            folder, self._remove = folder_in_memory(self)
             file, durability = os.path.join(folder, "memory.db"), "off"
         with forking.at_work():
             mutex, reader = open_file(
@@ -178,7 +178,11 @@ class Database(WholeFile, Publishing, Exposing):
             self._coordinator.after_write = self._housekeeper.run_when_due
             if path != MEMORY:
                 self._store.before_close(self._snapshot_at_close)
-            self._coordinator.recover()
+            try:
+                self._coordinator.recover()
+            except BaseException:
+                self._store.close(orderly=False)
+                raise
 
     @cached_property
     def engine(self) -> Engine:
@@ -405,7 +409,7 @@ class Database(WholeFile, Publishing, Exposing):
         return {"path": self.path, **queries.info(self._store)}
 
     def close(self) -> None:
-        """Take a final producer state snapshot and release the file; idempotent."""
+        """Take a final snapshot and release the file; idempotent, and to be repeated when interrupted."""
         self._close(orderly=True)
 
     def abandon(self) -> None:
@@ -413,19 +417,15 @@ class Database(WholeFile, Publishing, Exposing):
         self._close(orderly=False)
 
     def _close(self, *, orderly: bool) -> None:
-        if self._closed:
-            return
-        if self._store.forked:
-            self._closed = True
-            return
-        self._store.check_may_close()
-        self._closed = True
-        try:
-            if "engine" in self.__dict__:
-                self.engine.dispose()
-            self._store.close(orderly=orderly)
-        finally:
-            self._cleanup.close()
+        if self._closing is None:
+            if self._store.forked:
+                self._closing = Closing()
+                return
+            self._store.check_may_close()
+            used = [self.engine.dispose] if "engine" in self.__dict__ else []
+            store = partial(self._store.close, orderly=orderly)
+            self._closing = Closing(*used, store, self._remove)
+        self._closing.run()
 
     def __enter__(self) -> Database:
         return self
@@ -439,7 +439,7 @@ class Database(WholeFile, Publishing, Exposing):
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "read only" if self._store.read_only else "open"
+        state = "closed" if self._closing else "read only" if self._store.read_only else "open"
         return f"<eosdb.Database {self.path!r} {state}>"
 
     def _snapshot_at_close(self) -> None:

@@ -191,7 +191,7 @@ class AsyncDatabase(Proxy[Database]):
         await outlived(self._begin_to_close())
 
     def _begin_to_close(self) -> asyncio.Future[None]:
-        if self._closed is None:
+        if self._closed is None or _was_cut_off(self._closed):
             consumers = [consumer.begin_to_stop() for consumer in list(self._consumers)]
             for producer in list(self._producers):
                 producer.begin_to_stop()
@@ -205,10 +205,17 @@ class AsyncDatabase(Proxy[Database]):
             stopped.exception()
         try:
             self._of.close()
-        finally:
-            for workers in (self._readers, self._others, self._turn.workers, self._writer):
-                workers.end()
-            self._home.end()
+        except MemoryError:
+            raise  # It may be closed again, in these threads.
+        except BaseException:
+            self._end_workers()
+            raise
+        self._end_workers()
+
+    def _end_workers(self) -> None:
+        for workers in (self._readers, self._others, self._turn.workers, self._writer):
+            workers.end()
+        self._home.end()
 
     async def __aenter__(self) -> AsyncDatabase:
         return self
@@ -225,6 +232,10 @@ class AsyncDatabase(Proxy[Database]):
 
     def __repr__(self) -> str:
         return f"<eosdb.aio.AsyncDatabase {self.path!r} {'closed' if self._closed else 'open'}>"
+
+
+def _was_cut_off(closed: asyncio.Future[None]) -> bool:
+    return closed.done() and not closed.cancelled() and isinstance(closed.exception(), MemoryError)
 
 
 class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from eosdb.clock import Clock
+from eosdb.closing import Closing
 from eosdb.errors import (
     ConfigError,
     EosdbError,
@@ -62,6 +63,7 @@ class Relay:
         self._told: set[str] = set()
         self._is_away = False
         self._aside = Aside(settings.name)
+        self._closing: Final = Closing(target.close, source.close)
 
     def run(self, *, until_caught_up: bool = False) -> RelayStatus:
         """Relay until `stop` is called, or until everything committed by then has arrived.
@@ -98,10 +100,9 @@ class Relay:
         return self._progress.status()
 
     def close(self) -> None:
-        """Stop, and let go of both ends."""
+        """Stop, and let go of both ends. Interrupted, it may be called again."""
         self.stop()
-        self._target.close()
-        self._source.close()
+        self._closing.run()
 
     def __enter__(self) -> Relay:
         return self

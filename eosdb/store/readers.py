@@ -112,14 +112,16 @@ class Readers:
         return True
 
     def _close_all(self) -> None:
-        found = [connection for _, connection in self._reading.values() if connection is not None]
-        found += self._idle
-        self._idle = []
+        """May be repeated: a connection is forgotten when it has been closed."""
+        for _, connection in list(self._reading.values()):
+            if connection is not None:
+                connection.close()
+        while self._idle:
+            self._idle[-1].close()
+            self._idle.pop()
         if self._watcher is not None:
-            found.append(self._watcher)
+            self._watcher.close()
             self._watcher = None
-        for connection in found:
-            connection.close()
 
     def _check_out(self, reader: object) -> sqlite3.Connection:
         me = threading.get_ident()

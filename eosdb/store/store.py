@@ -17,6 +17,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from eosdb.closing import Closing
 from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
@@ -61,7 +62,7 @@ class Store(Bookkeeping):
         self.read_only = read_only
         self.lock_timeout_ms: Final = lock_timeout_ms
         self._durability = durability
-        self._closing = False
+        self._closing: Closing | None = None
         self._closed = False
         self._process = os.getpid()
         self._mutex = mutex
@@ -307,33 +308,44 @@ class Store(Bookkeeping):
         self._before_rest.append(function)
 
     def close(self, *, orderly: bool = True) -> None:
-        """Release the file. Waits for running reads and writes; idempotent.
+        """Release the file. Waits for running reads and writes; idempotent, and may be repeated until it
+        is done.
 
         Unless `orderly`, nothing more is written, as if the process had died. Raises StorageError, with
         the file released all the same, when the disk has failed to sync what was stored.
         """
-        if self._closing or self.forked:
+        if self.forked:
             return
-        self._closing = True
-        for function in self._before_close if orderly else ():
-            function()
+        if self._closing is None:
+            before = self._before_close if orderly else ()
+            self._closing = Closing(
+                *before, self._refuse, self._close_readers, self._close_files, self._close_mutex
+            )
+        self._closing.run()
+
+    def _refuse(self) -> None:
         self._closed = True
         self._group.end(self._closed_error)
+
+    def _close_readers(self) -> None:
         with forking.at_work():
             self._readers.close()
-            try:
-                self._close_writer(self.lock_timeout_ms)
-            finally:
-                self._files.forget_shared()
-                if self._mutex is not None:
-                    self._mutex.close()
+
+    def _close_files(self) -> None:
+        with forking.at_work():
+            self._close_writer(self.lock_timeout_ms)
+
+    def _close_mutex(self) -> None:
+        self._files.forget_shared()
+        if self._mutex is not None:
+            self._mutex.close()
 
     def _close_writer(self, patience_ms: int) -> None:
         """Closing the last connection of the file is a checkpoint, which the mutex guards."""
-        held, self._held = self._held, None
-        writer, self._writer = self._writer, None
-        if held is not None:
-            held.close()
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+        writer = self._writer
         if writer is None or self._mutex is None:
             return
         try:
@@ -344,10 +356,12 @@ class Store(Bookkeeping):
             # Its holder has the file open, and will close it last or leave that to the next.
             writer.close_beside_others()
         except EosdbError as error:
+            self._writer = None
             error.outcome = "written"
             raise
         finally:
             self._mutex.release()
+        self._writer = None
 
     def pause(self, patience_s: float) -> bool:
         """Come to rest before a fork: nobody writes or reads, and no connection is open, until `go_on`.

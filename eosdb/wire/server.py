@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Final
 
 from eosdb.admin.users import UserDirectory
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
+from eosdb.closing import Closing
 from eosdb.errors import StorageError
 from eosdb.model import threads
 from eosdb.notices import catalog
@@ -65,6 +67,7 @@ class Server:
         self._connections: dict[Connection, threading.Thread] = {}
         self._is_full = False
         self._is_closed = threading.Event()
+        self._closing: Closing | None = None
         accepting.is_inherited(self)
         self._accepting: list[threading.Thread] = []
         for sock in self._sockets:
@@ -99,8 +102,21 @@ class Server:
         self._close(orderly=False)
 
     def _close(self, *, orderly: bool) -> None:
-        if self._is_closed.is_set():
-            return
+        if self._closing is None:
+            end = Connection.close if orderly else Connection.abort
+            self._closing = Closing(
+                self._stop_accepting,
+                partial(self._end_connections, end),
+                self._parking.close,
+                self._refusals.close,
+                self._join_connections,
+                self._memory.close,
+                partial(self._end_connections, Connection.abort),
+                self._join_connections,
+            )
+        self._closing.run()
+
+    def _stop_accepting(self) -> None:
         self._is_closed.set()
         for sock in self._sockets:
             with contextlib.suppress(OSError):
@@ -109,21 +125,18 @@ class Server:
             thread.join()
         for sock in self._sockets:
             sock.close()
-        with self._lock:
-            serving = dict(self._connections)
-        for connection in serving:
-            connection.close() if orderly else connection.abort()
-        self._parking.close()
-        self._refusals.close()
-        _join(serving.values(), self._limits.close_s)
-        self._memory.close()
-        for connection, thread in serving.items():
-            if thread.is_alive():
-                connection.abort()
-        _join(serving.values(), self._limits.close_s)
+
+    def _end_connections(self, end: Callable[[Connection], None]) -> None:
+        # Without the lock, which an interrupt could leave held: one call into C.
+        for connection in tuple(self._connections):
+            end(connection)
+
+    def _join_connections(self) -> None:
+        _join(tuple(self._connections.values()), self._limits.close_s)
 
     def forget(self) -> None:
         """In a forked child: the server is the parent's. Nothing is shut down, only closed here."""
+        self._closing = Closing()
         self._is_closed.set()
         for sock in self._sockets:
             sock.close()

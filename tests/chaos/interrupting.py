@@ -1,4 +1,5 @@
-"""Ctrl-C at any instant: KeyboardInterrupt raised at the n-th place where CPython looks for signals.
+"""Ctrl-C at any instant: KeyboardInterrupt raised at the n-th place where CPython looks for signals, or
+another error, such as MemoryError.
 
 It looks when a Python function begins, behind a call, and where a loop begins its next round. A trace
 function counts those places in the thread that calls, in whatever code it runs, and raises at one.
@@ -18,10 +19,15 @@ _OWN = __file__
 
 
 class Interrupt:
-    """`run` calls a function and interrupts it once; `reached` tells whether it came that far."""
+    """`run` calls a function and interrupts it once; `reached` tells whether it came that far. In what
+    modules of these names do, it is not interrupted."""
 
-    def __init__(self, at: int) -> None:
-        self._left = at
+    def __init__(
+        self, at: int, error: type[BaseException] = KeyboardInterrupt, spared: tuple[str, ...] = ()
+    ) -> None:
+        self._left = self._at = at
+        self._error = error
+        self._spared = spared
         self.reached = False
 
     def run(self, function: Callable[[], object]) -> None:
@@ -35,6 +41,8 @@ class Interrupt:
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         if self.reached or frame.f_code.co_filename == _OWN:
+            return None
+        if frame.f_code.co_filename.endswith(self._spared):
             return None
         if event == "call":
             frame.f_trace_opcodes = True
@@ -50,7 +58,12 @@ class Interrupt:
         self._left -= 1
         if self._left < 0:
             self.reached = True
-            raise KeyboardInterrupt
+            raise self._error
+
+    @property
+    def passed(self) -> int:
+        """How many places it has come by."""
+        return self._at - self._left
 
 
 @cache

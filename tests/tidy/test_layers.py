@@ -15,6 +15,7 @@ ROOMS = [
     "eosdb.errors",
     "eosdb.supported",
     "eosdb.failpoints",
+    "eosdb.closing",
     "eosdb.notices",
     "eosdb.clock",
     "eosdb.progress",

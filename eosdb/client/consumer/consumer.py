@@ -356,12 +356,13 @@ class Consumer(Generic[Key, Value]):
 
         A static member (group_instance_id) does not leave: it may return before its session ends.
         """
-        if self._closed:
-            return
-        try:
-            self.unsubscribe()
-        finally:
-            self._closed = True
+        if not self._closed:
+            try:
+                self.unsubscribe()
+                self._closed = True
+            except Exception as error:
+                self._closed = not isinstance(error, MemoryError)  # Then it may be closed again.
+                raise
 
     def __enter__(self) -> Self:
         return self

@@ -193,9 +193,9 @@ class Membership:
 
     def leave(self) -> None:
         """Leave the group, unless this is a static member (KIP-345)."""
-        background, self._background = self._background, None
-        if background is not None:
+        if (background := self._background) is not None:
             background.stop()
+            self._background = None
         with self._lock:
             self._send_leave()
             self._forget(keep_member_id=False)

@@ -111,9 +111,10 @@ class Driver:
     def stop(self) -> None:
         """End the thread; the caller must not hold the lock."""
         with self._starting:
-            background, self._background, self._is_stopped = self._background, None, True
+            background, self._is_stopped = self._background, True
         if background is not None:
             background.stop()
+            self._background = None
 
     def _background_step(self) -> int:
         watched, linger_ms = self._watched, self._settings.linger_ms

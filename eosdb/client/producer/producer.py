@@ -369,18 +369,19 @@ class Producer:
     def close(self) -> None:
         """Send what waits, or abort the open transaction; idempotent, never raises a broker error."""
         with self._lock:
-            if self._closed:
-                return
-            with contextlib.suppress(EosdbError):
-                if self._manager.may_end:
-                    self._transactions.close()
-                else:
-                    self._driver.flush(self._settings.delivery_timeout_ms)
-            self._sender.drop_all(
-                TransactionAbortableError("the producer was closed before the record was stored")
-            )
-            self._closed = True
-        self._driver.stop()
+            if not self._closed:
+                with contextlib.suppress(EosdbError):
+                    if self._manager.may_end:
+                        self._transactions.close()
+                    else:
+                        self._driver.flush(self._settings.delivery_timeout_ms)
+                self._sender.drop_all(
+                    TransactionAbortableError(
+                        "the producer was closed before the record was stored"
+                    )
+                )
+                self._closed = True
+        self._driver.stop()  # Also when an interrupt has kept the last call from it.
 
     def metrics(self) -> dict[str, float]:
         """Counters, averages and rates under Kafka's names, since this producer was created."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import weakref
+from io import FileIO
 from typing import Final
 
 _FLOCK: Final = "hhqqi4x"
@@ -26,34 +28,41 @@ def owner_byte(kind: int, number: int) -> bytes:
     return byte_range(kind, _OWNERS_AT + number)
 
 
-def is_locked(descriptor: int, asked: bytes) -> bool:
+def is_locked(file: FileIO, asked: bytes) -> bool:
     """Whether another descriptor has a lock that is in the way of the one asked for. Raises OSError."""
-    found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+    found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked)
     return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
 
 
-_descriptors: Final[set[int]] = set()
+class _LockFile(FileIO):
+    """Closes its descriptor once, however often it is told to, and when it is dropped."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
-def open_lock_file(path: str) -> int:
+_open: Final = weakref.WeakSet[FileIO]()
+
+
+def open_lock_file(path: str) -> FileIO:
     """A descriptor with locks of its own. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    _descriptors.add(descriptor)
-    return descriptor
+    file = _LockFile(descriptor, "r+")
+    _open.add(file)
+    return file
 
 
-def close_lock_file(descriptor: int) -> None:
-    """Release what is held on it."""
-    if descriptor in _descriptors:  # Otherwise a fork has closed it.
-        _descriptors.discard(descriptor)
-        os.close(descriptor)
+def close_lock_file(file: FileIO) -> None:
+    """Release what is held on it. May be repeated."""
+    file.close()
+    _open.discard(file)
 
 
 def _forget_after_fork() -> None:
     """A forked child shares the parent's descriptions; it must not keep the parent's lock alive."""
-    for descriptor in _descriptors:
-        os.close(descriptor)
-    _descriptors.clear()
+    for file in list(_open):
+        file.close()
+    _open.clear()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

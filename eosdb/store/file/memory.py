@@ -12,8 +12,15 @@ from collections.abc import Callable
 def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
     """A new folder and its finalizer, which also runs when `owner` is garbage-collected, at the latest
     when the process ends."""
-    folder = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder())
-    return folder, weakref.finalize(owner, _remove, folder, os.getpid())
+    folder, process = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder()), os.getpid()
+    finalizer = weakref.finalize(owner, _remove, folder, process)
+
+    def remove() -> None:
+        """May be repeated."""
+        _remove(folder, process)
+        finalizer.detach()
+
+    return folder, remove
 
 
 def memory_folder() -> str | None:

@@ -19,6 +19,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from io import FileIO
 from typing import Final
 
 from eosdb.errors import DatabaseLockedError, StorageError
@@ -65,9 +66,10 @@ class WriterMutex:
     """Release whatever is held; harmless when nothing is. No Python runs in it, so no signal can get in
     first (decisions/0018)."""
 
-    def _use(self, descriptor: int) -> None:
-        self.release = partial(fcntl.fcntl, descriptor, fcntl.F_OFD_SETLK, _NOTHING)
-        self._descriptor = descriptor
+    def _use(self, file: FileIO) -> None:
+        self.release = partial(fcntl.fcntl, file, fcntl.F_OFD_SETLK, _NOTHING)
+        self._file = file
+        self._descriptor = file.fileno()
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         """Return when this process is the one writer.
@@ -75,19 +77,19 @@ class WriterMutex:
         Call it where `release` follows in any case. Raises DatabaseLockedError after `timeout_ms`, or
         after the object's default.
         """
-        if _try_lock(self._descriptor, _QUEUE):
-            if _try_lock(self._descriptor, _WRITER):
-                _unlock(self._descriptor, _QUEUE)
+        if _try_lock(self._file, _QUEUE):
+            if _try_lock(self._file, _WRITER):
+                _unlock(self._file, _QUEUE)
                 return
-            _unlock(self._descriptor, _QUEUE)
+            _unlock(self._file, _QUEUE)
         self._acquire_in_turn(self._timeout_ms if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
+        """May be repeated."""
         self.owner_locks.close()
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            self.release = _nothing
-            close_lock_file(descriptor)
+        self.release = _nothing
+        self._descriptor = -1
+        close_lock_file(self._file)
 
     def _acquire_in_turn(self, timeout_ms: int) -> None:
         """Wait in a thread of its own, because a lock call that blocks cannot be given a
@@ -107,8 +109,8 @@ class WriterMutex:
                 "lock_timeout_ms"
             )
 
-    def _exchange(self, granted: int) -> None:
-        before = self._descriptor
+    def _exchange(self, granted: FileIO) -> None:
+        before = self._file
         self._use(granted)
         close_lock_file(before)
 
@@ -122,25 +124,25 @@ class WriterMutex:
         Raises DatabaseLockedError when somebody holds it, and StorageError.
         """
         try:
-            descriptor = open_lock_file(self.path)
+            file = open_lock_file(self.path)
         except OSError as error:
             raise StorageError(f"{self.path} cannot be opened: {error.strerror}") from error
         try:
             try:
-                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, owner_byte(fcntl.F_WRLCK, number))
+                fcntl.fcntl(file, fcntl.F_OFD_SETLK, owner_byte(fcntl.F_WRLCK, number))
             except OSError as error:
                 raise DatabaseLockedError(
                     f"{self.path}: the lock of owner {number} cannot be had: {error.strerror}"
                 ) from error
             yield
         finally:
-            close_lock_file(descriptor)
+            close_lock_file(file)
 
     def is_owned(self, number: int) -> bool:
         """Whether somebody holds the lock of this number, in any process."""
         try:
-            return is_locked(self._descriptor, owner_byte(fcntl.F_WRLCK, number))
-        except OSError:  # Closed meanwhile: whoever asks next knows more.
+            return is_locked(self._file, owner_byte(fcntl.F_WRLCK, number))
+        except (OSError, ValueError):  # Closed meanwhile: whoever asks next knows more.
             return True
 
     # -- what every process must know -----------------------------------------------------------
@@ -191,7 +193,7 @@ class _Waiter:
     It hands over from its own thread, which no signal interrupts.
     """
 
-    def __init__(self, path: str, exchange: Callable[[int], None]) -> None:
+    def __init__(self, path: str, exchange: Callable[[FileIO], None]) -> None:
         self._path = path
         self._exchange = exchange
         self._lock = threading.Lock()
@@ -219,25 +221,25 @@ class _Waiter:
 
     def _run(self) -> None:
         try:
-            descriptor = open_lock_file(self._path)
-            _lock(descriptor, _QUEUE)
-            _lock(descriptor, _WRITER)
-            _unlock(descriptor, _QUEUE)
-            self._hand_over(descriptor)
+            file = open_lock_file(self._path)
+            _lock(file, _QUEUE)
+            _lock(file, _WRITER)
+            _unlock(file, _QUEUE)
+            self._hand_over(file)
         except OSError as error:
             self._error = error
         finally:
             self._finished.release()
 
-    def _hand_over(self, descriptor: int) -> None:
+    def _hand_over(self, file: FileIO) -> None:
         with self._lock:
             if self.is_abandoned or not self._is_wanted:
-                close_lock_file(descriptor)
+                close_lock_file(file)
                 return
-            self._exchange(descriptor)
+            self._exchange(file)
             self._granted = True
             if self.is_abandoned:
-                _unlock(descriptor, _WRITER)
+                _unlock(file, _WRITER)
 
 
 _WRITE_LOCK: Final = (byte_range(fcntl.F_WRLCK, _QUEUE), byte_range(fcntl.F_WRLCK, _WRITER))
@@ -245,17 +247,17 @@ _NO_LOCK: Final = (byte_range(fcntl.F_UNLCK, _QUEUE), byte_range(fcntl.F_UNLCK, 
 _NOTHING: Final = byte_range(fcntl.F_UNLCK, _QUEUE, 2)
 
 
-def _try_lock(descriptor: int, byte: int) -> bool:
+def _try_lock(file: FileIO, byte: int) -> bool:
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WRITE_LOCK[byte])
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WRITE_LOCK[byte])
     except (BlockingIOError, PermissionError):
         return False
     return True
 
 
-def _lock(descriptor: int, byte: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _WRITE_LOCK[byte])
+def _lock(file: FileIO, byte: int) -> None:
+    fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _WRITE_LOCK[byte])
 
 
-def _unlock(descriptor: int, byte: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _NO_LOCK[byte])
+def _unlock(file: FileIO, byte: int) -> None:
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, _NO_LOCK[byte])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from io import FileIO
 from typing import Final
 
 from eosdb.errors import DatabaseClosedError, DatabaseLockedError, StorageError
@@ -20,7 +21,7 @@ class OwnerLocks:
         self._path: Final = path
         self._process: Final = os.getpid()
         self._lock = threading.Lock()
-        self._descriptor = -1
+        self._file: FileIO | None = None
         self._is_closed = False
 
     def hold(self, number: int) -> None:
@@ -33,10 +34,10 @@ class OwnerLocks:
             with self._lock:
                 if self._is_closed or self._process != os.getpid():
                     raise DatabaseClosedError(f"{self._path}: the database has been closed")
-                if self._descriptor < 0:
-                    self._descriptor = open_lock_file(self._path)
+                if self._file is None:
+                    self._file = open_lock_file(self._path)
                 asked = owner_byte(fcntl.F_WRLCK, number)
-                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, asked)
+                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, asked)
         except (BlockingIOError, PermissionError):
             raise DatabaseLockedError(
                 f"{self._path}: somebody else holds the lock of owner {number}"
@@ -48,14 +49,13 @@ class OwnerLocks:
 
     def release(self, number: int) -> None:
         """Harmless when it is not held. Takes no lock of Python's, so that a finalizer may call it."""
-        if self._descriptor >= 0 and self._process == os.getpid():
+        if self._file is not None and not self._is_closed and self._process == os.getpid():
             asked = owner_byte(fcntl.F_UNLCK, number)
-            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, asked)
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, asked)
 
     def close(self) -> None:
-        """Release all of them."""
-        with self._lock:
-            self._is_closed = True
-            descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            close_lock_file(descriptor)
+        """Release all of them. May be repeated."""
+        self._is_closed = True
+        if self._file is not None:
+            with self._lock:
+                close_lock_file(self._file)

@@ -292,6 +292,8 @@ class Writer:
         Raises StorageError when the disk fails; the WAL then stays for the next program that opens the
         file.
         """
+        if _is_closed(self.connection):
+            return False  # It was, when somebody interrupted.
         if not is_in_place:
             found = self._checkpoint()
             self.connection.close()
@@ -318,10 +320,19 @@ class Writer:
         except sqlite3.Error:
             self.connection.close()
             return
-        with contextlib.suppress(sqlite3.Error):
-            reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
-        self.connection.close()
-        reader.close()
+        try:
+            with contextlib.suppress(sqlite3.Error):
+                reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
+            self.connection.close()
+        finally:
+            reader.close()
+
+
+def _is_closed(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.total_changes < 0
+    except sqlite3.ProgrammingError:
+        return True
 
 
 def _size(path: str) -> int:
