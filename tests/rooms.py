@@ -19,6 +19,7 @@ MARKED: Final = {
         "properties",
         "simulation",
         "store/test_damage.py",
+        "store/test_damaged_text.py",
         "log/test_damaged_indexes.py",
         "log/test_damaged_records.py",
     ),

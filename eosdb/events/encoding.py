@@ -217,6 +217,8 @@ def members(detail: str) -> Any:
         found, end = _scan_once(detail, 0)
     except StopIteration:
         end = -1
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     return found if end == len(detail) else parsed(detail)  # Blanks around it, or no JSON.
 
 

@@ -197,7 +197,7 @@ def _topic(source: Source, name: str) -> tuple[int, int, dict[str, str]]:
     row = _row(source, name)
     if row is None:
         raise unknown(name)
-    return row[0], row[1], parsed(row[2])
+    return row[0], row[1], dict(parsed(row[2]))
 
 
 def _row(source: Source, name: str) -> tuple[int, int, str] | None:
