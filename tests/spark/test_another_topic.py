@@ -133,6 +133,21 @@ def test_available_now_reads_no_further_than_the_new_topic_goes(source: Path) ->
     assert reader.between(reader.offset, json.loads(json.dumps(end))) == [100, 101, 102]
 
 
+def test_a_stream_begins_at_offsets_that_are_there(source: Path) -> None:
+    for offsets, why in (
+        ('{"orders":{"0":3,"4":1}}', "option startingOffsets: orders-4 cannot be read"),
+        ('{"orders":{"0":3},"gone":{"0":1}}', "option startingOffsets: gone-0 cannot be read"),
+        ('{"orders":{"0":99}}', "orders-0: offset 99 cannot be read, the log goes from 0 to 20"),
+    ):
+        with pytest.raises(SparkOptionError, match=why):
+            Reader(source, startingOffsets=offsets)()
+    reader = Reader(source, startingOffsets='{"orders":{"0":3}}')
+    assert reader() == list(range(3, 20))
+    make_anew(source, range(100, 105))
+    with pytest.raises(SparkOptionError, match=r"offset 20 of orders-0 .* deleted and made anew"):
+        Reader(source, startingOffsets=json.dumps(reader.offset))()
+
+
 def test_offsets_without_a_topics_id_are_taken_at_their_word_once(source: Path) -> None:
     """As earlier versions wrote them."""
     reader = Reader(source)
