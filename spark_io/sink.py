@@ -178,7 +178,8 @@ class BatchWriter(DataSourceArrowWriter):
         self, staged: Sequence[Staged], sink_id: str, version: int, *, is_query: bool
     ) -> WriteReport:
         try:
-            result = bring(self._options, staged, version, sink_id)
+            standing = self._standing(sink_id)
+            result = bring(self._options, staged, version, sink_id, standing=standing)
         except OtherTargetError:
             raise
         except BatchDiffersError as error:
@@ -197,9 +198,7 @@ class BatchWriter(DataSourceArrowWriter):
     ) -> WriteReport:
         """Which call this is cannot be known here: batches that other calls have appended are skipped."""
         options, which = self._options, f"df.write {self._options.which}"
-        # Only `write` knows the checkpoint.
-        checkpoint = options.checkpoint if options.micro_batch is not None else None
-        standing = standing_of(checkpoint, options.path, sink_of(query_id, which))
+        standing = self._standing(sink_of(query_id, which))
         result = bring_in_some_order(
             lambda order: bring(
                 options, staged, batch_id, sink_of(query_id, which, order), standing=standing
@@ -207,6 +206,12 @@ class BatchWriter(DataSourceArrowWriter):
             batch_id,
         )
         return self._report(result, staged, sink_of(query_id, which), batch_id)
+
+    def _standing(self, sink_id: str) -> Standing | None:
+        """Only `write` knows the checkpoint of a query."""
+        options = self._options
+        checkpoint = options.checkpoint if options.micro_batch is not None else None
+        return standing_of(checkpoint, options.path, sink_id)
 
     def _report(
         self, result: eosdb.AppendOnceResult, staged: Sequence[Staged], sink_id: str, batch_id: int

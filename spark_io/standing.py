@@ -24,7 +24,7 @@ _FOLDER: Final = "eosdb"
 """In the checkpoint, beside Spark's own folders."""
 PUT_BACK: Final = (
     "Put the newest file back; or go on with what is there under a new name (sinkId, of foreach_batch "
-    "sink_id, of write writeName), or write everything anew with a new checkpoint"
+    "sink_id, of write writeName or txn_app_id), or write everything anew with a new checkpoint"
 )
 
 

@@ -206,7 +206,7 @@ def test_a_sink_id_and_a_copied_checkpoint_belong_to_one_topic(
     assert numbers_in(pipe, "bad") == []
 
 
-@pytest.mark.parametrize("how", ["stream", "foreach_batch", "write"])
+@pytest.mark.parametrize("how", ["stream", "foreach_batch", "write", "write of a job"])
 def test_a_query_does_not_go_on_with_an_older_copy_of_its_target(
     spark: Any, pipe: Path, tmp_path: Path, how: str
 ) -> None:
@@ -216,9 +216,10 @@ def test_a_query_does_not_go_on_with_an_older_copy_of_its_target(
 
     def run() -> None:
         def by_write(frame: Any, batch_id: int) -> None:
-            write(frame, into, topic="more")
+            job = {"txn_app_id": "job", "txn_version": batch_id} if "job" in how else {}
+            write(frame, into, topic="more", **job)  # type: ignore[arg-type]
 
-        work = by_write if how == "write" else foreach_batch(into, topic="more")
+        work = by_write if how.startswith("write") else foreach_batch(into, topic="more")
         if how == "stream":
             to_more(spark, pipe, tmp_path / "cp", "fixed", "earliest", into=into)
         else:
