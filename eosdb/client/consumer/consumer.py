@@ -352,9 +352,8 @@ class Consumer(Generic[Key, Value]):
         self._membership.rejoin()
 
     def close(self) -> None:
-        """Commit if enable_auto_commit, give back the partitions and leave the group; idempotent.
-
-        A static member (group_instance_id) does not leave: it may return before its session ends.
+        """Commit if enable_auto_commit, give back the partitions and leave the group; idempotent. A static
+        member (group_instance_id) does not leave: it may return before its session ends.
         """
         if not self._closed:
             try:

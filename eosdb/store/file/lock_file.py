@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import weakref
 from io import FileIO
 from typing import Final
 
@@ -35,13 +34,14 @@ def is_locked(file: FileIO, asked: bytes) -> bool:
 
 
 class _LockFile(FileIO):
-    """Closes its descriptor once, however often it is told to, and when it is dropped."""
+    """Closes its descriptor once, however often it is told to; at the end of the process without a word."""
 
     def __del__(self) -> None:
         self.close()
 
 
-_open: Final = weakref.WeakSet[FileIO]()
+_open: Final[set[FileIO]] = set()
+"""Held here until they are closed: the collector would close them before the blocks that release a lock."""
 
 
 def open_lock_file(path: str) -> FileIO:
