@@ -196,10 +196,12 @@ class Holder:
             self.connection.rollback()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("acks", [-1, 1, 0])
 def test_a_batch_does_not_overtake_the_one_that_found_the_file_locked(
-    db_path: Path, acks: int
+    db_path: Path, acks: int, restarted: bool
 ) -> None:
+    """Sent again on a new connection, to the same server or to one that was started meanwhile."""
     with eosdb.connect(db_path, config=BrokerConfig(lock_timeout_ms=20)) as db:
         db.admin.create_topic(TOPIC)
         who = db.broker.init_producer_id()
@@ -208,18 +210,21 @@ def test_a_batch_does_not_overtake_the_one_that_found_the_file_locked(
             produce({(TOPIC, 0): batch(b"%d" % i, producer=who, sequence=i)}, acks=acks)
             for i in range(3)
         ]
-        with Server(db._core, interfere=holder) as server:
-            with Peer(server) as peer:
-                holder.connection.execute("BEGIN IMMEDIATE")
-                for one in batches:
-                    peer.send(one, 9)
-                holder.all_sent.set()
-                with pytest.raises(ConnectionError):
-                    peer.answer(batches[0], 9)
-            with Peer(server) as again:
-                assert [produced(again.ask(replaced(one), 9)) for one in batches] == [
-                    [(0, i)] for i in range(3)
-                ]
+        server = Server(db._core, interfere=holder)
+        with Peer(server) as peer:
+            holder.connection.execute("BEGIN IMMEDIATE")
+            for one in batches:
+                peer.send(one, 9)
+            holder.all_sent.set()
+            with pytest.raises(ConnectionError):
+                peer.answer(batches[0], 9)
+        if restarted:
+            server.close()
+            server = db.serve()
+        with server, Peer(server) as again:
+            assert [produced(again.ask(replaced(one), 9)) for one in batches] == [
+                [(0, i)] for i in range(3)
+            ]
         holder.connection.close()
         tp = eosdb.TopicPartition(TOPIC, 0)
         assert [r.value for r in db.broker.fetch(tp, 0).records] == [b"0", b"1", b"2"]
