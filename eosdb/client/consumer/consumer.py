@@ -435,9 +435,7 @@ class Consumer(Generic[Key, Value]):
 
     def _group(self) -> str:
         if self._group_id is None:
-            raise InvalidGroupIdError(
-                "this consumer has no group_id; give it one to commit offsets"
-            )
+            raise InvalidGroupIdError("the consumer has no group_id; give it one to commit offsets")
         return self._group_id
 
     def _check_woken(self) -> None:
