@@ -181,7 +181,8 @@ class Database(WholeFile, Publishing, Exposing):
             try:
                 self._coordinator.recover()
             except BaseException:
-                self._store.close(orderly=False)
+                with contextlib.suppress(EosdbError):  # What has failed is told, and not this.
+                    self._store.close(orderly=False)
                 raise
 
     @cached_property
@@ -422,9 +423,8 @@ class Database(WholeFile, Publishing, Exposing):
                 self._closing = Closing()
                 return
             self._store.check_may_close()
-            used = [self.engine.dispose] if "engine" in self.__dict__ else []
-            store = partial(self._store.close, orderly=orderly)
-            self._closing = Closing(*used, store, self._remove)
+            sql = [self.engine.dispose] if "engine" in self.__dict__ else []
+            self._closing = Closing(*sql, partial(self._store.close, orderly=orderly), self._remove)
         self._closing.run()
 
     def __enter__(self) -> Database:
