@@ -118,7 +118,7 @@ def a_folder_in_place_of_the_lock(path: Path) -> None:
         (refused_by_acl, "add an ACL"),
         (of_an_older_schema, "migrate"),
         (gone, "does not exist"),
-        (a_folder_in_place_of_the_lock, "cannot be opened"),
+        (a_folder_in_place_of_the_lock, "Is a directory"),
     ],
 )
 def test_whatever_else_refuses_is_a_warning(
