@@ -62,6 +62,7 @@ def are_whole(
     )
 
 
+# decisions/0058: a record's own checksum says nothing of whether it is the one that was asked for.
 def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) -> int:
     """How many of the offsets, from the first on, can be those of the rows in [start, end): each once, in
     order, and none left out where compaction has not been."""
