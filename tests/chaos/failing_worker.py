@@ -71,7 +71,7 @@ class Program:
         try:
             db.broker.append(TP, eosdb.RecordBatch([eosdb.Record(value=value.encode())]))
         finally:
-            with contextlib.suppress(eosdb.StorageError):
+            with contextlib.suppress(eosdb.EosdbError):  # Which says what closing met.
                 db.close()
 
     def new_file(self, value: str) -> None:
