@@ -144,15 +144,11 @@ class TransactionCoordinator:
                 self.run_due()
 
     def recover(self) -> None:
-        """At the opening of the file, which is closed when this fails: complete and abort what dead
-        processes left, and remove members that died."""
-        try:
-            self.leadership.recover()
-            self._abort_while(self.owners.first_orphan)
-            self.look_for_the_dead()
-        except BaseException:
-            self._store.close(orderly=False)
-            raise
+        """At the opening of the file: complete and abort what dead processes left, and remove members
+        that died."""
+        self.leadership.recover()
+        self._abort_while(self.owners.first_orphan)
+        self.look_for_the_dead()
 
     # -- requests -------------------------------------------------------------------------------
 
