@@ -9,6 +9,9 @@ from tests.tidy.tree import ROOT, modules
 
 FOLDER = ROOT / "docs/decisions"
 PAGES = {path.name[:4]: path.name for path in FOLDER.glob("0*.md")}
+REPLACED = {
+    number for number, name in PAGES.items() if "**Replaced**" in (FOLDER / name).read_text()
+}
 
 
 def named_in_the_code() -> dict[str, set[str]]:
@@ -20,7 +23,7 @@ def named_in_the_code() -> dict[str, set[str]]:
 
 
 def test_every_decision_is_named_where_the_code_depends_on_it() -> None:
-    assert named_in_the_code().keys() == PAGES.keys()
+    assert named_in_the_code().keys() == PAGES.keys() - REPLACED
 
 
 def test_the_index_leads_to_every_decision_and_to_its_places_in_the_code() -> None:
@@ -29,6 +32,8 @@ def test_the_index_leads_to_every_decision_and_to_its_places_in_the_code() -> No
     )
     assert {number.zfill(4): page for number, page, _ in rows} == PAGES
     places = {
-        number.zfill(4): set(re.findall(r"\(\.\./\.\./(.+?)\)", where)) for number, _, where in rows
+        number.zfill(4): set(re.findall(r"\(\.\./\.\./(.+?)\)", where))
+        for number, _, where in rows
+        if number.zfill(4) not in REPLACED
     }
     assert places == named_in_the_code()
