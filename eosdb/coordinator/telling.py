@@ -18,7 +18,7 @@ _WHY = {
 
 def aborted(lost: TransactionMetadata, now_ms: int) -> None:
     """This transaction, as it was, has been fenced and aborted."""
-    open_ms = now_ms - lost.start_time_ms
+    open_ms = max(now_ms - lost.start_time_ms, 0)  # The clock may have gone back.
     is_orphan = owned.has_owner(lost.transactional_id) and open_ms <= lost.timeout_ms
     notice = catalog.OWNER_DIED if is_orphan else catalog.TRANSACTION_TIMED_OUT
     why = "its process has died" if is_orphan else f"its time-out is {lost.timeout_ms} ms"
