@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import eosdb
 from eosdb.arrow import records
-from eosdb.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from eosdb.notices import catalog
 
 from . import remote
@@ -68,20 +68,25 @@ def _checked(
     if not options.fail_on_data_loss:
         start = min(max(start, _log_start(db, source)), source.end)
         _tell(source, start, options)
-    for batch in records.batches(
-        db,
-        source.topic_partition,
-        start,
-        source.end,
-        names,
-        isolation_level=options.isolation_level,
-        skip_lost=not options.fail_on_data_loss,
-        source_file=source.path,
-    ):
-        # An id is never given again: the topic that it is now it was when these were read.
-        if _is_lost(_other_topic(db, source), source, options):
-            return
-        yield batch
+    try:
+        for batch in records.batches(
+            db,
+            source.topic_partition,
+            start,
+            source.end,
+            names,
+            isolation_level=options.isolation_level,
+            skip_lost=not options.fail_on_data_loss,
+            source_file=source.path,
+        ):
+            # An id is never given again: the topic that it is now it was when these were read.
+            if _is_lost(_other_topic(db, source), source, options):
+                return
+            yield batch
+    except (UnknownTopicIdError, UnknownTopicOrPartitionError):
+        if not _is_lost(_other_topic(db, source), source, options):
+            raise
+        return
     if not options.fail_on_data_loss and (first := _log_start(db, source)) > start:
         _tell(source._replace(start=start), min(first, source.end), options)
 

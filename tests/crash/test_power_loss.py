@@ -90,6 +90,7 @@ def test_a_block_of_begin_is_synced_as_durability_says(
             pass
         held = db._store._held
         assert held is not None
+        held.is_ours = True  # What a program does to the connection would end with its block.
         commits = commits_of(held._raw)
         with db.begin() as tx:
             tx.publish("t", b"v")

@@ -140,7 +140,7 @@ TAKES_NO_TEXT = {
     "AnyHandler", "Callable[[bytes], MadeKey] | None", "Callable[[bytes], MadeValue] | None", "Any",
     "Transport | BrokerRequests | None", "Unpack[ProducerConfig]", "Unpack[ConsumerConfig]",
     "Unpack[ProcessorConfig]", "SentRecords | None", "Refused | None", "Limits | None",
-    "Interfere | None",
+    "Interfere | None", "UUID | None", "Mapping[TopicPartition, UUID] | None", "Mapping[str, UUID] | None",
 }  # fmt: skip
 """What is left alone; settings have a test of their own."""
 GOOD: dict[str, Any] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import threading
 from pathlib import Path
@@ -39,6 +40,8 @@ class NoWatch:
 def test_without_a_notice_of_the_kernel_a_wait_ends_with_the_commit_all_the_same(
     db_path: Path, libc: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gc.collect()  # Other tests leave some.
+    before = instances()
     waited, wait = threading.Event(), watch.Watch.wait
 
     def told(self: watch.Watch, timeout_ms: int) -> bool:
@@ -61,7 +64,7 @@ def test_without_a_notice_of_the_kernel_a_wait_ends_with_the_commit_all_the_same
         (record,) = consumer.poll(3_600_000)
         assert record.value == b"v"
         sending.join()
-        assert instances() == 0
+        assert instances() <= before
 
 
 def instances() -> int:
