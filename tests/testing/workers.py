@@ -4,7 +4,9 @@ and the next one begins where the group stands."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ from tests.testing.clients import PATIENCE_S, confluent_consumer, confluent_tran
 SOURCE: Final = "source"
 SINK: Final = "sink"
 _AT_ONCE: Final = 5
+_LIFE_S: Final = 10.0
+_AT_ITS_END_S: Final = 2.0
 _MEMBER: Final = "worker"
 """A static member: the next life takes its place, without waiting for a session to expire."""
 
@@ -58,28 +62,53 @@ def _confluent_life(cluster: KafkaDouble, has_ended: Callable[[], bool]) -> None
 
 def kafka_python_worker(cluster: KafkaDouble, has_ended: Callable[[], bool]) -> None:
     while not has_ended():
+        with contextlib.suppress(kafka.errors.KafkaError):
+            life = _KafkaPythonLife(cluster, has_ended)
+            life.start()
+            life.join(_LIFE_S)
+            life.give_up()
+
+
+class _KafkaPythonLife(threading.Thread):
+    """In a thread, because kafka-python waits for ever for the end of a transaction whose broker has died
+    at the wrong moment."""
+
+    def __init__(self, cluster: KafkaDouble, has_ended: Callable[[], bool]) -> None:
+        super().__init__(daemon=True)
+        self._has_ended = has_ended
+        self._is_given_up = False
+        self._producer: Any = kafka.KafkaProducer(  # type: ignore[no-untyped-call]
+            bootstrap_servers=cluster, transactional_id="a"
+        )
+        self._consumer: Any = kafka.KafkaConsumer(  # type: ignore[no-untyped-call]
+            SOURCE,
+            bootstrap_servers=cluster,
+            group_id="g",
+            group_instance_id=_MEMBER,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+
+    def give_up(self) -> None:
+        """End it: it stops by itself, unless it waits."""
+        self._is_given_up = True
+        self.join(_AT_ITS_END_S)
+        self._close()
+
+    def run(self) -> None:
         try:
-            _kafka_python_life(cluster, has_ended)
+            self._work()
         except kafka.errors.KafkaError:
-            continue
+            pass
+        except Exception:
+            if not self._is_given_up:  # Then somebody has closed what it uses.
+                raise
 
-
-def _kafka_python_life(cluster: KafkaDouble, has_ended: Callable[[], bool]) -> None:
-    producer: Any = kafka.KafkaProducer(  # type: ignore[no-untyped-call]
-        bootstrap_servers=cluster, transactional_id="a"
-    )
-    consumer: Any = kafka.KafkaConsumer(  # type: ignore[no-untyped-call]
-        SOURCE,
-        bootstrap_servers=cluster,
-        group_id="g",
-        group_instance_id=_MEMBER,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )
-    try:
+    def _work(self) -> None:
+        producer, consumer = self._producer, self._consumer
         producer.init_transactions()
-        while not has_ended():
+        while not (self._is_given_up or self._has_ended()):
             records = consumer.poll(timeout_ms=100, max_records=_AT_ONCE)
             if not records:
                 continue
@@ -89,9 +118,10 @@ def _kafka_python_life(cluster: KafkaDouble, has_ended: Callable[[], bool]) -> N
             offsets = {tp: kafka.OffsetAndMetadata(consumer.position(tp), "", -1) for tp in records}
             producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
             producer.commit_transaction()
-    finally:
-        consumer.close(autocommit=False)
-        producer.close(timeout=0)
+
+    def _close(self) -> None:
+        self._consumer.close(autocommit=False)
+        self._producer.close(timeout=0)
 
 
 def aiokafka_worker(cluster: KafkaDouble, has_ended: Callable[[], bool]) -> None:
