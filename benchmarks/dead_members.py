@@ -28,7 +28,7 @@ from pathlib import Path
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.protocol.consumer_protocol import Subscription
 
 HERE = Path(__file__).parent
 PARTITIONS, MEMBERS = 6, 3

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eosdb.clock import SystemClock
 from eosdb.errors import ConfigError
+from eosdb.model.clock import SystemClock
 
 from . import output
 from .params import settings

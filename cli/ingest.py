@@ -22,7 +22,7 @@ from eosdb.errors import (
     UnstableOffsetCommitError,
 )
 from eosdb.model.json_text import parsed
-from eosdb.topic_config import TopicConfig
+from eosdb.model.topic_config import TopicConfig
 
 from . import output
 from .progress import progress

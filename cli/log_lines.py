@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from eosdb.notices.words import printable
+from eosdb.model.words import printable
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _TIME: Final = "%Y-%m-%dT%H:%M:%S%z"

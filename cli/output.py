@@ -19,8 +19,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from eosdb.clock import format_time_ms
-from eosdb.notices.words import printable
+from eosdb.model.clock import format_time_ms
+from eosdb.model.words import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 

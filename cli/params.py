@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eosdb.clock import parse_time_ms
+from eosdb.model.clock import parse_time_ms
 
 if TYPE_CHECKING:
     _Base = click.ParamType[int]

@@ -13,8 +13,8 @@ from itertools import chain, islice
 import click
 
 import eosdb
-from eosdb.clock import monotonic_ns
 from eosdb.errors import MessageTooLargeError
+from eosdb.model.clock import monotonic_ns
 
 from . import output
 from .progress import progress

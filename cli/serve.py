@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from eosdb.config import BrokerConfig
+from eosdb.model.config import BrokerConfig
 
 from . import output
 from .params import settings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from eosdb.errors import ConfigError
-from eosdb.validation import check_text
+from eosdb.model.validation import check_text
 
 from . import output
 from .session import Session

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from eosdb.model.timeline import BY
+from eosdb.model.timeline.timeline import BY
 
 from . import output
 from .params import TIME_MS

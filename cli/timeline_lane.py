@@ -13,13 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from eosdb.model.timeline_scale import KINDS, fullest, heights, moments, standing_out, ticks
+from eosdb.model.timeline.scale import KINDS, fullest, heights, moments, standing_out, ticks
 
 from .output import cell
 from .timeline_labels import clustered, fitted, placed, width_of
 
 if TYPE_CHECKING:
-    from eosdb.model.timeline import PartitionTimeline, TransactionSpan
+    from eosdb.model.timeline.timeline import PartitionTimeline, TransactionSpan
 
 # Okabe and Ito's colours: distinct for colour-blind readers, and by lightness in print.
 COLOURS = {"committed": "#56B4E9", "aborted": "#D55E00", "open": "#F0E442"}

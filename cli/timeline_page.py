@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from eosdb.clock import format_time_ms
+from eosdb.model.clock import format_time_ms
 
 from . import timeline_picture
 from .output import cell
 from .timeline_lane import COLOURS, bar_id, summary
 
 if TYPE_CHECKING:
-    from eosdb.model.timeline import PartitionTimeline, TransactionSpan
+    from eosdb.model.timeline.timeline import PartitionTimeline, TransactionSpan
 
 _STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #111827; margin: 1.5rem; }

@@ -37,7 +37,7 @@ from .timeline_lane import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from eosdb.model.timeline import PartitionTimeline
+    from eosdb.model.timeline.timeline import PartitionTimeline
 
 LANES_MAX = 48
 """Anything higher is too large to look at, and has more pixels than a PNG can be drawn in."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from eosdb.clock import SystemClock
+from eosdb.model.clock import SystemClock
 
 from . import output, top_screen
 from .session import Session, pass_session

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from rich.text import Text
 
-from eosdb.clock import format_time_ms
+from eosdb.model.clock import format_time_ms
 
 from .output import cell
 from .top_tables import (

@@ -9,7 +9,7 @@ import click
 
 import eosdb
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
-from eosdb.topic_config import TopicConfig, without_effect
+from eosdb.model.topic_config import TopicConfig, without_effect
 
 from . import output
 from .params import settings

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from eosdb.errors import InvalidRequestError
-from eosdb.model.scram import MECHANISMS
+from eosdb.model.protocol.scram import MECHANISMS
 
 from . import output
 from .session import Session, pass_session

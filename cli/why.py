@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition
-from eosdb.clock import format_time_ms
+from eosdb.model.clock import format_time_ms
 
 from . import output
 from .partition_argument import partition_argument

@@ -3,10 +3,12 @@
 A name is imported from its module when it is first used (PEP 562): decisions/0051.
 """
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 from eosdb import errors, supported  # noqa: F401 - It refuses other systems.
 from eosdb.errors import *  # noqa: F403
+from eosdb.model.old_names import OldNames
 
 # Not lazy: what a program registers for a fork after this import is called before what eosdb does there, so
 # a file that it opens in such a function is brought to rest, too.
@@ -21,13 +23,14 @@ if TYPE_CHECKING:
     from eosdb.client.processor.processor import Processor
     from eosdb.client.producer.producer import Producer
     from eosdb.client.producer.sent import SentRecords
-    from eosdb.clock import Clock, ManualClock, SystemClock
-    from eosdb.config import BrokerConfig
     from eosdb.database import Database, connect
     from eosdb.events.kinds import Acl
     from eosdb.model.answers import QueryResult, Row
-    from eosdb.model.columns import PartitionColumns, PolledColumns
+    from eosdb.model.clock import Clock, ManualClock, SystemClock
+    from eosdb.model.config import BrokerConfig
     from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
+    from eosdb.model.progress import Progress
+    from eosdb.model.records.columns import PartitionColumns, PolledColumns
     from eosdb.model.reports import (
         CompactReport,
         Diagnosis,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         TopicStorage,
         ViewDescription,
     )
+    from eosdb.model.topic_config import TopicConfig
     from eosdb.model.values import (
         EARLIEST,
         LATEST,
@@ -85,8 +89,6 @@ if TYPE_CHECKING:
         VerifyReport,
     )
     from eosdb.processing import process
-    from eosdb.progress import Progress
-    from eosdb.topic_config import TopicConfig
 
 __version__ = "0.1.0"
 
@@ -119,13 +121,13 @@ _NAMES: Final = {
     "eosdb.client.processor.processor": "Processor",
     "eosdb.client.producer.producer": "Producer",
     "eosdb.client.producer.sent": "SentRecords",
-    "eosdb.clock": "Clock ManualClock SystemClock",
-    "eosdb.config": "BrokerConfig",
+    "eosdb.model.clock": "Clock ManualClock SystemClock",
+    "eosdb.model.config": "BrokerConfig",
     "eosdb.database": "Database connect",
     "eosdb.processing": "process",
     "eosdb.events.kinds": "Acl",
     "eosdb.model.answers": "QueryResult Row",
-    "eosdb.model.columns": "PartitionColumns PolledColumns",
+    "eosdb.model.records.columns": "PartitionColumns PolledColumns",
     "eosdb.model.fetched": "AbortedTransaction FetchedData FetchResult LogRecord",
     "eosdb.model.reports":
         "CompactReport Diagnosis GroupPartition GroupReport HangingReason JournalEntry JsonView Lag "
@@ -139,8 +141,8 @@ _NAMES: Final = {
         "RecordBatch RecordMetadata SnapshotInfo SyncGroupResult TimestampType TopicDescription "
         "TopicPartition TransactionDescription TransactionListing TransactionState TransactionToken "
         "VerifyReport",
-    "eosdb.progress": "Progress",
-    "eosdb.topic_config": "TopicConfig",
+    "eosdb.model.progress": "Progress",
+    "eosdb.model.topic_config": "TopicConfig",
 }  # fmt: skip
 """The imports above once more, for the interpreter; a test compares them."""
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -160,3 +162,6 @@ if not TYPE_CHECKING:  # It would promise a type checker every name.
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+sys.meta_path.insert(0, OldNames())

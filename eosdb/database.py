@@ -28,9 +28,6 @@ from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig
 from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import DirectTransport, Transport, as_transport
-from eosdb.clock import Clock, SystemClock
-from eosdb.closing import Closing
-from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
@@ -38,10 +35,14 @@ from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
 from eosdb.exposition.exposing import Exposing
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.maintenance.whole_file import WholeFile
-from eosdb.metrics import Metrics
 from eosdb.model.answers import QueryResult
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.closing import Closing
+from eosdb.model.config import BrokerConfig
+from eosdb.model.metrics import Metrics
 from eosdb.model.reports import ViewDescription
 from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
+from eosdb.model.validation import check_choice, check_path, check_text
 from eosdb.model.values import AppendOnceResult, ConsumerRecord, TransactionToken
 from eosdb.publishing.publisher import Publishing
 from eosdb.store import queries
@@ -50,7 +51,6 @@ from eosdb.store.file.memory import folder_in_memory
 from eosdb.store.file.memory import memory_folder as memory_folder
 from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store
-from eosdb.validation import check_choice, check_path, check_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from eosdb.notices.catalog import CATALOG
+from eosdb.model.notices.catalog import CATALOG
 
 PAGE = Path(__file__).parent.parent / "docs" / "observability.md"
 _HEAD = "| --- | --- | --- | --- | --- |\n"

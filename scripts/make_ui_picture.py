@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import eosdb
-from eosdb.clock import ManualClock, SystemClock
+from eosdb.model.clock import ManualClock, SystemClock
 from eosdb.ui.server import UiServer
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"

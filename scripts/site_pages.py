@@ -1,6 +1,6 @@
 """MkDocs' hook for the site (`make site`): the navigation, and links that leave docs/.
 
-Pages are written to be read in the repository, so they link to its files: `../eosdb/clock.py`,
+Pages are written to be read in the repository, so they link to its files: `../eosdb/model/clock.py`,
 `../benchmarks/RESULTS.md`. The site shows each of these files on a page of its own below `tree/`, so that
 it needs no other host, and shows the code that it was built from.
 """

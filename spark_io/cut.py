@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from eosdb import PartitionOffsets, TopicPartition
 from eosdb.admin import summary
 from eosdb.errors import EosdbError
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 from . import files, remote
 from .errors import SparkOptionError

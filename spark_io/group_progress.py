@@ -12,9 +12,9 @@ from typing import Final
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.clock import Clock, SystemClock
 from eosdb.errors import EosdbError, UnknownMemberIdError
-from eosdb.notices import catalog
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.notices import catalog
 
 from .offsets import Place
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 from .cut import Cut, other_file, other_topic
 from .errors import SparkOptionError

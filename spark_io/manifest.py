@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from eosdb.admin.summary import LONG_AGO_NS, Stamp, stamp_of
-from eosdb.clock import Clock, SystemClock
 from eosdb.errors import EosdbError
 from eosdb.model import threads
+from eosdb.model.clock import Clock, SystemClock
 
 from . import remote
 

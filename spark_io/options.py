@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from eosdb import EARLIEST, LATEST, TopicPartition
 from eosdb.errors import InvalidGroupIdError
 from eosdb.model.json_text import parsed
-from eosdb.validation import check_group_id
+from eosdb.model.validation import check_group_id
 
 from . import kafka_options
 from .errors import SparkOptionError

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 import eosdb
 from eosdb import Record, TopicPartition
-from eosdb.model.partitioner import Partitioner, partitioner_of, partitions_of
-from eosdb.model.record_columns import RecordColumns
+from eosdb.model.records.partitioner import Partitioner, partitioner_of, partitions_of
+from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import Header
 
 from . import kafka_options

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import eosdb
 from eosdb import EARLIEST, LATEST, TopicPartition
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 from . import files, remote
 from .cut import Cut, FileState, Lens, State, other_file, other_topic

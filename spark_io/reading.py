@@ -16,7 +16,7 @@ import pyarrow as pa
 import eosdb
 from eosdb.arrow import records
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 from . import remote
 from .errors import SparkOptionError

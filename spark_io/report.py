@@ -11,7 +11,7 @@ from pathlib import Path
 
 from eosdb import AppendOnceResult, TopicPartition
 from eosdb.model.json_text import parsed
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from operator import attrgetter
 import pyarrow as pa
 
 from eosdb.errors import EosdbError
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 from . import reading
 from .options import ReadOptions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eosdb.clock import Clock, SystemClock
+from eosdb.model.clock import Clock, SystemClock
 
 
 class Trigger:

@@ -12,8 +12,8 @@ from typing import Final
 
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
-from eosdb.model.dead_letters import DUE, NEVER, replay_group, replayed_beyond
 from eosdb.model.overview import DeadLetterFigures
+from eosdb.model.records.dead_letters import DUE, NEVER, replay_group, replayed_beyond
 
 _MARKERS_MAX: Final = 16
 """How many markers may follow a partition's newest record."""

@@ -17,7 +17,7 @@ from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import lag, partition_rows
 from eosdb.log.partition_rows import Partition
-from eosdb.model.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
 from eosdb.model.values import GroupState, TopicPartition
 

@@ -10,9 +10,9 @@ from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.errors import GroupIdNotFoundError, InvalidRequestError
 from eosdb.model.reports import GroupReport, OffsetReset
+from eosdb.model.validation import check_group_id, check_topic_partitions
 from eosdb.model.values import EARLIEST, LATEST, GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_group_id, check_topic_partitions
 
 
 class GroupAdmin(RequestHandler):

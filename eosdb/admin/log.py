@@ -18,7 +18,8 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.scan import Part
 from eosdb.model.overview import Overview
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
-from eosdb.model.timeline import PartitionTimeline
+from eosdb.model.timeline.timeline import PartitionTimeline
+from eosdb.model.validation import check_int, check_text, check_topic_partition
 from eosdb.model.values import (
     OffsetAndTimestamp,
     PartitionOffsets,
@@ -26,7 +27,6 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store import history
-from eosdb.validation import check_int, check_text, check_topic_partition
 
 T = TypeVar("T")
 

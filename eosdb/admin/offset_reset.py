@@ -13,8 +13,8 @@ from eosdb.coordinator.groups import rows as group_rows
 from eosdb.errors import InvalidRequestError, NonEmptyGroupError
 from eosdb.log import by_time, partition_rows
 from eosdb.model.reports import OffsetReset
+from eosdb.model.validation import check_int
 from eosdb.model.values import LATEST, TopicPartition
-from eosdb.validation import check_int
 
 Target = Callable[[sqlite3.Connection, TopicPartition, int], int]
 """The offset to set for one partition; the last argument is the committed offset, -1 for none."""

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from eosdb.clock import format_time_ms
 from eosdb.coordinator.transactions.rows import BY_ID, from_row
 from eosdb.errors import InvalidRequestError
+from eosdb.model.clock import format_time_ms
 from eosdb.model.damage import reads
 from eosdb.model.json_text import parsed
+from eosdb.model.validation import check_identity, check_int
 from eosdb.model.values import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
@@ -20,7 +21,6 @@ from eosdb.model.values import (
 )
 from eosdb.store import baseline
 from eosdb.store.baseline import in_terms_of_baseline
-from eosdb.validation import check_identity, check_int
 
 NEVER_STARTED: Final = "never started"
 OPEN: Final = "open"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from eosdb.config import BrokerConfig
-from eosdb.topic_config import TOPIC_SETTINGS, SettingKind
+from eosdb.model.config import BrokerConfig
+from eosdb.model.topic_config import TOPIC_SETTINGS, SettingKind
 
 
 class ConfigSource(Enum):

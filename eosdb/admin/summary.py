@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from eosdb.admin import consistent_cut
-from eosdb.clock import SystemClock
-from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import EosdbError
 from eosdb.log import topics
+from eosdb.model.clock import SystemClock
+from eosdb.model.config import BrokerConfig
 from eosdb.store import history
 from eosdb.store.file import forking
 from eosdb.store.file.failures import translated

@@ -25,9 +25,9 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.groups.offsets import OWN
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
-from eosdb.model.timeline import GroupPosition, PartitionTimeline, TransactionSpan
+from eosdb.model.timeline.timeline import GroupPosition, PartitionTimeline, TransactionSpan
+from eosdb.model.validation import check_topic_partition
 from eosdb.model.values import TopicPartition
-from eosdb.validation import check_topic_partition
 
 _WALK: Final = """
 WITH RECURSIVE step ("offset", after, producer_id, is_transactional, control, position) AS (

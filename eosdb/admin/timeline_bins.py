@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from eosdb.errors import InvalidRequestError
-from eosdb.model.timeline import BY, TimelineBin
-from eosdb.validation import check_int
+from eosdb.model.timeline.timeline import BY, TimelineBin
+from eosdb.model.validation import check_int
 
 MAX_TRANSACTIONS: Final = 300
 MAX_BINS: Final = 480

@@ -27,10 +27,10 @@ from eosdb.events.kinds import (
 )
 from eosdb.log import json_views, partition_rows, retention, topics
 from eosdb.model.reports import JsonView
+from eosdb.model.topic_config import ConfigChange, ConfigOperation, TopicConfig
+from eosdb.model.validation import check_text
 from eosdb.model.values import TopicDescription, TopicMetadata
 from eosdb.store.writing.unit import Unit
-from eosdb.topic_config import ConfigChange, ConfigOperation, TopicConfig
-from eosdb.validation import check_text
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event | None)

@@ -17,16 +17,16 @@ from eosdb.errors import (
 )
 from eosdb.log import append, partition_rows, producer_rows
 from eosdb.model.reports import Diagnosis, HangingReason, JournalEntry, OpenTransaction
-from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
-from eosdb.store import journal
-from eosdb.store.writing.unit import Unit
-from eosdb.validation import (
+from eosdb.model.validation import (
     check_int,
     check_text,
     check_texts,
     check_topic_partition,
     check_transactional_id,
 )
+from eosdb.model.values import ProducerIdAndEpoch, TopicPartition, TransactionState
+from eosdb.store import journal
+from eosdb.store.writing.unit import Unit
 
 _FENCE_TRIES: Final = 10
 _NEW_TIMEOUT_MS: Final = 60_000

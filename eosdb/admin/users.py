@@ -10,10 +10,10 @@ from eosdb.coordinator import users
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import ResourceNotFoundError, UnacceptableCredentialError
 from eosdb.events.kinds import ScramCredentialRemoved, ScramCredentialSet
-from eosdb.model import scram
-from eosdb.model.scram import ScramCredential
+from eosdb.model.protocol import scram
+from eosdb.model.protocol.scram import ScramCredential
+from eosdb.model.validation import check_text, check_texts
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_text, check_texts
 
 
 class UserAdmin(RequestHandler):

@@ -26,10 +26,11 @@ from eosdb.aio.polling import (
 )
 from eosdb.aio.producer import with_metadata
 from eosdb.aio.worker import Home, Workers
-from eosdb.clock import Clock
 from eosdb.errors import IllegalStateError, WakeupError
+from eosdb.model.clock import Clock
 from eosdb.model.reports import Lag
 from eosdb.model.type_variables import Key, Value
+from eosdb.model.validation import check_int
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -37,7 +38,6 @@ from eosdb.model.values import (
     OffsetAndTimestamp,
     TopicPartition,
 )
-from eosdb.validation import check_int
 
 T = TypeVar("T")
 OnLoop = Callable[[list[TopicPartition]], object]

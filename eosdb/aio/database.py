@@ -24,10 +24,10 @@ from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.transport import DirectTransport
-from eosdb.clock import SystemClock
 from eosdb.database import Database
 from eosdb.database import connect as open_database
 from eosdb.errors import ConfigError
+from eosdb.model.clock import SystemClock
 from eosdb.model.settings import checked_settings
 from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.values import AppendOnceResult

@@ -16,7 +16,7 @@ from eosdb.client.consumer.assigned import OnChange
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.fetcher import records_of
 from eosdb.errors import IllegalStateError, WakeupError
-from eosdb.model.columns import PartitionColumns
+from eosdb.model.records.columns import PartitionColumns
 from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 

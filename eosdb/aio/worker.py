@@ -15,9 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
-from eosdb.clock import SystemClock
 from eosdb.errors import DatabaseClosedError, IllegalStateError, StorageError
 from eosdb.model import threads
+from eosdb.model.clock import SystemClock
 
 P = ParamSpec("P")
 T = TypeVar("T")

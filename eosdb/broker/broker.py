@@ -13,8 +13,8 @@ from eosdb.broker.metrics import counts_requests
 from eosdb.broker.produce import ProduceRequests
 from eosdb.broker.reading import ReadRequests
 from eosdb.broker.transactions import TransactionRequests
-from eosdb.clock import Clock
-from eosdb.metrics import Metrics
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
 
 
 @counts_requests

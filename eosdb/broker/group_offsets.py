@@ -25,9 +25,9 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsCommitted
 from eosdb.log import partition_rows, topics
+from eosdb.model.validation import check_group_id, check_int, check_text, check_topic_partitions
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_group_id, check_int, check_text, check_topic_partitions
 
 P = TypeVar("P", OffsetCommit, TopicPartition)
 Refused = group_offsets.Refused

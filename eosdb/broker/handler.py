@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.log import partition_rows, topics
 from eosdb.log.overtaking import Attempts
-from eosdb.metrics import Metrics
+from eosdb.model.clock import Clock
+from eosdb.model.config import BrokerConfig
+from eosdb.model.metrics import Metrics
+from eosdb.model.validation import check_text, check_transaction_version
 from eosdb.model.values import TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_text, check_transaction_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transactions import rows as stored
 from eosdb.errors import TransactionalIdNotFoundError
+from eosdb.model.validation import check_transactional_id
 from eosdb.model.values import GROUP_METADATA_TOPIC, TransactionDescription, TransactionListing
-from eosdb.validation import check_transactional_id
 
 
 def describe(

@@ -26,6 +26,7 @@ from eosdb.errors import (
     StorageError,
     UnknownMemberIdError,
 )
+from eosdb.model.validation import check_bytes, check_group_id, check_int, check_text
 from eosdb.model.values import (
     GroupDescription,
     GroupMemberDescription,
@@ -35,7 +36,6 @@ from eosdb.model.values import (
     SyncGroupResult,
 )
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_bytes, check_group_id, check_int, check_text
 
 
 class MembershipRequests(RequestHandler):

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 from eosdb.errors import CorruptDatabaseError, CorruptRecordError, EosdbError
 from eosdb.log.batch import PreparedBatch
-from eosdb.metrics import Metrics
+from eosdb.model.metrics import Metrics
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import one_line
 from eosdb.model.values import ProduceResult, TopicPartition
-from eosdb.notices import catalog
-from eosdb.notices.notice import one_line
 
 C = TypeVar("C", bound=type)
 

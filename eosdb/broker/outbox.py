@@ -20,8 +20,9 @@ from eosdb.events.kinds import IdempotencyKeyUsed
 from eosdb.log import append as log_append
 from eosdb.log import once, partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
-from eosdb.model.partitioner import consistent_random
-from eosdb.model.serializing import serialized
+from eosdb.model.records.partitioner import consistent_random
+from eosdb.model.records.serializing import serialized
+from eosdb.model.validation import as_headers, check_group_id, check_topic_partition
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Headers,
@@ -33,11 +34,6 @@ from eosdb.model.values import (
 )
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import (
-    as_headers,
-    check_group_id,
-    check_topic_partition,
-)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

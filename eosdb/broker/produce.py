@@ -24,6 +24,7 @@ from eosdb.errors import (
 from eosdb.log import append as log_append
 from eosdb.log import partition_rows, topics
 from eosdb.log.batch import PreparedBatch, prepare
+from eosdb.model.validation import check_mapping, check_topic_partition, check_transactional_id
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProduceResult,
@@ -33,7 +34,6 @@ from eosdb.model.values import (
 )
 from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_mapping, check_topic_partition, check_transactional_id
 
 _ACKS: Final = (-1, 0, 1, "all", "-1", "0", "1")
 

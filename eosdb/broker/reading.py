@@ -13,10 +13,10 @@ from eosdb.errors import InvalidTopicExceptionError
 from eosdb.log import by_time, fetch, lag, partition_rows, retention, topics
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
 from eosdb.model.reports import Lag
+from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition
 from eosdb.model.values import OffsetAndTimestamp, PartitionOffsets, TopicMetadata, TopicPartition
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_int, check_text, check_topic_name, check_topic_partition
 
 T = TypeVar("T")
 

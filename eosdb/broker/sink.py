@@ -31,7 +31,8 @@ from eosdb.log import once
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.once import SinkBatch
 from eosdb.log.producer_state import SEQUENCE_COUNT
-from eosdb.model.record_columns import RecordColumns
+from eosdb.model.records.record_columns import RecordColumns
+from eosdb.model.validation import check_collection, check_int, check_text, check_topic_partition
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     AppendOnceResult,
@@ -42,7 +43,6 @@ from eosdb.model.values import (
     TopicPartition,
 )
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_collection, check_int, check_text, check_topic_partition
 
 Batches = (
     Mapping[TopicPartition, Iterable[Record]] | Iterable[tuple[TopicPartition, Iterable[Record]]]

@@ -11,7 +11,6 @@ from uuid import UUID
 from eosdb.broker import listing
 from eosdb.broker.group_offsets import Committer, Refused, admitted, check_committer, still_here
 from eosdb.broker.handler import RequestHandler
-from eosdb.config import INT32_MAX, INT64_MAX
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.placement import partition_for
 from eosdb.coordinator.transactions import rows as transaction_rows
@@ -24,18 +23,8 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit
 from eosdb.log import partition_rows, producer_rows
-from eosdb.model.values import (
-    INTERNAL_TOPICS,
-    Coordinator,
-    OffsetAndMetadata,
-    ProducerIdAndEpoch,
-    ProducerState,
-    TopicPartition,
-    TransactionDescription,
-    TransactionListing,
-)
-from eosdb.store.writing.unit import Unit
-from eosdb.validation import (
+from eosdb.model.config import INT32_MAX, INT64_MAX
+from eosdb.model.validation import (
     INT16_MAX,
     check_collection,
     check_described_partition,
@@ -48,6 +37,17 @@ from eosdb.validation import (
     check_topic_partitions,
     check_transactional_id,
 )
+from eosdb.model.values import (
+    INTERNAL_TOPICS,
+    Coordinator,
+    OffsetAndMetadata,
+    ProducerIdAndEpoch,
+    ProducerState,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
+from eosdb.store.writing.unit import Unit
 
 
 class TransactionRequests(RequestHandler):

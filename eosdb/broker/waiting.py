@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from eosdb.clock import Clock, SystemClock
+from eosdb.model.clock import Clock, SystemClock
 from eosdb.store.file.watch import Watch
 from eosdb.store.store import Store
 

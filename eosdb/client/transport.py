@@ -14,8 +14,8 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 from eosdb.client.answers import is_lost
 from eosdb.client.requests import BrokerRequests as BrokerRequests  # Programs import it from here.
 from eosdb.client.requests import IsPresent, Presence
-from eosdb.clock import Clock
 from eosdb.errors import EosdbError, RequestTimedOutError, is_refused_by_file
+from eosdb.model.clock import Clock
 
 T = TypeVar("T")
 U = TypeVar("U")

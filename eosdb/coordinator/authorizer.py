@@ -22,8 +22,8 @@ from eosdb.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from eosdb.events.kinds import Acl
+from eosdb.model.validation import check_text
 from eosdb.store.writing.unit import Memo, Unit
-from eosdb.validation import check_text
 
 OPERATIONS: Final = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",

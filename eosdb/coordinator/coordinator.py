@@ -11,8 +11,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
 from eosdb.coordinator import ahead, expiry, telling
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
@@ -33,6 +31,8 @@ from eosdb.errors import (
 from eosdb.events.kinds import OffsetCommit, TxnOffsetsCommitted
 from eosdb.log import append, partition_rows, producer_rows
 from eosdb.log.producer_state import check_marker
+from eosdb.model.clock import Clock
+from eosdb.model.config import BrokerConfig
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.writing.joint_unit import JointUnit

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.config import BrokerConfig
 from eosdb.coordinator import ahead
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -15,6 +14,7 @@ from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.rows import Removed
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.log import producer_rows
+from eosdb.model.config import BrokerConfig
 from eosdb.store.writing.unit import Unit
 
 MINUTE_MS: Final = 60_000

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from eosdb.clock import Clock
 from eosdb.coordinator import telling
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError
-from eosdb.failpoints import Failpoint, ends_in_steps, reach
+from eosdb.model.clock import Clock
+from eosdb.model.failpoints import Failpoint, ends_in_steps, reach
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 

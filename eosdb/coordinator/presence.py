@@ -18,11 +18,11 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from eosdb.clock import Clock
 from eosdb.coordinator.groups import rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
-from eosdb.model.owned_ids import owner_of
+from eosdb.model.clock import Clock
+from eosdb.model.protocol.owned_ids import owner_of
 from eosdb.model.values import TransactionState
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit

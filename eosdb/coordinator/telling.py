@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from eosdb.coordinator.groups.rows import Removed
 from eosdb.coordinator.transactions import owned
 from eosdb.coordinator.transactions.state import TransactionMetadata
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 _WHY = {
     "session_ended": "its session has ended",

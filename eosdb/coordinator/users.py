@@ -10,9 +10,9 @@ from eosdb.errors import (
     UnacceptableCredentialError,
     UnsupportedSaslMechanismError,
 )
-from eosdb.model.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
+from eosdb.model.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
+from eosdb.model.validation import check_int, check_text, shown
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_int, check_text, shown
 
 Source = Unit | sqlite3.Connection
 TABLE: Final = "eosdb_scram_credentials"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, get_args
 
-from eosdb.model.scram import ScramCredential
+from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import (
     CLASSIC,
     NO_PRODUCER_ID,

@@ -16,8 +16,8 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from eosdb.arrow import records
-from eosdb.clock import Clock
 from eosdb.errors import ConfigError, StorageError
+from eosdb.model.clock import Clock
 
 from .progress import Numbers
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders

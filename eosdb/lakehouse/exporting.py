@@ -15,11 +15,11 @@ from typing import Final
 import pyarrow as pa
 
 from eosdb.arrow import records
-from eosdb.clock import Clock
 from eosdb.database import Database
 from eosdb.errors import ConfigError, InvalidTimestampError, StorageError
-from eosdb.failpoints import Failpoint, reach
-from eosdb.validation import check_choice, check_path, check_text, check_texts, shown
+from eosdb.model.clock import Clock
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.validation import check_choice, check_path, check_text, check_texts, shown
 
 from . import progress
 from .data_files import DataFiles

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, TypedDict
 
 from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, StorageError
-from eosdb.failpoints import Failpoint, reach
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.json_text import parsed
 
 from .progress import Numbers

@@ -19,7 +19,6 @@ from eosdb.errors import (
 from eosdb.events import lean
 from eosdb.events.kinds import BatchAppended, MarkerWritten
 from eosdb.events.lean import NAMED
-from eosdb.failpoints import Failpoint, reach
 from eosdb.log import checksum, producer_rows
 from eosdb.log.batch import PreparedBatch
 from eosdb.log.overtaking import Attempts
@@ -40,6 +39,9 @@ from eosdb.log.producer_state import (
     sequence_of,
 )
 from eosdb.log.record_rows import insert_into_records, places
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.notices import catalog
+from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import (
     CLASSIC,
     NO_SEQUENCE,
@@ -48,10 +50,8 @@ from eosdb.model.values import (
     ProducerIdAndEpoch,
     TimestampType,
 )
-from eosdb.notices import catalog
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
-from eosdb.topic_config import TopicConfig
 
 _DAY_MS: Final = 86_400_000
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)

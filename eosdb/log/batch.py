@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, cast
 
-from eosdb.config import INT32_MAX, INT64_MAX
 from eosdb.errors import InvalidRecordError, InvalidTimestampError
 from eosdb.log.checksum import content_sums
+from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.json_text import parsed
-from eosdb.model.record_columns import RecordColumns
+from eosdb.model.records.record_columns import RecordColumns
+from eosdb.model.validation import INT16_MAX, check_headers, check_int, shown
 from eosdb.model.values import Header, Record, RecordBatch
-from eosdb.validation import INT16_MAX, check_headers, check_int, shown
 
 STORED_SIZE: Final = (
     "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"

@@ -12,12 +12,12 @@ import sqlite3
 from typing import Final
 
 from eosdb.events.kinds import LogCleaned
-from eosdb.failpoints import Failpoint, reach
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.topic_config import TopicConfig
 from eosdb.store import baseline
 from eosdb.store.writing.unit import Unit
-from eosdb.topic_config import TopicConfig
 
 _CANDIDATES: Final = f"""
 CREATE TEMP TABLE candidates AS

@@ -24,9 +24,9 @@ from eosdb.events.kinds import (
 )
 from eosdb.model.damage import reads
 from eosdb.model.json_text import parsed
+from eosdb.model.validation import check_text
 from eosdb.model.values import RecordMetadata
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
-from eosdb.validation import check_text
 
 _FIND: Final = (
     'SELECT partition, "offset", timestamp FROM eosdb_idempotency_keys '

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from eosdb.config import BrokerConfig
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
+from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import reads
 from eosdb.model.json_text import parsed
+from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Memo, Unit
-from eosdb.topic_config import TopicConfig
 
 _PAGE: Final = 1_000
 """How many partitions are examined on one snapshot, which keeps the WAL from shrinking."""

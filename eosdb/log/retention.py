@@ -16,9 +16,9 @@ from eosdb.errors import OffsetOutOfRangeError, PolicyViolationError
 from eosdb.events.kinds import LogStartOffsetMoved
 from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import Partition, find_by_id
+from eosdb.model.topic_config import TopicConfig
 from eosdb.store import baseline
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
-from eosdb.topic_config import TopicConfig
 
 ROWS_PER_UNIT: Final = 1_000
 """With a record each, as many events go with them."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import sqlite3
 
 from eosdb.events.kinds import SnapshotTaken
-from eosdb.failpoints import Failpoint, reach
 from eosdb.log.partition_rows import find_by_id
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.model.reports import SnapshotEntry
 from eosdb.model.values import SnapshotInfo
 from eosdb.store.writing.unit import Unit

@@ -9,7 +9,6 @@ from functools import lru_cache, partial
 from typing import Final
 from uuid import UUID, uuid5
 
-from eosdb.config import BrokerConfig
 from eosdb.errors import (
     CorruptDatabaseError,
     InvalidPartitionsError,
@@ -18,14 +17,15 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
+from eosdb.model.config import BrokerConfig
 from eosdb.model.damage import reads
 from eosdb.model.json_text import parsed
+from eosdb.model.topic_config import ConfigChange, TopicConfig, changed, topic_overrides
+from eosdb.model.validation import check_int, check_topic_name
 from eosdb.model.values import INTERNAL_TOPICS, TopicMetadata
 from eosdb.store.counters import read_counter
 from eosdb.store.schema import file_id
 from eosdb.store.writing.unit import Unit
-from eosdb.topic_config import ConfigChange, TopicConfig, changed, topic_overrides
-from eosdb.validation import check_int, check_topic_name
 
 PARTITIONS_MAX = 10_000
 Source = Unit | sqlite3.Connection

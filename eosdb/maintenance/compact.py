@@ -14,12 +14,12 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.clock import Clock
 from eosdb.errors import DatabaseFullError, DatabaseLockedError
-from eosdb.failpoints import Failpoint, reach
 from eosdb.maintenance.hearing import hearing
+from eosdb.model.clock import Clock
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import CompactReport
-from eosdb.progress import Progress, report_progress
 from eosdb.store import space
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect

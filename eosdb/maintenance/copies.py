@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError, StorageError
-from eosdb.progress import Progress, report_progress, silent
+from eosdb.model.progress import Progress, report_progress, silent
+from eosdb.model.validation import check_text
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
 from eosdb.store.schema.migrate import identify
 from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
-from eosdb.validation import check_text
 
 _PAGES_A_STEP: Final = 4_096
 """16 MiB: steps of this size cost nothing, and between two of them Python hears an interrupt."""

@@ -13,14 +13,14 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from eosdb.clock import Clock
 from eosdb.coordinator.projection import apply
 from eosdb.errors import CorruptDatabaseError, EosdbError, IllegalStateError, StorageError
-from eosdb.failpoints import Failpoint, reach
 from eosdb.log import json_views
 from eosdb.maintenance import verify
 from eosdb.maintenance.hearing import hearing
-from eosdb.progress import Progress, report_progress
+from eosdb.model.clock import Clock
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.progress import Progress, report_progress
 from eosdb.store import history, journal
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, uri

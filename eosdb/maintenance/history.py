@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
-from eosdb.config import BrokerConfig
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events import lean
 from eosdb.events.kinds import Event
 from eosdb.events.lean import Lean
-from eosdb.failpoints import Failpoint, reach
+from eosdb.model.config import BrokerConfig
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store import baseline, journal
 from eosdb.store.baseline import Baseline, BaselineConnection
 from eosdb.store.writing.unit import Unit, late

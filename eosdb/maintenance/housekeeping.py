@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from eosdb.broker.handler import Core
-from eosdb.clock import monotonic_ns
 from eosdb.maintenance.round import Round
+from eosdb.model.clock import monotonic_ns
+from eosdb.model.notices import catalog
+from eosdb.model.progress import Progress, report_progress
 from eosdb.model.values import HousekeepingReport
-from eosdb.notices import catalog
-from eosdb.progress import Progress, report_progress
 
 _UNIT_MS: Final = 2
 """How long others wait for one unit of housekeeping that runs beside their work."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 from eosdb.errors import CorruptDatabaseError
 from eosdb.events.kinds import BatchAppended, Event, MarkerWritten
 from eosdb.events.lean import Lean, kind_of
-from eosdb.failpoints import Failpoint, reach
 from eosdb.log import json_views
-from eosdb.progress import Progress, reporting, silent
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.progress import Progress, reporting, silent
 from eosdb.store import baseline, journal
 from eosdb.store.schema.migrate import create_materialized
 from eosdb.store.schema.newest import materialized_tables

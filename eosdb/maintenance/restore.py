@@ -11,7 +11,6 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from eosdb.clock import Clock, format_time_ms
 from eosdb.coordinator.projection import apply
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import LogCleaned, LogStartOffsetMoved
@@ -19,13 +18,14 @@ from eosdb.log.batch import STORED_SIZE
 from eosdb.log.partition_rows import by_id
 from eosdb.maintenance import copies
 from eosdb.maintenance.replay import rebuild
-from eosdb.progress import Progress, report_progress
+from eosdb.model.clock import Clock, format_time_ms
+from eosdb.model.progress import Progress, report_progress
+from eosdb.model.validation import check_int
 from eosdb.store import baseline, journal
 from eosdb.store.schema import file_id, kind
 from eosdb.store.schema.newest import GIVES_PAGES_BACK
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
-from eosdb.validation import check_int
 
 _NEWEST_AT: Final = """
 SELECT ifnull(max(position), 0) FROM (

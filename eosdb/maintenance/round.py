@@ -12,17 +12,17 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final, TypeVar
 
 from eosdb.broker.handler import Core
-from eosdb.clock import monotonic_ns
 from eosdb.coordinator.groups import offsets as group_offsets
-from eosdb.failpoints import Failpoint, reach
 from eosdb.log import compaction, once, partition_rows, retention, snapshots
 from eosdb.log.partition_rows import IsDue, Partition
 from eosdb.maintenance import history
+from eosdb.model.clock import monotonic_ns
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.progress import Progress, silent
+from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import HousekeepingReport
-from eosdb.progress import Progress, silent
 from eosdb.store import space
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
-from eosdb.topic_config import TopicConfig
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Final
 
-from eosdb.clock import Clock
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.projection import apply
 from eosdb.maintenance import replay
 from eosdb.maintenance.record_check import RecordCheck
 from eosdb.model import threads
+from eosdb.model.clock import Clock
+from eosdb.model.progress import Progress, report_progress
 from eosdb.model.values import RebuildReport, VerifyReport
-from eosdb.progress import Progress, report_progress
 from eosdb.store import baseline, journal
 from eosdb.store.schema import file_id
 from eosdb.store.schema import newest as newest_schema

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from eosdb.clock import Clock
 from eosdb.log import snapshots
 from eosdb.maintenance import compact, copies, extract, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
+from eosdb.model.clock import Clock
+from eosdb.model.progress import Progress
 from eosdb.model.reports import CompactReport
+from eosdb.model.validation import check_path
 from eosdb.model.values import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
-from eosdb.progress import Progress
 from eosdb.store.file.connection import is_in_wal_mode
 from eosdb.store.store import Store
-from eosdb.validation import check_path
 
 
 class WholeFile:

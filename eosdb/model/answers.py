@@ -9,7 +9,7 @@ from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ConfigError, InvalidRequestError
-from eosdb.notices.words import printable
+from eosdb.model.words import printable
 
 if TYPE_CHECKING:
     import pandas

@@ -14,12 +14,12 @@ from eosdb.errors import (
     TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
 )
+from eosdb.model.topic_config import MOVED_TO, MOVING_TO
 from eosdb.model.values import TopicPartition
 from eosdb.moving.values import Group, OpenTransaction, TopicHere
 from eosdb.relay import planning
 from eosdb.relay.file_source import records_of
 from eosdb.relay.values import RelayRecord
-from eosdb.topic_config import MOVED_TO, MOVING_TO
 
 _AT_ONCE: Final = 5_000
 _BYTES: Final = 8_388_608

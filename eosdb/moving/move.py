@@ -9,13 +9,15 @@ from typing import Final, TypeVar
 
 from eosdb.database import Database
 from eosdb.errors import ConfigError, IllegalStateError
+from eosdb.model.progress import Progress
+from eosdb.model.topic_config import MOVED_TO, MOVING_TO
+from eosdb.model.validation import check_text, check_whole
 from eosdb.model.values import TopicPartition
 from eosdb.moving.comparison import compare
 from eosdb.moving.here import Here
 from eosdb.moving.plan import ahead, outcome, plan, refuse
 from eosdb.moving.there import There
 from eosdb.moving.values import Compared, Facts, Offsets, OpenTransaction, Plan
-from eosdb.progress import Progress
 from eosdb.relay import Relay
 from eosdb.relay import to_kafka as to_kafka_relay
 from eosdb.relay.failure import InterruptedRelayError
@@ -23,8 +25,6 @@ from eosdb.relay.kafka_client import KafkaClient
 from eosdb.relay.kafka_settings import kafka_settings
 from eosdb.relay.planning import pauses as pauses_between_attempts
 from eosdb.relay.positions import POSITIONS_TOPIC
-from eosdb.topic_config import MOVED_TO, MOVING_TO
-from eosdb.validation import check_text, check_whole
 
 T = TypeVar("T")
 _LOOK_MS: Final = 200

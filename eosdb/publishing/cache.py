@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from eosdb.clock import Clock
 from eosdb.errors import StorageError
 from eosdb.maintenance import frozen
+from eosdb.model.clock import Clock
 
 ENVIRONMENT: Final = "EOSDB_CACHE"
 SIZE_BYTES: Final = 10 * 1024**3

@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.clock import Clock, SystemClock
 from eosdb.errors import CorruptDatabaseError, IllegalStateError, StorageError
 from eosdb.maintenance import frozen
-from eosdb.progress import Progress, report_progress
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.progress import Progress, report_progress
+from eosdb.model.validation import check_path
 from eosdb.publishing import chunking, manifest
 from eosdb.publishing.cache import Cache
 from eosdb.publishing.chunking import Run, block_length
@@ -19,7 +20,6 @@ from eosdb.publishing.manifest import BLOCK, Manifest
 from eosdb.publishing.sending import CHUNKS, LATEST, SNAPSHOTS
 from eosdb.publishing.storage import Storage, each
 from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
-from eosdb.validation import check_path
 
 _READ_ONLY: Final = 0o444
 

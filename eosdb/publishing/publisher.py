@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from eosdb.clock import Clock
 from eosdb.maintenance import copies
+from eosdb.model.clock import Clock
+from eosdb.model.progress import Progress, report_progress
 from eosdb.model.reports import PublishReport
-from eosdb.progress import Progress, report_progress
+from eosdb.model.validation import check_path, check_whole
 from eosdb.publishing import sending
 from eosdb.publishing.storage import Storage, is_url
 from eosdb.store.store import Store
-from eosdb.validation import check_path, check_whole
 
 
 class Publishing:

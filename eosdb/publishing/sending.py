@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from eosdb.admin.summary import FileSummary
-from eosdb.clock import Clock
 from eosdb.errors import CorruptDatabaseError
-from eosdb.failpoints import Failpoint, reach
 from eosdb.maintenance import frozen
+from eosdb.model.clock import Clock
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.progress import Progress
 from eosdb.model.reports import PublishReport
-from eosdb.progress import Progress
 from eosdb.publishing import keeping, manifest
 from eosdb.publishing.chunking import block_length, divide
 from eosdb.publishing.keeping import HURRY_S, Stored

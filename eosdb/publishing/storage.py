@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from eosdb.clock import Clock, SystemClock
 from eosdb.errors import ConfigError, StorageError
 from eosdb.model import threads
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.validation import check_text
 from eosdb.publishing.keeping import Stored
 from eosdb.store.schema.new_file import sync_folder
-from eosdb.validation import check_text
 
 T = TypeVar("T")
 R = TypeVar("R")

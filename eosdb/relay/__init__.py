@@ -10,6 +10,7 @@ from typing import Unpack
 from eosdb.database import Database
 from eosdb.errors import ConfigError
 from eosdb.model.settings import checked_settings
+from eosdb.model.validation import check_text
 from eosdb.relay.file_source import FileSource
 from eosdb.relay.file_target import FileTarget
 from eosdb.relay.kafka_client import KafkaClient
@@ -19,7 +20,6 @@ from eosdb.relay.kafka_target import KafkaTarget
 from eosdb.relay.relay import Relay
 from eosdb.relay.settings import RelayOptions, RelaySettings
 from eosdb.relay.status import PartitionStatus, RelayStatus
-from eosdb.validation import check_text
 
 __all__ = ["PartitionStatus", "Relay", "RelayStatus", "from_kafka", "to_file", "to_kafka"]
 

@@ -8,15 +8,15 @@ from typing import Final
 
 from eosdb.client.producer.accumulator import ProduceFuture
 from eosdb.client.producer.producer import Producer
-from eosdb.config import INT32_MAX
 from eosdb.database import Database
 from eosdb.errors import EosdbError, MessageTooLargeError
+from eosdb.model.config import INT32_MAX
+from eosdb.model.topic_config import TOPIC_SETTINGS
 from eosdb.model.values import TimestampType, TopicPartition
 from eosdb.relay import planning
 from eosdb.relay.failure import TooLargeError, translating
 from eosdb.relay.positions import POSITIONS_CONFIG
 from eosdb.relay.values import Outgoing, RelayRecord, TopicFacts
-from eosdb.topic_config import TOPIC_SETTINGS
 
 
 class FileTarget:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
-from eosdb.notices.catalog import LIBRDKAFKA
+from eosdb.model.notices.catalog import LIBRDKAFKA
 from eosdb.relay import failure
 from eosdb.relay.failure import InterruptedRelayError
 from eosdb.relay.kafka_settings import KafkaSettings

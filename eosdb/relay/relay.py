@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final
 
-from eosdb.clock import Clock
-from eosdb.closing import Closing
 from eosdb.errors import (
     ConfigError,
     EosdbError,
@@ -22,8 +20,10 @@ from eosdb.errors import (
     ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
+from eosdb.model.clock import Clock
+from eosdb.model.closing import Closing
+from eosdb.model.notices import catalog
 from eosdb.model.values import TopicPartition
-from eosdb.notices import catalog
 from eosdb.relay import planning
 from eosdb.relay.dead_letters import Aside
 from eosdb.relay.ends import Source, Target

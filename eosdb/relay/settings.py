@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from eosdb.errors import ConfigError
-from eosdb.progress import Progress
-from eosdb.relay.planning import ON_GAP, TOO_LARGE
-from eosdb.relay.positions import POSITIONS_TOPIC
-from eosdb.relay.values import Limits
-from eosdb.validation import (
+from eosdb.model.progress import Progress
+from eosdb.model.validation import (
     check_choice,
     check_text,
     check_texts,
     check_topic_name,
     check_whole,
 )
+from eosdb.relay.planning import ON_GAP, TOO_LARGE
+from eosdb.relay.positions import POSITIONS_TOPIC
+from eosdb.relay.values import Limits
 
 DEAD_LETTERS: Final = ".dlq"
 """Behind a topic's name: the topic of its records that were too large."""

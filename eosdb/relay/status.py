@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.clock import Clock
+from eosdb.model.clock import Clock
 from eosdb.model.values import TopicPartition
 from eosdb.relay.values import Chunk
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from eosdb.clock import format_time_ms
 from eosdb.errors import InvalidRequestError
+from eosdb.model.clock import format_time_ms
 from eosdb.store.schema.newest import BASELINE_TABLE, in_baseline, materialized_tables
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Unit

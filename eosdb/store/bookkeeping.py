@@ -15,9 +15,9 @@ from eosdb.errors import (
     ReadOnlyDatabaseError,
     StorageError,
 )
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import error_text
 from eosdb.model.reports import CommitTimes
-from eosdb.notices import catalog
-from eosdb.notices.notice import error_text
 from eosdb.store.file.failures import is_failed_sync
 from eosdb.store.file.mutex import WriterMutex
 from eosdb.store.file.open_files import OpenFiles

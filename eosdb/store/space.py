@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from eosdb.failpoints import Failpoint, reach
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.writing.unit import Unit
 
 _RESERVE_PAGES: Final = 256

@@ -17,11 +17,11 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from eosdb.closing import Closing
 from eosdb.errors import (
     DatabaseLockedError,
     EosdbError,
 )
+from eosdb.model.closing import Closing
 from eosdb.store.bookkeeping import Bookkeeping
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, is_in_wal_mode

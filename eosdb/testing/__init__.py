@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eosdb.clock import ManualClock
+    from eosdb.model.clock import ManualClock
     from eosdb.testing.arena import Faults
     from eosdb.testing.exactly_once import Instance, NotExactlyOnceError, check_exactly_once
     from eosdb.testing.faulty_transport import FaultyTransport
@@ -26,7 +26,7 @@ _HOMES = {
     "FaultyTransport": "eosdb.testing.faulty_transport",
     "Instance": "eosdb.testing.exactly_once",
     "KafkaDouble": "eosdb.testing.kafka",
-    "ManualClock": "eosdb.clock",
+    "ManualClock": "eosdb.model.clock",
     "NotExactlyOnceError": "eosdb.testing.exactly_once",
     "check_exactly_once": "eosdb.testing.exactly_once",
 }

@@ -16,11 +16,11 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from eosdb.client.requests import BrokerRequests, Presence
 from eosdb.client.transport import Exchange, Request, presence
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
 from eosdb.database import Database, connect, memory_folder
 from eosdb.errors import EosdbError
-from eosdb.failpoints import Failpoint
+from eosdb.model.clock import Clock
+from eosdb.model.config import BrokerConfig
+from eosdb.model.failpoints import Failpoint
 from eosdb.testing.faulty_transport import FaultyTransport
 from eosdb.testing.scheduler import Actor, NodeCrashed, Scheduler, SimulatedClock
 

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeAlias
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import DirectTransport
-from eosdb.clock import Clock
-from eosdb.config import BrokerConfig
 from eosdb.errors import EosdbError
-from eosdb.failpoints import watched
+from eosdb.model.clock import Clock
+from eosdb.model.config import BrokerConfig
+from eosdb.model.failpoints import watched
 from eosdb.model.values import Record, RecordBatch, TopicPartition, TransactionToken
 from eosdb.testing.arena import Arena, Faults
 from eosdb.testing.scheduler import NodeCrashed

@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from eosdb.client.requests import BrokerRequests, Presence
 from eosdb.client.transport import Exchange, Request, presence
-from eosdb.clock import Clock, SystemClock
 from eosdb.errors import ConfigError, NetworkExceptionError
+from eosdb.model.clock import Clock, SystemClock
 
 T = TypeVar("T")
 

@@ -15,13 +15,13 @@ from types import TracebackType
 from typing import Any, Final
 
 import eosdb
-from eosdb.clock import ManualClock, SystemClock
-from eosdb.config import BrokerConfig
 from eosdb.errors import ApiError
+from eosdb.model.clock import ManualClock, SystemClock
+from eosdb.model.config import BrokerConfig
 from eosdb.model.reports import Diagnosis
+from eosdb.model.validation import check_whole
 from eosdb.model.values import TopicPartition
 from eosdb.testing.server_faults import Answer, Delay, LoseRequest, LoseResponse, ServerFaults
-from eosdb.validation import check_whole
 
 _HOST: Final = "127.0.0.1"
 _BROKER: Final = BrokerConfig(group_min_session_timeout_ms=1, auto_create_topics_enable=True)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from eosdb.clock import ManualClock
+from eosdb.model.clock import ManualClock
 
 _STUCK_S: Final = 120
 

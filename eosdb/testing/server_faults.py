@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ApiError, ConfigError
-from eosdb.validation import check_whole
+from eosdb.model.validation import check_whole
 
 if TYPE_CHECKING:
     from kafka.protocol.api_message import ApiMessage

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from eosdb.clock import parse_time_ms
 from eosdb.database import Database
 from eosdb.errors import EosdbError
+from eosdb.model.clock import parse_time_ms
 from eosdb.model.overview import Overview, PartitionFigures
 from eosdb.model.reports import OpenTransaction
-from eosdb.model.timeline import BY
+from eosdb.model.timeline.timeline import BY
 from eosdb.model.values import TopicPartition
 from eosdb.ui import records, text, timeline
 from eosdb.ui.watching import Watcher

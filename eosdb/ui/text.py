@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.clock import format_time_ms
+from eosdb.model.clock import format_time_ms
 from eosdb.model.json_text import parsed
 
 SHORT: Final = 120

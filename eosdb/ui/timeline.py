@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.clock import format_time_ms
 from eosdb.database import Database
-from eosdb.model.timeline import PartitionTimeline, TransactionSpan
-from eosdb.model.timeline_scale import heights, moments, standing_out, ticks
+from eosdb.model.clock import format_time_ms
+from eosdb.model.timeline.scale import heights, moments, standing_out, ticks
+from eosdb.model.timeline.timeline import PartitionTimeline, TransactionSpan
 from eosdb.ui.text import moment
 
 WIDTH: Final = 1_160

@@ -9,8 +9,8 @@ import threading
 from collections import deque
 from typing import Final
 
-from eosdb.clock import Clock
 from eosdb.database import Database
+from eosdb.model.clock import Clock
 from eosdb.model.overview import Overview, Rates, between
 
 INTERVAL_MS: Final = 1_000

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from eosdb.notices import catalog
+from eosdb.model.notices import catalog
 
 _PAUSE_S: Final = 0.2
 """How long nobody is accepted when there is no descriptor left."""

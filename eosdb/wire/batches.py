@@ -20,7 +20,7 @@ from eosdb.errors import (
     InvalidRecordError,
 )
 from eosdb.model.fetched import FetchedColumns
-from eosdb.model.record_columns import RecordColumns
+from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import NO_SEQUENCE, Header, RecordBatch
 from eosdb.wire import compression
 from eosdb.wire.limits import Allowance

@@ -12,8 +12,8 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
 from eosdb.errors import EosdbError, SaslAuthenticationFailedError
-from eosdb.notices import catalog
-from eosdb.notices.notice import one_line
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import one_line
 from eosdb.wire import messages
 from eosdb.wire.apis import APIS, Api
 from eosdb.wire.errors import (

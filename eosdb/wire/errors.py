@@ -25,7 +25,7 @@ from eosdb.errors import (
     UnsupportedVersionError,
     is_refused_by_file,
 )
-from eosdb.notices.notice import one_line
+from eosdb.model.notices.notice import one_line
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1

@@ -10,7 +10,7 @@ import socket
 from typing import Final
 
 from eosdb.errors import ConfigError, ListenError
-from eosdb.validation import check_text
+from eosdb.model.validation import check_text
 
 LOOPBACK: Final = "localhost"
 """Both loopback addresses, as far as the machine has them, whatever its name service says."""

@@ -15,10 +15,10 @@ from typing import Final
 
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
-from eosdb.clock import SystemClock
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.errors import DatabaseClosedError, EosdbError
 from eosdb.model import threads
+from eosdb.model.clock import SystemClock
 
 Look = Callable[[Broker], bool]
 """Whether a waiting request has something to find; the broker answers for everybody."""

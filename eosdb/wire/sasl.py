@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from eosdb.errors import SaslAuthenticationFailedError
-from eosdb.model import scram
-from eosdb.model.scram import ScramCredential
+from eosdb.model.protocol import scram
+from eosdb.model.protocol.scram import ScramCredential
 
 PLAIN: Final = "PLAIN"
 # decisions/0030: a server in the clear listens at loopback alone, so PLAIN's password crosses no network.

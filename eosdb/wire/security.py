@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eosdb.errors import ConfigError
-from eosdb.validation import check_path
+from eosdb.model.validation import check_path
 from eosdb.wire.listening import is_loopback
 
 

@@ -13,10 +13,10 @@ from typing import Final
 from eosdb.admin.users import UserDirectory
 from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
-from eosdb.closing import Closing
 from eosdb.errors import StorageError
 from eosdb.model import threads
-from eosdb.notices import catalog
+from eosdb.model.closing import Closing
+from eosdb.model.notices import catalog
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
 from eosdb.wire.limits import Lease, Limits, Memory

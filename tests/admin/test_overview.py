@@ -10,9 +10,9 @@ import eosdb
 from eosdb import Acl, ConsumerRecord, OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from eosdb.admin.dead_letters import COUNTED_MAX
 from eosdb.client.processor.failure import Failure
-from eosdb.clock import ManualClock
-from eosdb.model.dead_letters import NEVER
+from eosdb.model.clock import ManualClock
 from eosdb.model.overview import DeadLetterFigures, between
+from eosdb.model.records.dead_letters import NEVER
 
 IN = TopicPartition("in", 0)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
-from eosdb.model.timeline import PartitionTimeline
+from eosdb.model.timeline.timeline import PartitionTimeline
 
 TP = TopicPartition("t", 0)
 

@@ -10,7 +10,7 @@ import pytest
 import eosdb
 from eosdb import Record, TopicPartition
 from eosdb.errors import InvalidRequestError, OutOfOrderSequenceNumberError
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from tests.readers import committed_values
 
 TP = TopicPartition("orders", 0)

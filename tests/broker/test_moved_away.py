@@ -11,9 +11,9 @@ import pytest
 import eosdb
 from eosdb import OffsetAndMetadata, Record, TopicPartition
 from eosdb.errors import InvalidConfigError, PolicyViolationError
+from eosdb.model.topic_config import MOVED_TO, MOVING_TO
 from eosdb.model.values import RecordBatch
 from eosdb.testing.kafka import KafkaDouble
-from eosdb.topic_config import MOVED_TO, MOVING_TO
 from tests.readers import committed_values
 
 TP = TopicPartition("orders", 0)

@@ -19,7 +19,7 @@ from itertools import cycle
 from typing import Any, Final
 
 import eosdb
-from eosdb.clock import SystemClock
+from eosdb.model.clock import SystemClock
 from tests.chaos.disk_worker import Worker
 
 _MINUTE_MS: Final = 60_000

@@ -18,7 +18,7 @@ import pytest
 import eosdb
 import eosdb.aio
 from eosdb import TopicPartition
-from eosdb.closing import Closing
+from eosdb.model.closing import Closing
 from tests.chaos.interrupting import Interrupt
 
 TP = TopicPartition("t", 0)

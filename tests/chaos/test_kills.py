@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.clock import SystemClock
+from eosdb.model.clock import SystemClock
 from tests.chaos import killed_worker
 from tests.chaos.disk_worker import TP
 from tests.readers import committed_values

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.model import scram
+from eosdb.model.protocol import scram
 from tests.cli.conftest import Run
 
 

@@ -20,8 +20,9 @@ import threading
 from collections.abc import Callable
 
 import eosdb
-from eosdb import TopicPartition, failpoints
-from eosdb.failpoints import Failpoint
+from eosdb import TopicPartition
+from eosdb.model import failpoints
+from eosdb.model.failpoints import Failpoint
 
 
 def threads(count: int, work: Callable[[int], None]) -> None:

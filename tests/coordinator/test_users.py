@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.model import scram
+from eosdb.model.protocol import scram
 
 BOTH = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 

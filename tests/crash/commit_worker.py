@@ -13,8 +13,9 @@ import os
 import sys
 
 import eosdb
-from eosdb import OffsetAndMetadata, TopicPartition, failpoints
-from eosdb.failpoints import Failpoint
+from eosdb import OffsetAndMetadata, TopicPartition
+from eosdb.model import failpoints
+from eosdb.model.failpoints import Failpoint
 
 INSTANTS = (
     (Failpoint.UNIT_COMMITTED, 0, False),  # All is done in one commit, nobody has been told.

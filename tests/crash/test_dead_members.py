@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.failpoints import Failpoint
-from eosdb.model.consumer_protocol import decode_assignment
+from eosdb.model.failpoints import Failpoint
+from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.store.file.lock_holder import describe_holders
 from tests.crash.children import environment
 from tests.tidy.tree import ROOT

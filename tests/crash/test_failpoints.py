@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from tests.crash.children import check_everything, command, environment, everything, reopen
 from tests.crash.worker import TPS
 from tests.readers import committed_values

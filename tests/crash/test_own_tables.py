@@ -17,7 +17,7 @@ from typing import Any
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.crash.own_tables_worker import SETTINGS, TABLE, handle, is_bad
 from tests.crash.test_processing import run_until_killed

@@ -20,7 +20,7 @@ import pytest
 import eosdb
 from eosdb import ConsumerRecord
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from tests.crash.children import environment
 from tests.crash.processing_worker import SETTINGS, handle
 from tests.tidy.tree import ROOT

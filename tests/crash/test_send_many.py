@@ -15,7 +15,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 
 NOW = "2023-11-15 13:00:00"
 DAY_ONE_MS = 1_699_920_000_000

@@ -83,7 +83,7 @@ def test_opened_from_the_disk_it_finds_what_is_searched_for_and_asks_nobody(site
 
 
 SOUND = {
-    "index.md": "# Home\n\n[there](there.md#a-heading)\n[code](../eosdb/clock.py)\n",
+    "index.md": "# Home\n\n[there](there.md#a-heading)\n[code](../eosdb/model/clock.py)\n",
     "there.md": "# There\n\n## A heading\n",
 }
 
@@ -170,7 +170,7 @@ def test_every_public_method_on_these_pages_has_a_docstring() -> None:
     ("path", "uri"),
     [
         ("docs/guide.md", "guide.md"),
-        ("eosdb/clock.py", "tree/eosdb/clock.py.md"),
+        ("eosdb/model/clock.py", "tree/eosdb/model/clock.py.md"),
         ("benchmarks/RESULTS.md", "tree/benchmarks/RESULTS.md"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eosdb.clock import parse_time_ms
+from eosdb.model.clock import parse_time_ms
 
 NOON = 1_795_262_400_000  # 2026-11-21T12:00Z
 

@@ -31,8 +31,8 @@ from eosdb.admin.topics import Admin
 from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.producer.settings import ProducerConfig
-from eosdb.model.scram import ScramCredential
-from eosdb.topic_config import ConfigChange, ConfigOperation
+from eosdb.model.protocol.scram import ScramCredential
+from eosdb.model.topic_config import ConfigChange, ConfigOperation
 
 LONE = "a\ud800"
 TP = TopicPartition("t", 0)

@@ -7,7 +7,7 @@ import pytest
 import eosdb
 from eosdb import BrokerConfig
 from eosdb.errors import InvalidConfigError
-from eosdb.topic_config import (
+from eosdb.model.topic_config import (
     TOPIC_SETTINGS,
     ConfigChange,
     ConfigOperation,

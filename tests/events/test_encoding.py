@@ -32,7 +32,7 @@ from eosdb.events.kinds import (
     ViewColumn,
     ViewCreated,
 )
-from eosdb.model.scram import ScramCredential
+from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.values import TopicPartition, TransactionState
 from tests.tidy.tree import ROOT
 

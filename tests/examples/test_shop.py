@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.examples.running import run
 from tests.tidy.tree import ROOT

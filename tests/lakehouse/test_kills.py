@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from tests.crash.children import environment
 from tests.lakehouse.tables import Table, committed
 from tests.tidy.tree import ROOT

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 import eosdb
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from tests.judges.artifacts import CACHE, Jar, class_path, python_with
 from tests.lakehouse.tables import Table, append, committed
 from tests.tidy.tree import ROOT

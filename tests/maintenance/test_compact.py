@@ -14,7 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from tests.crash.children import environment
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT

@@ -16,8 +16,8 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, TopicPartition
-from eosdb.failpoints import Failpoint
 from eosdb.maintenance import extract
+from eosdb.model.failpoints import Failpoint
 from eosdb.store.schema import new_file, newest
 from tests.crash.children import environment
 from tests.readers import committed_values

@@ -9,8 +9,8 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.config import BrokerConfig
 from eosdb.log import retention
+from eosdb.model.config import BrokerConfig
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 

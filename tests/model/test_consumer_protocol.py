@@ -14,7 +14,7 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
-from eosdb.model.consumer_protocol import (
+from eosdb.model.protocol.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_subscription,

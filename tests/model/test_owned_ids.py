@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eosdb.model.owned_ids import MARK, owner_of, with_owner
+from eosdb.model.protocol.owned_ids import MARK, owner_of, with_owner
 
 
 @pytest.mark.parametrize("transactional_id", ["g-member", "", "a\nb", f"x{MARK}7"])

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 import eosdb
-from eosdb.model.partitioner import consistent_random, murmur2, murmur2_random
+from eosdb.model.records.partitioner import consistent_random, murmur2, murmur2_random
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from eosdb.publishing.storage import Storage
 from tests.publishing.conftest import Device, read
 

@@ -13,7 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, publishing
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from eosdb.publishing.cache import IN_USE_MS
 from eosdb.publishing.storage import Storage
 from tests.publishing.conftest import Device, read

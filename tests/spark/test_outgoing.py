@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.model.partitioner import partitioner_of
+from eosdb.model.records.partitioner import partitioner_of
 from eosdb.spark_io.outgoing import Outgoing, as_bytes, parse
 from eosdb.spark_io.writes import Content, bring_in, rows_of, text_before
 

@@ -10,7 +10,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.model.partitioner import consistent_random
+from eosdb.model.records.partitioner import consistent_random
 from eosdb.spark_io import read, register, write
 from tests.readers import committed_values
 from tests.spark.conftest import values

@@ -14,7 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from eosdb.store.file.mutex import WriterMutex
 from tests.concurrency.worker import threads
 from tests.readers import committed_values, dump_state

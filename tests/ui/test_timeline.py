@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import eosdb
-from eosdb.clock import ManualClock
+from eosdb.model.clock import ManualClock
 from eosdb.ui import timeline
 
 

@@ -18,7 +18,7 @@ from kafka.protocol.admin.configs import (
 
 import eosdb
 from eosdb import BrokerConfig
-from eosdb.topic_config import TOPIC_SETTINGS
+from eosdb.model.topic_config import TOPIC_SETTINGS
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer

@@ -22,7 +22,7 @@ from kafka.protocol.producer.transaction import TxnOffsetCommitRequest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
-from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.protocol.consumer_protocol import Subscription
 from tests.wire.peer import Peer
 
 UNKNOWN_TOPIC, TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, UNSTABLE = 3, 12, 22, 25, 88

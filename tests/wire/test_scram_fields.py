@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from eosdb.errors import SaslAuthenticationFailedError
-from eosdb.model import scram
-from eosdb.model.scram import ScramCredential
+from eosdb.model.protocol import scram
+from eosdb.model.protocol.scram import ScramCredential
 from eosdb.wire import sasl
 
 USER, PASSWORD, NONCE = "alice", "secret", "abcDEF0123"

@@ -13,7 +13,7 @@ from kafka.protocol.admin.users import (
 )
 
 import eosdb
-from eosdb.model import scram
+from eosdb.model.protocol import scram
 from eosdb.wire.server import Server
 from tests.wire.clients import PATIENCE_S
 from tests.wire.peer import Peer

@@ -20,7 +20,6 @@ from eosdb.client.consumer.membership import MEMBERSHIP_ERRORS, Membership
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.transport import Transport
-from eosdb.clock import Clock
 from eosdb.errors import (
     ConfigError,
     FencedInstanceIdError,
@@ -32,8 +31,9 @@ from eosdb.errors import (
     UnstableOffsetCommitError,
     WakeupError,
 )
-from eosdb.metrics import Metrics
-from eosdb.model.columns import PartitionColumns, PolledColumns
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
+from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
 from eosdb.model.settings import checked_settings
 from eosdb.model.type_variables import Key, Value

@@ -17,9 +17,10 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
-from eosdb.model.columns import PartitionColumns
 from eosdb.model.fetched import FetchedData
-from eosdb.model.serializing import Deserializer, as_far_as_it_goes
+from eosdb.model.notices import catalog
+from eosdb.model.records.columns import PartitionColumns
+from eosdb.model.records.serializing import Deserializer, as_far_as_it_goes
 from eosdb.model.values import (
     EARLIEST,
     LATEST,
@@ -28,7 +29,6 @@ from eosdb.model.values import (
     TopicMetadata,
     TopicPartition,
 )
-from eosdb.notices import catalog
 
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__

@@ -22,7 +22,6 @@ from eosdb.client.consumer.attendance import Attendance
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.client.consumer.telling import MembershipTelling
-from eosdb.clock import Clock, SystemClock
 from eosdb.errors import (
     ApiError,
     DatabaseClosedError,
@@ -33,7 +32,8 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model.consumer_protocol import (
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.protocol.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_subscription,

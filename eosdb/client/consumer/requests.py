@@ -10,10 +10,10 @@ from uuid import UUID
 from eosdb.client.consumer.settings import ConsumerSettings
 from eosdb.client.requests import Presence
 from eosdb.client.transport import Request, Transport, call, presence
-from eosdb.clock import Clock
 from eosdb.errors import EosdbError
-from eosdb.metrics import Metrics
+from eosdb.model.clock import Clock
 from eosdb.model.fetched import FetchedData
+from eosdb.model.metrics import Metrics
 from eosdb.model.reports import Lag
 from eosdb.model.values import (
     ConsumerGroupMetadata,

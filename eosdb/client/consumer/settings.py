@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from eosdb.client.consumer.assignors.assignors import ASSIGNORS
 from eosdb.errors import ConfigError
-from eosdb.model.serializing import Deserializer
-from eosdb.validation import check_choice, check_whole
+from eosdb.model.records.serializing import Deserializer
+from eosdb.model.validation import check_choice, check_whole
 
 
 class ConsumerConfig(TypedDict, total=False):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from eosdb.errors import EosdbError
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Notice, Untold, error_text
 from eosdb.model.values import ConsumerGroupMetadata, TopicPartition
-from eosdb.notices import catalog
-from eosdb.notices.notice import Notice, Untold, error_text
 
 
 class MembershipTelling:

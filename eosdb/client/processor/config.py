@@ -11,13 +11,13 @@ from eosdb.client.consumer.settings import ConsumerConfig
 from eosdb.client.producer.settings import ProducerConfig, ProducerSettings
 from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import Transport
-from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
-from eosdb.model.serializing import Deserializer, Serializer
+from eosdb.model.config import INT32_MAX
+from eosdb.model.records.serializing import Deserializer, Serializer
 from eosdb.model.settings import checked_settings
 from eosdb.model.type_variables import MadeKey, MadeValue
+from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord
-from eosdb.validation import check_whole
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """As in Kafka Streams: how long a killed copy's open transaction blocks the copies that take over."""

@@ -17,10 +17,10 @@ from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.processor.failure import Failure, read_failure, unmarked
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import Transport
-from eosdb.clock import Clock
-from eosdb.config import INT32_MAX
 from eosdb.errors import InvalidRequestError
-from eosdb.model.dead_letters import replay_group, replayed_beyond
+from eosdb.model.clock import Clock
+from eosdb.model.config import INT32_MAX
+from eosdb.model.records.dead_letters import replay_group, replayed_beyond
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,

@@ -13,7 +13,6 @@ from typing import Final
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
 from eosdb.client.transport import Transport
-from eosdb.clock import Clock
 from eosdb.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
@@ -21,10 +20,11 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
-from eosdb.metrics import Metrics
-from eosdb.model.consumer_protocol import decode_assignment
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
+from eosdb.model.notices import catalog
+from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.model.values import EARLIEST, OffsetAndMetadata, TopicPartition
-from eosdb.notices import catalog
 
 LOOK_EVERY_MS: Final = 200
 _TELL_AFTER_MS: Final = 1_000

@@ -20,14 +20,14 @@ from eosdb.client.processor.transaction import (
     Offsets,
     ProcessingTransaction,
 )
-from eosdb.clock import Clock
 from eosdb.errors import (
     EosdbError,
     GroupIdNotFoundError,
     IllegalStateError,
     UnknownMemberIdError,
 )
-from eosdb.metrics import Metrics
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
 from eosdb.model.values import ConsumerGroupMetadata, Headers, ProducerRecord, TopicPartition
 
 

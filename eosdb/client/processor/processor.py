@@ -29,7 +29,6 @@ from eosdb.client.processor.transaction import FAULTS_OF_RESULTS, ProcessingTran
 from eosdb.client.producer.producer import Producer
 from eosdb.client.requests import Presence
 from eosdb.client.transport import Transport, presence
-from eosdb.clock import Clock
 from eosdb.errors import (
     ConfigError,
     EosdbError,
@@ -43,12 +42,13 @@ from eosdb.errors import (
     UnstableOffsetCommitError,
     WakeupError,
 )
-from eosdb.metrics import Metrics
-from eosdb.model.owned_ids import with_owner
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import error_text
+from eosdb.model.protocol.owned_ids import with_owner
 from eosdb.model.settings import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
-from eosdb.notices import catalog
-from eosdb.notices.notice import error_text
 
 _POLL_MS: Final = 1_000
 _RATES: Final = ("process", "commit")

@@ -14,8 +14,8 @@ from eosdb.client.processor.transaction import (
 )
 from eosdb.client.producer.producer import Producer
 from eosdb.client.producer.state import ClientState
-from eosdb.clock import Clock
-from eosdb.metrics import Metrics
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
 from eosdb.model.values import ProducerRecord, TopicPartition
 
 _MAY_BE_ABORTED: Final = {

@@ -16,10 +16,10 @@ from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.handlers import AnyHandler
 from eosdb.client.processor.telling import Telling
 from eosdb.client.processor.transaction import ProcessingTransaction
-from eosdb.clock import Clock
 from eosdb.errors import EosdbError, HandlerFailedError
-from eosdb.metrics import Metrics
-from eosdb.model.serializing import serialized
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
+from eosdb.model.records.serializing import serialized
 from eosdb.model.values import ConsumerRecord, OffsetAndMetadata, ProducerRecord, TopicPartition
 
 

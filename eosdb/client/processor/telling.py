@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import Failure
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Untold, one_line
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
-from eosdb.notices import catalog
-from eosdb.notices.notice import Untold, one_line
 
 Key = tuple[TopicPartition, int]
 

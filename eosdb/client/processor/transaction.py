@@ -17,7 +17,6 @@ from uuid import UUID
 
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
-from eosdb.clock import Clock
 from eosdb.errors import (
     InvalidRecordError,
     InvalidTimestampError,
@@ -25,7 +24,8 @@ from eosdb.errors import (
     MessageTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from eosdb.metrics import Metrics
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,

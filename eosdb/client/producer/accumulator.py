@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final, Protocol, TypeAlias
 
-from eosdb.clock import Clock
 from eosdb.errors import EosdbError
-from eosdb.model.record_columns import RecordColumns
+from eosdb.model.clock import Clock
+from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import (
     Header,
     ProduceResult,

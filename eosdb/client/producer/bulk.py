@@ -17,9 +17,9 @@ from eosdb.client.producer.layout import Columns, Sendable, lay_out
 from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sent import SentRecords
 from eosdb.client.producer.settings import ProducerSettings
-from eosdb.clock import Clock
-from eosdb.model.serializing import as_far_as_it_goes
-from eosdb.validation import shown
+from eosdb.model.clock import Clock
+from eosdb.model.records.serializing import as_far_as_it_goes
+from eosdb.model.validation import shown
 
 PIECE_RECORDS: Final = 500
 """How many records are laid out at once."""

@@ -24,7 +24,7 @@ from eosdb.errors import (
     RequestTimedOutError,
     UnknownProducerIdError,
 )
-from eosdb.metrics import Metrics
+from eosdb.model.metrics import Metrics
 from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 

@@ -15,7 +15,7 @@ from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import TransactionManager
 from eosdb.client.transport import Exchange, Request, Transport
 from eosdb.errors import ConcurrentTransactionsError, EosdbError, RequestTimedOutError
-from eosdb.metrics import Metrics
+from eosdb.model.metrics import Metrics
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from eosdb.client.background import Background
 from eosdb.client.producer.accumulator import ProduceFuture, ProducerBatch
 from eosdb.client.producer.sender import Sender
 from eosdb.client.producer.settings import ProducerSettings
-from eosdb.clock import Clock
 from eosdb.errors import EosdbError, IllegalStateError, RequestTimedOutError
-from eosdb.notices import catalog
+from eosdb.model.clock import Clock
+from eosdb.model.notices import catalog
 
 _IDLE_MS: Final = 50
 """How long the background thread sleeps at most."""

@@ -10,8 +10,8 @@ from eosdb.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
 )
-from eosdb.notices import catalog
-from eosdb.notices.notice import error_text
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import error_text
 
 
 def note_failure(manager: TransactionManager, error: EosdbError, kind: RequestKind) -> None:

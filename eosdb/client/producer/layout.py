@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.errors import InvalidRequestError, MessageTooLargeError
-from eosdb.model.serializing import Serializer, as_far_as_it_goes, serialized
+from eosdb.model.records.serializing import Serializer, as_far_as_it_goes, serialized
+from eosdb.model.validation import as_headers, shown
 from eosdb.model.values import Header, ProducerRecord
-from eosdb.validation import as_headers, shown
 
 Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
 """A record, a pair of key and value, or anything else: a value."""

@@ -12,12 +12,12 @@ from typing import Final
 from eosdb.client.producer.accumulator import Drive, ProducerBatch, RecordAccumulator
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.transport import Transport, call
-from eosdb.clock import Clock
 from eosdb.errors import ConfigError, InvalidTopicExceptionError, UnknownTopicOrPartitionError
-from eosdb.model.partitioner import partitioner_of
-from eosdb.model.serializing import as_far_as_it_goes
+from eosdb.model.clock import Clock
+from eosdb.model.records.partitioner import partitioner_of
+from eosdb.model.records.serializing import as_far_as_it_goes
+from eosdb.model.validation import check_text
 from eosdb.model.values import TopicPartition
-from eosdb.validation import check_text
 
 _NONE: Final = -1
 

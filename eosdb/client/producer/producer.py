@@ -33,7 +33,6 @@ from eosdb.client.transport import (
     DirectTransport,
     Transport,
 )
-from eosdb.clock import Clock
 from eosdb.errors import (
     ConfigError,
     EosdbError,
@@ -43,9 +42,11 @@ from eosdb.errors import (
     StorageError,
     TransactionAbortableError,
 )
-from eosdb.metrics import Metrics
-from eosdb.model.serializing import serialized
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
+from eosdb.model.records.serializing import serialized
 from eosdb.model.settings import checked_settings
+from eosdb.model.validation import as_headers
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     Header,
@@ -54,7 +55,6 @@ from eosdb.model.values import (
     TopicPartition,
     TransactionToken,
 )
-from eosdb.validation import as_headers
 
 _BUFFER_BYTES: Final = 1_048_576
 """How many bytes gather in memory before they are sent without being asked for."""

@@ -19,7 +19,7 @@ from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.transport import DirectTransport, Exchange, Request, Transport
 from eosdb.errors import EosdbError, NetworkExceptionError, RequestTimedOutError
-from eosdb.metrics import Metrics
+from eosdb.model.metrics import Metrics
 from eosdb.model.values import CLASSIC, ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 T = TypeVar("T")

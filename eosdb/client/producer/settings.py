@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from eosdb.config import INT32_MAX
 from eosdb.errors import ConfigError
-from eosdb.model.partitioner import Partitioner
-from eosdb.model.serializing import Serializer
-from eosdb.validation import check_whole
+from eosdb.model.config import INT32_MAX
+from eosdb.model.records.partitioner import Partitioner
+from eosdb.model.records.serializing import Serializer
+from eosdb.model.validation import check_whole
 
 
 class ProducerConfig(TypedDict, total=False):

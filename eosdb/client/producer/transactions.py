@@ -17,14 +17,14 @@ from eosdb.client.producer.settings import ProducerSettings
 from eosdb.client.producer.state import ClientState, TransactionManager
 from eosdb.client.requests import BrokerRequests
 from eosdb.client.transport import Exchange, Request, Transport
-from eosdb.clock import Clock
 from eosdb.errors import (
     EosdbError,
     IllegalStateError,
     InvalidProducerIdMappingError,
     TransactionAbortableError,
 )
-from eosdb.metrics import Metrics
+from eosdb.model.clock import Clock
+from eosdb.model.metrics import Metrics
 from eosdb.model.values import (
     CLASSIC,
     ConsumerGroupMetadata,

@@ -22,7 +22,7 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from eosdb.model.values import GroupState
 
 NO_DEADLINE: Final = -1

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from eosdb.config import BrokerConfig
 from eosdb.errors import (
     ApiError,
     GroupIdNotFoundError,
@@ -22,9 +21,10 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import OffsetCommit, OffsetsDeleted
 from eosdb.log import partition_rows
+from eosdb.model.config import BrokerConfig
+from eosdb.model.validation import check_int, check_mapping, check_text, check_topic_partition
 from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
-from eosdb.validation import check_int, check_mapping, check_text, check_topic_partition
 
 OWN: Final = "__eosdb."
 """Groups whose offsets are eosdb's own notes; they never expire."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eosdb.config import INT32_MAX
 from eosdb.coordinator.transactions.state import (
     LAST_CLIENT_EPOCH,
     LEGAL_PREVIOUS,
@@ -34,6 +33,7 @@ from eosdb.errors import (
     NotEnoughReplicasError,
     ProducerFencedError,
 )
+from eosdb.model.config import INT32_MAX
 from eosdb.model.values import (
     CLASSIC,
     NO_PRODUCER_EPOCH,

@@ -11,10 +11,10 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.clock import Clock
-from eosdb.config import INT64_MAX
 from eosdb.errors import ProducerIdsExhaustedError
 from eosdb.events.kinds import ProducerIdBlockAllocated
+from eosdb.model.clock import Clock
+from eosdb.model.config import INT64_MAX
 from eosdb.store.counters import counter
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit

@@ -35,9 +35,9 @@ from eosdb.events.kinds import (
     TransactionStateChanged,
 )
 from eosdb.log import append, partition_rows
-from eosdb.model import owned_ids
 from eosdb.model.damage import reads
 from eosdb.model.json_text import parsed
+from eosdb.model.protocol import owned_ids
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProducerIdAndEpoch,

@@ -20,7 +20,7 @@ from eosdb.errors import (
     ReadOnlyDatabaseError,
     StorageError,
 )
-from eosdb.failpoints import Failpoint, reach
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translated
 from eosdb.store.file.open_files import size_of

@@ -29,7 +29,7 @@ from eosdb.errors import (
     SchemaTooNewError,
     StorageError,
 )
-from eosdb.failpoints import Failpoint, reach
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file import forking, lock_holder
 from eosdb.store.file.connection import check_version, connect, is_in_wal_mode
 from eosdb.store.file.failures import system_calls, translated

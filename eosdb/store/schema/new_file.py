@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from eosdb.errors import StorageError
-from eosdb.failpoints import Failpoint, reach
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.failures import system_calls
 from eosdb.store.schema import file_id
 from eosdb.store.schema.newest import GIVES_PAGES_BACK, create

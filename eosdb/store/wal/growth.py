@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from eosdb.notices import catalog
-from eosdb.notices.notice import Untold
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Untold
 from eosdb.store.file import lock_holder
 from eosdb.store.file.connection import WAL_LIMIT_BYTES
 from eosdb.store.wal import index as wal_index

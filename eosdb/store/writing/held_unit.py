@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from eosdb.errors import EosdbError, IllegalStateError
-from eosdb.failpoints import Failpoint, reach
+from eosdb.model.failpoints import Failpoint, reach
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import is_of_the_file, translate, translated
 from eosdb.store.schema import guard

@@ -10,10 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from eosdb.clock import real_ns
+from eosdb.model.clock import real_ns
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Untold
 from eosdb.model.reports import CommitTimes
-from eosdb.notices import catalog
-from eosdb.notices.notice import Untold
 
 BOUNDS_NS: Final = tuple(
     int(seconds * 1_000_000_000)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from eosdb.events import lean
 from eosdb.events.kinds import Event
 from eosdb.events.lean import Lean
-from eosdb.notices.notice import Untold
+from eosdb.model.notices.notice import Untold
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.waiting import Waiting

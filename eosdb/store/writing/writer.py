@@ -12,8 +12,8 @@ import sqlite3
 from typing import Final
 
 from eosdb.errors import EosdbError
-from eosdb.failpoints import Failpoint, reach
-from eosdb.notices import catalog
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.notices import catalog
 from eosdb.store.file.connection import WAL_LIMIT_BYTES, connect
 from eosdb.store.file.failures import is_failed_sync, translated
 from eosdb.store.file.mutex import WriterMutex

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eosdb.errors import EosdbError, InvalidRequestError
-from eosdb.failpoints import watched
+from eosdb.model.failpoints import watched
 from eosdb.model.values import TopicPartition
 from eosdb.testing.arena import Faults
 from eosdb.testing.scheduler import Actor, NodeCrashed

@@ -8,7 +8,7 @@ from typing import Any, Final
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.producer.producer import Producer
 from eosdb.client.transport import DirectTransport
-from eosdb.config import BrokerConfig
+from eosdb.model.config import BrokerConfig
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.testing.arena import CALM, Arena, Faults
 from eosdb.testing.simulation.attendance import Attendance

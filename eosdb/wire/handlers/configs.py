@@ -28,8 +28,8 @@ from eosdb.errors import (
     InvalidRequestError,
     UnsupportedVersionError,
 )
-from eosdb.topic_config import ConfigChange, ConfigOperation
-from eosdb.validation import check_topic_name
+from eosdb.model.topic_config import ConfigChange, ConfigOperation
+from eosdb.model.validation import check_topic_name
 from eosdb.wire.errors import NONE, code_of
 from eosdb.wire.handlers.topics import log_without_effect, repeated
 from eosdb.wire.session import NODE_ID, Session

@@ -10,8 +10,8 @@ from kafka.protocol.sasl import (
 )
 
 from eosdb.errors import SaslAuthenticationFailedError
-from eosdb.notices import catalog
-from eosdb.notices.notice import one_line
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import one_line
 from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
 from eosdb.wire.sasl import MECHANISMS
 from eosdb.wire.session import Session

@@ -28,9 +28,9 @@ from eosdb.errors import (
     InvalidRequestError,
     TopicAuthorizationFailedError,
 )
+from eosdb.model.notices import catalog
+from eosdb.model.topic_config import without_effect
 from eosdb.model.values import TopicPartition
-from eosdb.notices import catalog
-from eosdb.topic_config import without_effect
 from eosdb.wire.errors import (
     NONE,
     InvalidReplicaAssignmentError,

@@ -19,7 +19,7 @@ from kafka.protocol.admin.users import (
 
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import ClusterAuthorizationFailedError, EosdbError, ResourceNotFoundError
-from eosdb.model import scram
+from eosdb.model.protocol import scram
 from eosdb.wire.errors import DUPLICATE_RESOURCE, NONE, code_of
 from eosdb.wire.session import Session
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eosdb.client.consumer.assignors.assignors import ASSIGNORS
 from eosdb.client.consumer.assignors.sticky import Assignment, MemberSubscription
-from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.protocol.consumer_protocol import Subscription
 from eosdb.model.values import TopicPartition
 
 Told = dict[str, str]

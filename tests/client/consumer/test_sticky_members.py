@@ -11,7 +11,7 @@ from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 
 from eosdb.client.consumer.assignors.assignors import ASSIGNORS
 from eosdb.client.consumer.assignors.sticky import MemberSubscription
-from eosdb.model.consumer_protocol import Subscription, encode_partitions
+from eosdb.model.protocol.consumer_protocol import Subscription, encode_partitions
 from eosdb.model.values import TopicPartition
 
 STICKY, COOPERATIVE = ASSIGNORS["sticky"], ASSIGNORS["cooperative-sticky"]

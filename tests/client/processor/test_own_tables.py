@@ -20,7 +20,7 @@ import eosdb
 from eosdb import ConsumerRecord, ManualClock, OffsetAndMetadata, TopicPartition, UserTransaction
 from eosdb.client.processor.failure import read_failure
 from eosdb.client.processor.handlers import takes_transaction
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from tests.client.processor.test_processor import feed, read, values
 
 TP = TopicPartition("in", 0)

@@ -11,7 +11,7 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.client.transport import DirectTransport, Exchange, Request, T
 from eosdb.errors import NetworkExceptionError, RequestTimedOutError
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from tests.readers import committed_values
 
 TP = TopicPartition("t", 0)

@@ -15,7 +15,7 @@ from eosdb.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.protocol.consumer_protocol import Subscription
 from eosdb.model.values import GroupState, TopicPartition
 
 RANGE, ROBIN = ("range", b""), ("roundrobin", b"")

@@ -11,7 +11,7 @@ import pytest
 
 import eosdb
 from eosdb import ManualClock, OffsetAndMetadata, TopicPartition
-from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.protocol.consumer_protocol import Subscription
 
 TP = TopicPartition("t", 0)
 DAY_MS = 24 * 3600 * 1000

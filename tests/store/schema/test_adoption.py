@@ -14,7 +14,7 @@ import pytest
 
 import eosdb
 from eosdb import TopicPartition, publishing
-from eosdb.failpoints import Failpoint
+from eosdb.model.failpoints import Failpoint
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import (
     ACCEPTED,

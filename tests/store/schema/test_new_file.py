@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb.failpoints import Failpoint, watched
+from eosdb.model.failpoints import Failpoint, watched
 from eosdb.store.schema import migrate, new_file
 from scripts.make_newest_schema import SCRIPT, newest_schema
 from tests.crash.children import environment

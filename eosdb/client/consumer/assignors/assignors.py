@@ -18,7 +18,7 @@ from eosdb.client.consumer.assignors.user_data import (
     sticky_claims,
     sticky_user_data,
 )
-from eosdb.model.consumer_protocol import Subscription
+from eosdb.model.protocol.consumer_protocol import Subscription
 from eosdb.model.values import TopicPartition
 
 

@@ -10,7 +10,7 @@ import struct
 from dataclasses import replace
 from typing import Final
 
-from eosdb.model.consumer_protocol import Reader, Subscription, encode_partitions
+from eosdb.model.protocol.consumer_protocol import Reader, Subscription, encode_partitions
 
 _GENERATION: Final = struct.Struct(">i")
 

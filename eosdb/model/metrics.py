@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from eosdb.clock import Clock, monotonic_ns
 from eosdb.errors import ApiError, EosdbError
+from eosdb.model.clock import Clock, monotonic_ns
 
 _WINDOW_MS: Final = 30_000
 _NONE: Final[Mapping[str, float]] = {}

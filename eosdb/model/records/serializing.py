@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from eosdb.errors import InvalidRecordError
-from eosdb.validation import check_text
+from eosdb.model.validation import check_text
 
 T = TypeVar("T")
 Serializer = Callable[[object], bytes]

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eosdb.notices.words import printable
+from eosdb.model.words import printable
 
 _TEXT_MAX: Final = 200
 _saying: Final = threading.local()

@@ -12,8 +12,8 @@ import pytest
 
 import eosdb
 from eosdb import BrokerConfig, TopicPartition
-from eosdb.notices import catalog
-from eosdb.notices.notice import Notice, error_text, one_line
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Notice, error_text, one_line
 from scripts.make_notices import PAGE, with_table
 from tests.tidy.tree import modules
 

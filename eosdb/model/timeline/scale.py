@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from eosdb.clock import format_time_ms
-from eosdb.model.timeline import PartitionTimeline, TimelineBin, TransactionSpan, rows
+from eosdb.model.clock import format_time_ms
+from eosdb.model.timeline.timeline import PartitionTimeline, TimelineBin, TransactionSpan, rows
 
 KINDS: Final = ("aborted", "open", "committed", "plain")
 """The parts of a column from the bottom up: what is rare lies where heights are compared best."""

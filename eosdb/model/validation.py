@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from eosdb.config import INT32_MAX, INT64_MAX
 from eosdb.errors import (
     ApiError,
     ConfigError,
@@ -24,6 +23,7 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from eosdb.model.config import INT32_MAX, INT64_MAX
 from eosdb.model.values import Header, TopicPartition
 
 INT16_MAX: Final = 2**15 - 1

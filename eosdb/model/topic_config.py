@@ -13,14 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from eosdb.config import (
-    INT32_MAX,
-    INT64_MAX,
-    BrokerConfig,
-    cleanup_policy,
-    timestamp_type,
-)
 from eosdb.errors import InvalidConfigError, InvalidRequestError
+from eosdb.model.config import INT32_MAX, INT64_MAX, BrokerConfig, cleanup_policy, timestamp_type
 from eosdb.model.settings import unknown_text
 from eosdb.model.values import TimestampType
 

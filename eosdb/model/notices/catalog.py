@@ -9,7 +9,7 @@ from __future__ import annotations
 from logging import DEBUG, ERROR, INFO, WARNING
 from typing import Final
 
-from eosdb.notices.notice import Notice
+from eosdb.model.notices.notice import Notice
 
 PROCESSOR: Final = "eosdb.processor"
 CONSUMER: Final = "eosdb.consumer"

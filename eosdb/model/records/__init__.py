@@ -1,0 +1,1 @@
+"""Records on their way into and out of a file: as columns, as bytes, and in which partition."""
