@@ -54,7 +54,7 @@ copies: $(SETUP)
 # Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
 # killed; fetches Spark in the versions that these have jars for.
 lakehouse: $(SETUP)
-	$(PYTHON) -m tests.lakehouse.with_spark
+	$(PYTHON) -m tests.integrations.lakehouse.with_spark
 
 lint: $(SETUP)
 	$(PYTHON) -m ruff check .

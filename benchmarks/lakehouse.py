@@ -18,7 +18,7 @@ from pathlib import Path
 
 import eosdb
 from benchmarks.spark import make
-from eosdb.lakehouse import export
+from eosdb.integrations.lakehouse import export
 
 FORMATS = ("parquet", "delta", "iceberg")
 

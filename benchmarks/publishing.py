@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import eosdb
-from eosdb import Record, RecordBatch, TopicPartition, publishing
+from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.integrations import publishing
 
 PARTITIONS = 4
 STORED = 255

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-from eosdb.exposition.datasette import of_instance
+from eosdb.integrations.datasette.metadata import of_instance
 
 from .session import Session, pass_session
 

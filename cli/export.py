@@ -16,7 +16,7 @@ from .params import settings
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
-    from eosdb.lakehouse import Exported
+    from eosdb.integrations.lakehouse import Exported
 
 
 @click.command()
@@ -84,7 +84,7 @@ def export(
 
     def once(source: Session) -> Exported:
         try:
-            from eosdb import lakehouse
+            from eosdb.integrations import lakehouse
 
             with source.open(read_only=True) as db:
                 return lakehouse.export(

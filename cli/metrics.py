@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 import eosdb
-from eosdb.exposition.figures import of_file
-from eosdb.exposition.text import written
+from eosdb.integrations.exposition.figures import of_file
+from eosdb.model.protocol.prometheus import written
 
 from . import output
 from .session import Session, pass_session
@@ -46,7 +46,7 @@ def metrics(session: Session, file: str | None, listen: str | None) -> None:
         if address is None:
             output.exact(text_of(db))
             return
-        from eosdb.exposition.server import FigureServer
+        from eosdb.integrations.exposition.server import FigureServer
 
         host, port = address
         with FigureServer(port, lambda: text_of(db), host) as server:

@@ -8,9 +8,9 @@ import dataclasses
 import click
 
 from eosdb.errors import IllegalStateError
-from eosdb.moving import Plan, to_kafka
-from eosdb.relay.kafka_settings import from_file
-from eosdb.relay.positions import POSITIONS_TOPIC
+from eosdb.integrations.moving import Plan, to_kafka
+from eosdb.integrations.relay.kafka_settings import from_file
+from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 
 from . import output
 from .params import kafka_config_option

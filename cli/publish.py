@@ -7,7 +7,7 @@ import os
 import click
 
 import eosdb
-from eosdb import publishing
+from eosdb.integrations import publishing
 
 from . import output
 from .progress import progress

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import click
 
-from eosdb.relay import from_kafka, to_file, to_kafka
-from eosdb.relay.kafka_settings import from_file
-from eosdb.relay.positions import POSITIONS_TOPIC
-from eosdb.relay.settings import RelayOptions
+from eosdb.integrations.relay import from_kafka, to_file, to_kafka
+from eosdb.integrations.relay.kafka_settings import from_file
+from eosdb.integrations.relay.positions import POSITIONS_TOPIC
+from eosdb.integrations.relay.settings import RelayOptions
 
 from . import output
 from .params import kafka_config_option
@@ -116,8 +116,8 @@ def relay(
             made = to_file(db, cleanup.enter_context(other), **given)
         cleanup.enter_context(made)
         if metrics_port is not None:
-            from eosdb.exposition.server import FigureServer
-            from eosdb.relay.figures import prometheus_text
+            from eosdb.integrations.exposition.server import FigureServer
+            from eosdb.integrations.relay.figures import prometheus_text
 
             name = options["name"]
             server = FigureServer(metrics_port, lambda: prometheus_text(made.status(), name))

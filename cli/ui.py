@@ -38,7 +38,7 @@ def ui(session: Session, file: str | None, port: int, show: bool, allow_changes:
       eosdb ui shop.db --allow-changes
     """
     try:
-        from eosdb.ui.server import UiServer
+        from eosdb.integrations.ui.server import UiServer
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "jinja2"):
             raise

@@ -6,7 +6,7 @@ A name is imported from its module when it is first used (PEP 562): decisions/00
 import sys
 from typing import TYPE_CHECKING, Final
 
-from eosdb import errors, supported  # noqa: F401 - It refuses other systems.
+from eosdb import errors
 from eosdb.errors import *  # noqa: F403
 from eosdb.model.old_names import OldNames
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eosdb.client.processor.processor import Processor
     from eosdb.client.producer.producer import Producer
     from eosdb.client.producer.sent import SentRecords
-    from eosdb.database import Database, connect
+    from eosdb.database import Database, connect, process
     from eosdb.events.kinds import Acl
     from eosdb.model.answers import QueryResult, Row
     from eosdb.model.clock import Clock, ManualClock, SystemClock
@@ -88,7 +88,6 @@ if TYPE_CHECKING:
         TransactionToken,
         VerifyReport,
     )
-    from eosdb.processing import process
 
 __version__ = "0.1.0"
 
@@ -123,8 +122,7 @@ _NAMES: Final = {
     "eosdb.client.producer.sent": "SentRecords",
     "eosdb.model.clock": "Clock ManualClock SystemClock",
     "eosdb.model.config": "BrokerConfig",
-    "eosdb.database": "Database connect",
-    "eosdb.processing": "process",
+    "eosdb.database": "Database connect process",
     "eosdb.events.kinds": "Acl",
     "eosdb.model.answers": "QueryResult Row",
     "eosdb.model.records.columns": "PartitionColumns PolledColumns",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, overload
 
 from eosdb.admin import outcome
 from eosdb.admin.topics import Admin
@@ -31,8 +31,8 @@ from eosdb.client.transport import DirectTransport, Transport, as_transport
 from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
-from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
-from eosdb.exposition.exposing import Exposing
+from eosdb.errors import ConfigError, EosdbError, IllegalStateError, TopicAlreadyExistsError
+from eosdb.maintenance import copies
 from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.maintenance.whole_file import WholeFile
 from eosdb.model.answers import QueryResult
@@ -40,11 +40,12 @@ from eosdb.model.clock import Clock, SystemClock
 from eosdb.model.closing import Closing
 from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics
-from eosdb.model.reports import ViewDescription
+from eosdb.model.progress import Progress, report_progress
+from eosdb.model.protocol.prometheus import written
+from eosdb.model.reports import PublishReport, ViewDescription
 from eosdb.model.type_variables import Key, MadeKey, MadeValue, Value
-from eosdb.model.validation import check_choice, check_path, check_text
-from eosdb.model.values import AppendOnceResult, ConsumerRecord, TransactionToken
-from eosdb.publishing.publisher import Publishing
+from eosdb.model.validation import check_choice, check_path, check_text, check_whole, is_url
+from eosdb.model.values import AppendOnceResult, ConsumerRecord, TopicPartition, TransactionToken
 from eosdb.store import queries
 from eosdb.store.file import forking
 from eosdb.store.file.memory import folder_in_memory
@@ -53,6 +54,7 @@ from eosdb.store.schema.migrate import open_file
 from eosdb.store.store import Store
 
 if TYPE_CHECKING:
+    import pyarrow
     from sqlalchemy import Engine
 
     from eosdb.wire.connection import Interfere
@@ -113,7 +115,7 @@ def connect(
     )
 
 
-class Database(WholeFile, Publishing, Exposing):
+class Database(WholeFile):
     """An open eosdb file, shared by any number of threads. A context manager that closes it.
 
     `admin` has what administrators ask, `broker` Kafka's requests; `path`, `clock` and `config` are what
@@ -400,6 +402,35 @@ class Database(WholeFile, Publishing, Exposing):
         columns, rows = queries.query(self._store, sql, parameters)
         return QueryResult(columns, rows)
 
+    def scan_arrow(
+        self,
+        topic_partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] = ("offset", "timestamp", "key", "value", "headers"),
+        isolation_level: str = "read_committed",
+        skip_lost: bool = False,
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the records of a partition with offsets in [start, end) as Arrow record batches, each read
+        on demand: `admin.scan` for DuckDB, Polars or pandas, without an object for each record.
+
+        `columns` are named and typed as by Spark's Kafka connector: key, value, topic, partition, offset,
+        timestamp, timestampType, headers; and producerId, producerEpoch, sequence, source_file. Raises
+        what `admin.scan` raises, and IllegalStateError when pyarrow is not installed.
+        """
+        self._store.check_open()
+        try:
+            from eosdb.integrations.arrow import records
+        except ModuleNotFoundError as error:
+            raise IllegalStateError(
+                f"scan_arrow needs pyarrow: pip install 'eosdb[lakehouse]' ({error})"
+            ) from None
+        return records.batches(
+            self, topic_partition, start, end, columns, isolation_level=isolation_level,
+            skip_lost=skip_lost, source_file=os.path.abspath(self.path),
+        )  # fmt: skip
+
     def views(self) -> list[ViewDescription]:
         """The documented views: their names, their columns, and what each shows."""
         with self._store.read() as connection:
@@ -408,6 +439,61 @@ class Database(WholeFile, Publishing, Exposing):
     def info(self) -> dict[str, object]:
         """Facts about the file: sizes, counts, versions, and which readers keep the WAL from shrinking."""
         return {"path": self.path, **queries.info(self._store)}
+
+    def publish(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        keep: int = 10,
+        anew: bool = False,
+        folder: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+        on_progress: Progress | None = None,
+    ) -> PublishReport | None:
+        """Publish the file as it is now for readers on other hosts. The live file must only be opened on
+        its own host. Nobody can write to what is published; `backup` and `restore_to` make an ordinary
+        file of it.
+
+        A path gets a copy, which replaces the previous one, and None is returned. A URL (`s3://…`, by
+        fsspec) gets a snapshot, of which only what has changed is sent; it appears whole or not at all,
+        and the `keep` newest stay. A call that failed is taken up by the next. `anew` sends everything,
+        which mends what has been damaged there. The file is copied first, in `folder` or beside it.
+        `on_progress(done, total)` counts bytes. Raises StorageError, DatabaseFullError, ConfigError, and
+        IllegalStateError if `target` is an ordinary eosdb file, which is not replaced.
+        """
+        self._store.check_open()
+        if not is_url(target):
+            copies.publish(self._store, check_path("target", target))
+            return None
+        from eosdb.integrations.publishing import sending
+        from eosdb.integrations.publishing.storage import Storage
+
+        check_whole("keep", keep, 1)
+        storage = Storage.open(str(target), storage_options, self.clock)
+        where = None if folder is None else check_path("folder", folder)
+        return report_progress(
+            on_progress,
+            lambda report: sending.publish(
+                self._store, self.clock, storage, keep, anew, where, report
+            ),
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """What this object has done since it was opened: requests and their time by name, records
+        and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; rates over the
+        last minute."""
+        return {**self._core.metrics.snapshot(), **self._core.store.counts()}
+
+    def metrics_text(self) -> str:
+        """The figures for Prometheus, in its text format: what this object has done (`metrics`), and the
+        file at this instant (`Admin.overview`), as far as the principal may describe it.
+
+        Names begin with `eosdb_`; times are in seconds, sizes in bytes (docs/observability.md).
+        """
+        from eosdb.integrations.exposition import figures
+
+        of_process = figures.of_process(self.metrics(), self._core.store.commit_times())
+        return written([*of_process, *figures.of_file(self.admin.overview())])
 
     def close(self) -> None:
         """Take a final snapshot and release the file; idempotent, and to be repeated when interrupted."""
@@ -448,3 +534,46 @@ class Database(WholeFile, Publishing, Exposing):
         # A full disk, or another process that writes for long, must not prevent closing.
         with contextlib.suppress(EosdbError):
             self._housekeeper.take_snapshots()
+
+
+Where: TypeAlias = Database | str | os.PathLike[str]
+
+
+@overload
+def process(
+    db: Where, topics: Topics, handler: Handlers[bytes, bytes], sink: str | None = None,
+    *, until_idle_ms: int | None = None, **config: Unpack[MadeOfBytes],
+) -> dict[str, float]: ...  # fmt: skip
+@overload
+def process(
+    db: Where, topics: Topics, handler: Handlers[MadeKey, bytes], sink: str | None = None,
+    *, until_idle_ms: int | None = None, **config: Unpack[KeysMade[MadeKey]],
+) -> dict[str, float]: ...  # fmt: skip
+@overload
+def process(
+    db: Where, topics: Topics, handler: Handlers[bytes, MadeValue], sink: str | None = None,
+    *, until_idle_ms: int | None = None, **config: Unpack[ValuesMade[MadeValue]],
+) -> dict[str, float]: ...  # fmt: skip
+@overload
+def process(
+    db: Where, topics: Topics, handler: Handlers[MadeKey, MadeValue], sink: str | None = None,
+    *, until_idle_ms: int | None = None, **config: Unpack[BothMade[MadeKey, MadeValue]],
+) -> dict[str, float]: ...  # fmt: skip
+def process(
+    db: Where,
+    topics: Topics,
+    handler: AnyHandler,
+    sink: str | None = None,
+    *,
+    until_idle_ms: int | None = None,
+    **config: Any,
+) -> dict[str, float]:
+    """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly once.
+
+    `db` is an open database, or the path of a file. It runs until SIGTERM or SIGINT, or until no record
+    has arrived for `until_idle_ms` and the group has read everything, and returns the metrics. What the
+    arguments mean and what is raised: `Database.processor`, and `Processor.run`.
+    """
+    with contextlib.ExitStack() as cleanup:
+        opened = db if isinstance(db, Database) else cleanup.enter_context(connect(db))
+        return opened.processor(topics, handler, sink, **config).run(until_idle_ms)

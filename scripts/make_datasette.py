@@ -1,4 +1,4 @@
-"""Writes eosdb/exposition/datasette.json, what Datasette shows, from docs/sql.md (`make docs`).
+"""Writes eosdb/integrations/datasette/datasette.json, what Datasette shows, from docs/sql.md (`make docs`).
 
 The page is the one source: each `## `view`` with its table of columns becomes a description, each
 `### title` with its block of SQL a query that one can click. A query that asks about the topic `orders`
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import eosdb
-from eosdb.exposition.datasette import FILE
+from eosdb.integrations.datasette.metadata import FILE
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "sql.md"
-METADATA: Final = ROOT / "eosdb" / "exposition" / FILE
+METADATA: Final = ROOT / "eosdb/integrations/datasette" / FILE
 BLOB: Final = "BLOB"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import eosdb
+from eosdb.integrations.ui.server import UiServer
 from eosdb.model.clock import ManualClock, SystemClock
-from eosdb.ui.server import UiServer
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 _AGO_MS = 420_000

@@ -38,7 +38,7 @@ command -v chromium >/dev/null || missing+=(chromium)
 if [ ${#missing[@]} -gt 0 ] && command -v apt-get >/dev/null; then
     echo "installing ${missing[*]} by apt-get"
     { as_root apt-get update -qq && as_root apt-get install -y -qq "${missing[@]}" >/dev/null; } ||
-        echo "could not install ${missing[*]}: what needs them (Spark, its JDBC reader, tests/chaos, tests/ui) will not work here" >&2
+        echo "could not install ${missing[*]}: what needs them (Spark, its JDBC reader, tests/chaos, tests/integrations/ui) will not work here" >&2
 fi
 
 [ -x .venv/bin/python ] || "$python" -m venv .venv

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eosdb import publishing
+from eosdb.integrations import publishing
 from eosdb.model.json_text import parsed
 
 from . import kafka_options, remote

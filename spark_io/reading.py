@@ -14,8 +14,8 @@ from typing import Final
 import pyarrow as pa
 
 import eosdb
-from eosdb.arrow import records
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from eosdb.integrations.arrow import records
 from eosdb.model.notices import catalog
 
 from . import remote

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Iterable
 
 import eosdb
-from eosdb import publishing
 from eosdb.admin.summary import FileSummary
+from eosdb.integrations import publishing
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:

@@ -11,7 +11,7 @@ MARKED: Final = {
         "chaos",
         "concurrency",
         "crash",
-        "lakehouse/test_kills.py",
+        "integrations/lakehouse/test_kills.py",
         "pipeline",
         "store/file/test_failing_syncs.py",
     ),

@@ -14,16 +14,32 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Final
 
-_STAYS: Final = {"eosdb.failpoints": "eosdb.model.failpoints"}
-_GOES: Final = {
-    f"eosdb.{name}": f"eosdb.model.{name}"
-    for name in ("clock", "config", "metrics", "progress", "topic_config", "validation")
+STAYS: Final = {"eosdb.failpoints": "eosdb.model.failpoints"}
+GOES: Final = {
+    **{
+        f"eosdb.{name}": f"eosdb.model.{name}"
+        for name in ("clock", "config", "metrics", "progress", "topic_config", "validation")
+    },
+    **{
+        f"eosdb.{name}": f"eosdb.integrations.{name}"
+        for name in (
+            "arrow",
+            "exposition",
+            "lakehouse",
+            "moving",
+            "publishing",
+            "relay",
+            "tracing",
+            "ui",
+        )
+    },
+    "eosdb.datasette_plugin": "eosdb.integrations.datasette.plugin",
 }
 
 
 def new_name(name: str) -> str | None:
     """What a module is called now; None if it has not moved."""
-    for old, new in {**_STAYS, **_GOES}.items():
+    for old, new in {**STAYS, **GOES}.items():
         if name == old or name.startswith(old + "."):
             return new + name.removeprefix(old)
     return None
@@ -41,7 +57,7 @@ class OldNames(MetaPathFinder, Loader):
         name = module.__name__
         new = new_name(name)
         assert new is not None
-        if name in _GOES:
+        if name in GOES:
             text = f"{name} is called {new} now; the old name goes with the next version"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
         # The import system returns what stands there, not the module that it has made.

@@ -224,3 +224,8 @@ def check_transaction_version(asked: int | None, highest: int) -> int:
             "(BrokerConfig.transaction_version)"
         )
     return asked
+
+
+def is_url(text: object) -> bool:
+    """Whether it names a place in object storage, and no path."""
+    return isinstance(text, str) and "://" in text

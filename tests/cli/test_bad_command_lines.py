@@ -35,8 +35,8 @@ ANYWHERE = {"export"}
 WAITING = {"--follow", "-f", "--timeout-ms", "--help", "-h"}
 """They may wait for ever, or do nothing but print, as they should."""
 FOR_A_CLUSTER = {"--execute", "--undo"}
-"""With these `migrate-to-kafka` waits for ever for a cluster that is away; tests/moving has one. A relay
-waits for it, too, so it is told of none, and ends with --once.
+"""With these `migrate-to-kafka` waits for ever for a cluster that is away; tests/integrations/moving has
+one. A relay waits for it, too, so it is told of none, and ends with --once.
 
 Nothing here may never end: Hypothesis takes the time limit for a failure, and tries the line again.
 """
@@ -98,7 +98,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 def test_no_command_line_gives_a_traceback_or_harms_the_file(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], stdin: bytes
 ) -> None:
-    monkeypatch.setattr("eosdb.moving.move._PLAN_PATIENCE_MS", 0)  # Nobody is there.
+    monkeypatch.setattr("eosdb.integrations.moving.move._PLAN_PATIENCE_MS", 0)  # Nobody is there.
     path = tmp_path / "file.db"
     for suffix in ("", "-wal", "-shm", "-lock"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -121,7 +121,7 @@ UNTIL_STOPPED = {"serve", "ui"}
 """They print one line and go on; tests/cli/test_serve.py and tests/cli/test_ui.py look at them. A page that
 may change nothing only reads."""
 WITH_A_CLUSTER = {"migrate-to-kafka"}
-"""tests/moving/test_command.py has one."""
+"""tests/integrations/moving/test_command.py has one."""
 ENDING = set(COMMANDS) - WITH_SPARK - UNTIL_STOPPED - WITH_A_CLUSTER
 SLOW_ON_A_MILLION = {"dlq list", "dlq replay", "dlq show", "export", "relay"}
 """They read every record of the topic, of a dead letter topic in life; exports and relays print one

@@ -12,7 +12,7 @@ import pytest
 
 import eosdb
 from tests.cli.conftest import Run
-from tests.lakehouse.tables import Table, append, committed
+from tests.integrations.lakehouse.tables import Table, append, committed
 from tests.wire.waiting import eventually
 
 
@@ -105,7 +105,7 @@ def test_without_its_packages_it_says_what_to_install(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    monkeypatch.delitem(sys.modules, "eosdb.lakehouse.delta", raising=False)
+    monkeypatch.delitem(sys.modules, "eosdb.integrations.lakehouse.delta", raising=False)
     done = run("export", "t", "--format", "delta")
     assert done.exit_code == 1
     assert "delta needs deltalake: pip install 'eosdb[lakehouse]'" in done.stderr

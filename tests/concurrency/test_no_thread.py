@@ -16,7 +16,7 @@ import eosdb
 import eosdb.aio
 from eosdb import StorageError
 from eosdb.aio import AsyncDatabase
-from eosdb.exposition.server import FigureServer
+from eosdb.integrations.exposition.server import FigureServer
 from tests.readers import committed_values
 from tests.requests import TP
 

@@ -41,11 +41,11 @@ VISITS = {
     Failpoint.EXTRACT_LINKED: (),
     Failpoint.EXTRACT_DROPPED: (),
     Failpoint.USER_UNIT_UNCOMMITTED: (),  # examples/test_shop
-    # tests/lakehouse/test_kills.py
+    # tests/integrations/lakehouse/test_kills.py
     Failpoint.EXPORT_WRITTEN: (),
     Failpoint.EXPORT_HALF_VISIBLE: (),
     Failpoint.EXPORT_COMMITTED: (),
-    # tests/publishing/test_kills
+    # tests/integrations/publishing/test_kills
     Failpoint.CHUNK_SENT: (),
     Failpoint.CHUNKS_SENT: (),
     Failpoint.SNAPSHOT_SENT: (),

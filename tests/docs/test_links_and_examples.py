@@ -16,7 +16,7 @@ from eosdb.cli.main import main
 from eosdb.spark_io import jar
 from eosdb.testing.kafka import KafkaDouble
 from scripts import make_cli, pages
-from tests.relay.contents import values
+from tests.integrations.relay.contents import values
 from tests.tidy.tree import ROOT
 
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

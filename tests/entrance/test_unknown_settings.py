@@ -9,8 +9,8 @@ import pytest
 
 import eosdb
 import eosdb.aio
-from eosdb import relay
 from eosdb.errors import ConfigError, InvalidConfigError
+from eosdb.integrations import relay
 
 
 def ignored(_: eosdb.ConsumerRecord) -> None: ...

@@ -11,8 +11,8 @@ import pytest
 
 import eosdb
 from eosdb import AbortedTransaction, LogRecord, Record, RecordBatch, TopicPartition
-from eosdb.arrow import packed
 from eosdb.errors import CorruptDatabaseError, CorruptRecordError
+from eosdb.integrations.arrow import packed
 from eosdb.log import row_check
 from eosdb.log.partition_rows import Partition
 from tests.log import damaged_cells

@@ -9,7 +9,7 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.lakehouse import export, exporting
+from eosdb.integrations.lakehouse import export, exporting
 from eosdb.spark_io import read
 from tests.spark.conftest import values
 

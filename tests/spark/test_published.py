@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb import Record, RecordBatch, TopicPartition, publishing
+from eosdb import Record, RecordBatch, TopicPartition
+from eosdb.integrations import publishing
 from eosdb.spark_io import (
     SparkOptionError,
     files,
@@ -90,7 +91,7 @@ def test_planning_downloads_nothing(
     def fetch(url: str) -> str:
         raise AssertionError(url)
 
-    monkeypatch.setattr("eosdb.publishing.fetch", fetch)
+    monkeypatch.setattr("eosdb.integrations.publishing.fetch", fetch)
     url, _ = files.resolve(fleet[0].url).paths
     ranges = plan.batch(fleet[0].url, options.parse({}, streaming=False))
     assert [range_.size for range_ in ranges] == [3, 0, 3, 0]

@@ -14,7 +14,6 @@ TIERS = {
     "engine": [
         "eosdb.migrations",
         "eosdb.errors",
-        "eosdb.supported",
         "eosdb.model",
         "eosdb.model.records",
         "eosdb.model.protocol",
@@ -34,33 +33,41 @@ TIERS = {
         "eosdb.broker",
         "eosdb.admin",
         "eosdb.maintenance",
-        "eosdb.publishing",
-        "eosdb.exposition",
     ],
     "clients": [
         "eosdb.client",
         "eosdb.client.consumer",
         "eosdb.client.producer",
         "eosdb.client.processor",
-        "eosdb.database eosdb.processing",
+        "eosdb.database",
         "eosdb.aio",
         "eosdb",
     ],
     "wire": ["eosdb.wire"],
     "testing": ["eosdb.testing"],
     "integrations": [
-        "eosdb.tracing",
-        "eosdb.datasette_plugin",
-        "eosdb.arrow",
-        "eosdb.lakehouse",
-        "eosdb.relay",
-        "eosdb.moving",
-        "eosdb.ui",
+        f"eosdb.integrations.{name}"
+        for name in (
+            "tracing",
+            "datasette",
+            "exposition",
+            "publishing",
+            "arrow",
+            "lakehouse",
+            "relay",
+            "moving",
+            "ui",
+        )
     ],
     "commands": ["eosdb.spark_io", "eosdb.cli eosdb.__main__"],
 }
 ROOMS = [row for tier in TIERS.values() for row in tier]
-DOORS = {"eosdb.database": {"eosdb.wire"}}
+DOORS = {
+    "eosdb.database": {
+        "eosdb.wire",
+        *(f"eosdb.integrations.{name}" for name in ("arrow", "exposition", "publishing")),
+    }
+}
 """What a database offers of later tiers: imported when it is asked for."""
 """From the ground up. A name stands for itself and for what is inside it, unless that is listed, too.
 The names of one row are one room."""
@@ -115,16 +122,13 @@ EXCEPT = {
     "eosdb": {
         "eosdb.cli",
         "eosdb.spark_io",
-        "eosdb.arrow",
-        "eosdb.lakehouse",
-        "eosdb.publishing.storage",
-        "eosdb.relay.kafka_client",
-        "eosdb.ui",
-        "eosdb.tracing",
-        "eosdb.datasette_plugin",
+        "eosdb.integrations",
+        "eosdb.model.records.arrow_types",  # Imported where pyarrow is needed anyway.
     },
     "eosdb.migrations": {"eosdb.migrations"},
 }
+TOGETHER = {("moving", "relay")}
+"""The integrations that import another: a move is a relay that comes to an end."""
 
 PURE = {
     "eosdb.log.producer_state",
@@ -183,6 +187,20 @@ def test_a_module_imports_what_stands_below_it_or_in_its_room(name: str) -> None
         assert below is not None, f"{imported}, which {name} imports, is in no room of the list"
         if not any(within(imported, door) for door in DOORS.get(name, ())):
             assert below <= floor, f"{name} imports {imported}, which stands above it"
+
+
+def test_no_integration_imports_another_except_where_it_is_said() -> None:
+    def integration(name: str) -> str | None:
+        parts = name.split(".")
+        return parts[2] if parts[:2] == ["eosdb", "integrations"] and parts[2:] else None
+
+    arrows = {
+        (one, other)
+        for name in modules()
+        for imported in imports(name)
+        if (one := integration(name)) and (other := integration(imported)) and one != other
+    }
+    assert arrows == TOGETHER
 
 
 def test_every_name_in_the_list_is_there() -> None:

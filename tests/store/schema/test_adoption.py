@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from eosdb import TopicPartition, publishing
+from eosdb import TopicPartition
+from eosdb.integrations import publishing
 from eosdb.model.failpoints import Failpoint
 from tests.readers import committed_values
 from tests.store.schema.foreign_files import (

@@ -1,0 +1,101 @@
+"""A range of a partition as Arrow record batches, with the columns of Spark's Kafka connector."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eosdb.database import Database
+from eosdb.errors import InvalidTimestampError
+from eosdb.integrations.arrow.packed import Parts
+from eosdb.model.damage import reads
+from eosdb.model.json_text import parsed
+from eosdb.model.records.arrow_types import TYPES, schema
+from eosdb.model.values import TopicPartition
+
+_STORED: Final = {
+    "key": "key",
+    "value": "value",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    "headers": "headers",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "sequence": "sequence",
+}
+"""The names of the columns in a scan; the others are constant within a partition."""
+
+
+def batches(
+    db: Database,
+    topic_partition: TopicPartition,
+    start: int,
+    end: int,
+    names: Sequence[str],
+    *,
+    isolation_level: str = "read_committed",
+    skip_lost: bool = False,
+    source_file: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The data records in [start, end), in order, each batch read on demand.
+
+    Raises what `Database.admin.scan` raises: OffsetOutOfRangeError if retention has removed some of them
+    (unless `skip_lost`), CorruptRecordError for a damaged one, InvalidRequestError for an end that readers
+    may not reach yet.
+    """
+    # A scan returns at least one column, even if only constants are wanted.
+    wanted = tuple(_STORED[name] for name in names if name in _STORED) or ("offset",)
+    constants = {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "source_file": source_file,
+    }
+    for found in db.admin.read_parts(
+        topic_partition,
+        start,
+        end,
+        Parts(wanted),
+        isolation_level=isolation_level,
+        skip_lost=skip_lost,
+    ):
+        if found.size:
+            columns = dict(zip(wanted, found.columns, strict=True))
+            yield pa.RecordBatch.from_arrays(
+                [
+                    _stored(name, columns[_STORED[name]])
+                    if name in _STORED
+                    else pa.repeat(pa.scalar(constants[name], TYPES[name]), found.size)
+                    for name in names
+                ],
+                schema=schema(names),
+            )
+
+
+def _stored(name: str, values: pa.Array) -> pa.Array:
+    match name:
+        case "timestamp":
+            try:
+                return pc.multiply_checked(values, 1_000).view(TYPES[name])
+            except pa.ArrowInvalid:
+                raise InvalidTimestampError(
+                    f"a timestamp of {pc.max(values)} ms has no form in microseconds"
+                ) from None
+        case "headers":
+            return pa.array(map(_headers, values.to_pylist()), TYPES[name])
+        case _:
+            return values.cast(TYPES[name])
+
+
+@reads("records")
+def _headers(text: bytes | None) -> list[dict[str, object]] | None:
+    if text is None:
+        return None
+    return [
+        {"key": key, "value": None if value is None else base64.b64decode(value)}
+        for key, value in parsed(text)
+    ]

@@ -1,0 +1,49 @@
+"""What Datasette shows beside a file: what views and columns mean, queries to click, inner tables hidden.
+
+datasette.json is made from docs/sql.md (`make docs`) and is part of the package. Here it gets the name of
+the database, by which Datasette finds it, and the file's own typed views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any, Final
+
+from eosdb.model.json_text import parsed
+from eosdb.model.reports import JsonView
+
+FILE: Final = "datasette.json"
+_COORDINATES: Final = {
+    "_partition": "number of the partition, from 0",
+    "_offset": "where the record lies",
+    "_timestamp": "when the producer made the record, or when it was appended (ms)",
+    "_key": "the key; X'…' when it is not UTF-8; NULL: none",
+}
+
+
+def of_database(views: Iterable[JsonView] = ()) -> dict[str, Any]:
+    """The metadata of one database that holds these typed views."""
+    known: dict[str, Any] = parsed(
+        files("eosdb.integrations.datasette").joinpath(FILE).read_text(encoding="utf-8")
+    )
+    known["tables"] |= {view.name: _typed(view) for view in views}
+    return known
+
+
+def of_instance(name: str, views: Iterable[JsonView] = ()) -> dict[str, Any]:
+    """The whole of it, for a file that Datasette calls `name`: its own name without the ending."""
+    return {
+        "title": f"{name}: an eosdb file",
+        "description": "Kafka's exactly-once machinery in one SQLite file: records, transactions, "
+        "producers and groups as views, everything that happened in the journal.",
+        "databases": {name: of_database(views)},
+    }
+
+
+def _typed(view: JsonView) -> dict[str, Any]:
+    fields = {name: f"a field of the value, as {type_}" for name, type_ in view.columns.items()}
+    return {
+        "description": f"The committed JSON values of topic {view.topic}, a column for each field.",
+        "columns": fields | _COORDINATES,
+    }

@@ -1,0 +1,155 @@
+"""Which figures of a database Prometheus gets: those of one open database object, and those of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from eosdb.model.overview import GroupFigures, Overview, PartitionFigures
+from eosdb.model.protocol.prometheus import Metric, counter, gauge, histogram
+from eosdb.model.reports import CommitTimes
+
+_COUNTERS: Final = {
+    "messages-in-total": ("eosdb_records_in_total", "Records stored through this process."),
+    "bytes-in-total": ("eosdb_record_bytes_in_total", "Bytes of their keys, values and headers."),
+    "duplicate-batches-total": (
+        "eosdb_duplicate_batches_total",
+        "Batches that had been stored already.",
+    ),
+    "commit-total": ("eosdb_commits_total", "Commits of SQLite by this process."),
+    "fsync-total": ("eosdb_synced_commits_total", "Commits that were synced to the disk."),
+}
+_REQUESTS: Final = "requests:"
+_TIME: Final = "request-time-ns:"
+_ERRORS: Final = "errors-total:"
+
+
+def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Metric]:
+    """What `Database.metrics` says, in Prometheus' names and units."""
+    for known, (name, text) in _COUNTERS.items():
+        yield counter(name, text, [({}, figures.get(known, 0))])
+    yield counter(
+        "eosdb_requests_total",
+        "Requests to the broker in this process.",
+        [({"request": name}, value) for name, value in _named(figures, _REQUESTS, "-total")],
+    )
+    yield counter(
+        "eosdb_request_seconds_total",
+        "Time that they took.",
+        [({"request": name}, ns / 1e9) for name, ns in _named(figures, _TIME, "-total")],
+    )
+    yield counter(
+        "eosdb_errors_total",
+        "Requests that were refused, by error.",
+        [({"error": name}, value) for name, value in _named(figures, _ERRORS, "")],
+    )
+    yield histogram(
+        "eosdb_commit_seconds",
+        "Duration of COMMIT with its fsync, in this process.",
+        times.bounds_s,
+        times.counts,
+        times.total_s,
+    )
+    yield counter(
+        "eosdb_lock_wait_seconds_total",
+        "Time that writers of this process have waited for other writers of the file.",
+        [({}, times.lock_wait_s)],
+    )
+
+
+def _named(figures: Mapping[str, float], prefix: str, suffix: str) -> Iterable[tuple[str, float]]:
+    return (
+        (name.removeprefix(prefix).removesuffix(suffix), value)
+        for name, value in sorted(figures.items())
+        if name.startswith(prefix)
+    )
+
+
+def of_file(found: Overview) -> Iterator[Metric]:
+    """The file at one instant."""
+    yield gauge("eosdb_file_bytes", "Size of the database file.", [({}, found.size_bytes)])
+    yield gauge("eosdb_wal_bytes", "Size of its WAL.", [({}, found.wal_bytes)])
+    yield gauge(
+        "eosdb_free_bytes", "Pages in the file that hold nothing.", [({}, found.free_bytes)]
+    )
+    yield counter(
+        "eosdb_events_total", "Events in the history of the file.", [({}, found.journal_position)]
+    )
+    yield from _of_partitions(found.partitions)
+    yield from _of_groups(found.groups)
+    yield from _of_transactions(found)
+    yield gauge(
+        "eosdb_dead_letters",
+        "Dead letters that have not been sent back, counted in offsets.",
+        [({"topic": one.topic}, one.waiting) for one in found.dead_letters],
+    )
+
+
+def _of_partitions(partitions: Iterable[PartitionFigures]) -> Iterator[Metric]:
+    labelled = [({"topic": p.topic, "partition": p.partition}, p) for p in partitions]
+    yield gauge(
+        "eosdb_partition_start_offset",
+        "First offset that is kept.",
+        [(labels, p.offsets.log_start_offset) for labels, p in labelled],
+    )
+    yield gauge(
+        "eosdb_partition_end_offset",
+        "Next offset to be given out.",
+        [(labels, p.offsets.log_end_offset) for labels, p in labelled],
+    )
+    yield gauge(
+        "eosdb_partition_stable_offset",
+        "Last stable offset: up to it read_committed reads.",
+        [(labels, p.offsets.last_stable_offset) for labels, p in labelled],
+    )
+    yield gauge(
+        "eosdb_partition_bytes",
+        "Bytes of the records that it has.",
+        [(labels, p.size_bytes) for labels, p in labelled],
+    )
+    yield gauge(
+        "eosdb_partition_newest_timestamp_seconds",
+        "Highest timestamp of its records, in seconds since 1970.",
+        [(labels, p.max_timestamp / 1000) for labels, p in labelled if p.max_timestamp >= 0],
+    )
+
+
+def _of_groups(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
+    known = list(groups)
+    yield gauge(
+        "eosdb_group_members",
+        "Members of the consumer group.",
+        [({"group": g.group_id, "state": g.state}, g.members) for g in known],
+    )
+    placed = [
+        ({"group": g.group_id, "topic": p.topic, "partition": p.partition}, p)
+        for g in known
+        for p in g.positions
+    ]
+    yield gauge(
+        "eosdb_group_committed_offset",
+        "Where the group goes on.",
+        [(labels, p.committed_offset) for labels, p in placed],
+    )
+    yield gauge(
+        "eosdb_group_lag_offsets",
+        "Offsets from there to the end: records, markers and what was aborted.",
+        [(labels, p.behind) for labels, p in placed],
+    )
+
+
+def _of_transactions(found: Overview) -> Iterator[Metric]:
+    oldest: dict[str, int] = {}
+    for one in found.transactions:
+        name = one.transactional_id or ""
+        oldest[name] = max(oldest.get(name, 0), found.now_ms - one.start_time_ms)
+    yield gauge(
+        "eosdb_open_transactions",
+        "Transactions that are open, by the partitions that they are in.",
+        [({}, len(found.transactions))],
+    )
+    yield gauge(
+        "eosdb_open_transaction_seconds",
+        "How long a transaction has been open.",
+        [({"transactional_id": name}, ms / 1000) for name, ms in sorted(oldest.items())],
+    )

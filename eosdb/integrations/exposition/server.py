@@ -1,0 +1,83 @@
+"""A small server that shows a text to Prometheus."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Final
+
+from eosdb.errors import EosdbError, ListenError, StorageError
+from eosdb.model import threads
+from eosdb.model.protocol.prometheus import CONTENT_TYPE
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+class FigureServer:
+    """Serves a text at http://HOST:PORT/metrics, from threads of this process. A context manager.
+
+    When `text` raises an EosdbError the answer is 503 with its message.
+    """
+
+    def __init__(self, port: int, text: Callable[[], str], host: str = LOOPBACK) -> None:
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, body = 404, "not found; see /metrics\n"
+                if self.path.partition("?")[0] in ("/", "/metrics"):
+                    try:
+                        status, body = 200, text()
+                    except EosdbError as error:
+                        status, body = 503, f"{error}\n"
+                data = body.encode(errors="replace")
+                self.send_response(status)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nobody reads it."""
+
+        class Serving(ThreadingHTTPServer):
+            address_family = _family(host)
+            daemon_threads = True
+
+        try:
+            self._server: Final = Serving((host, port), Answer)
+        except OSError as error:
+            raise ListenError(
+                f"{host}:{port}: {error.strerror or error}; choose another port or address"
+            ) from None
+        self.port: Final[int] = self._server.server_address[1]
+        self._thread: Final = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> FigureServer:
+        try:
+            with threads.needed("the figures"):
+                self._thread.start()
+        except StorageError:
+            self._server.server_close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def _family(host: str) -> socket.AddressFamily:
+    try:
+        is_six = ipaddress.ip_address(host).version == 6
+    except ValueError:
+        is_six = False
+    return socket.AF_INET6 if is_six else socket.AF_INET

@@ -1,0 +1,29 @@
+"""Lakehouses: `export` brings what is new in a file into Parquet, Delta or Iceberg, exactly once.
+
+No Spark is needed. Needs `pip install 'eosdb[lakehouse]'`, and imports it when `export` is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .exporting import Exported, export
+
+__all__ = ["Exported", "export"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"eosdb.integrations.lakehouse has no {name}")
+    try:
+        return getattr(import_module("eosdb.integrations.lakehouse.exporting"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "pyarrow":
+            raise ImportError(
+                f"lakehouse.{name} needs pyarrow: pip install 'eosdb[lakehouse]' ({error})"
+            ) from error
+        raise
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,9 @@
+"""The move of a file's topics to a Kafka cluster: planned, rehearsed, done, and taken back
+(docs/moving-to-kafka.md)."""
+
+from __future__ import annotations
+
+from eosdb.integrations.moving.move import Move, to_kafka
+from eosdb.integrations.moving.values import Plan, Step
+
+__all__ = ["Move", "Plan", "Step", "to_kafka"]

@@ -1,0 +1,153 @@
+"""The file's side of a move: what is in it, closing topics to writers, and opening them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from eosdb.coordinator.groups.offsets import NOTES
+from eosdb.database import Database
+from eosdb.errors import (
+    EosdbError,
+    GroupIdNotFoundError,
+    InvalidRequestError,
+    TransactionalIdNotFoundError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.integrations.moving.values import Group, OpenTransaction, TopicHere
+from eosdb.integrations.relay import planning
+from eosdb.integrations.relay.file_source import records_of
+from eosdb.integrations.relay.values import RelayRecord
+from eosdb.model.topic_config import MOVED_TO, MOVING_TO
+from eosdb.model.values import TopicPartition
+
+_AT_ONCE: Final = 5_000
+_BYTES: Final = 8_388_608
+
+
+class Here:
+    """The file. One thread uses it."""
+
+    def __init__(self, db: Database) -> None:
+        self._db: Final = db
+        self.where: Final = db.path
+
+    def topics(self, asked: Iterable[str] | None) -> tuple[TopicHere, ...]:
+        """The topics to move. Raises UnknownTopicOrPartitionError."""
+        admin, known = self._db.admin, self._db.admin.list_topics()
+        names = planning.wanted(known, asked)
+        if missing := [name for name in names if name not in known]:
+            raise UnknownTopicOrPartitionError(
+                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(known) or 'none'}"
+            )
+        offsets, found = admin.partition_offsets(), []
+        for name in names:
+            of = {tp.partition: at for tp, at in offsets.items() if tp.topic == name}
+            config = admin.describe_topic(name).config
+            found.append(
+                TopicHere(
+                    name,
+                    config,
+                    {number: at.last_stable_offset for number, at in sorted(of.items())},
+                    {number: at.log_start_offset for number, at in of.items()},
+                    config.get(MOVING_TO, ""),
+                    config.get(MOVED_TO, ""),
+                    admin.topic_config(name).compact,
+                )
+            )
+        return tuple(found)
+
+    def others(self, topics: Iterable[TopicHere]) -> tuple[str, ...]:
+        """The topics that do not move."""
+        moving = {topic.name for topic in topics}
+        return tuple(name for name in sorted(self._db.admin.list_topics()) if name not in moving)
+
+    def groups(self, topics: Iterable[TopicHere]) -> tuple[Group, ...]:
+        """The groups that have offsets in these topics."""
+        names, found = {topic.name for topic in topics}, []
+        for described in self._db.broker.describe_groups():
+            name = described.group_id
+            if name.startswith(NOTES):
+                continue
+            offsets = self._db.broker.offset_fetch(name)
+            own = {
+                tp: at.offset
+                for tp, at in sorted(offsets.items())
+                if tp.topic in names and at.offset >= 0
+            }
+            if own:
+                found.append(Group(name, len(described.members), own))
+        return tuple(found)
+
+    def open_transactions(self, topics: Iterable[TopicHere]) -> tuple[OpenTransaction, ...]:
+        """Those that hold records of these topics, or offsets of groups in them."""
+        names = {topic.name for topic in topics}
+        found: dict[str | None, OpenTransaction] = {}
+        for one in self._db.admin.open_transactions():
+            if one.topic in names:
+                name, at = one.transactional_id, (one.topic_partition, one.start_offset)
+                found[name or str(at)] = OpenTransaction(name, at)
+        for listed in self._db.broker.describe_groups():
+            try:
+                report = self._db.admin.describe_group_offsets(listed.group_id)
+            except GroupIdNotFoundError:
+                continue
+            for partition in report.partitions:
+                if partition.topic in names:
+                    for name in partition.pending:
+                        found.setdefault(name, OpenTransaction(name))
+        return tuple(found.values())
+
+    def counts(self) -> Mapping[str, int]:
+        """Of what is only told."""
+        return {
+            "transactional_ids": len(self._db.broker.list_transactions()),
+            "acls": len(self._db.admin.list_acls()),
+            "users": len({found.user for found in self._db.admin.list_credentials()}),
+        }
+
+    # -- changes --------------------------------------------------------------------------------------
+
+    def close(self, topics: Iterable[TopicHere], address: str) -> None:
+        """From now on nobody writes to them, nor commits offsets in them: all topics in one commit."""
+        self._alter({topic.name: {MOVING_TO: address} for topic in topics if not topic.is_closed})
+
+    def finish(self, topics: Iterable[TopicHere], address: str) -> None:
+        """They have moved."""
+        self._alter({topic.name: {MOVED_TO: address, MOVING_TO: None} for topic in topics})
+
+    def open(self, topics: Iterable[TopicHere]) -> None:
+        """Writers may write to them again."""
+        self._alter(
+            {topic.name: {MOVED_TO: None, MOVING_TO: None} for topic in topics if topic.is_closed}
+        )
+
+    def _alter(self, changes: Mapping[str, Mapping[str, object | None]]) -> None:
+        with self._db.broker.together(sync=True):
+            for name, config in changes.items():
+                self._db.admin.alter_topic_config(name, config)
+
+    def end(self, found: OpenTransaction) -> None:
+        """Abort the transaction, or complete it as decided. One that has ended meanwhile is fine."""
+        try:
+            if found.transactional_id is not None:
+                self._db.admin.fence_producer(found.transactional_id)
+            elif found.at is not None:
+                self._db.admin.abort_transaction(*found.at)
+        except (TransactionalIdNotFoundError, InvalidRequestError):
+            return
+
+    # -- records --------------------------------------------------------------------------------------
+
+    def records(self, tp: TopicPartition) -> Iterator[RelayRecord]:
+        """The committed records of the partition. Raises EosdbError when the log is cut off meanwhile."""
+        bounds = self._db.admin.partition_offsets()[tp]
+        at = bounds.log_start_offset
+        while at < bounds.last_stable_offset:
+            data = self._db.broker.fetch_data(
+                tp, at, isolation_level="read_committed", max_records=_AT_ONCE, max_bytes=_BYTES
+            )
+            yield from records_of(tp, data, bounds.last_stable_offset)
+            if data.next_offset <= at:
+                raise EosdbError(f"{self.where}: {tp}: nothing could be read at offset {at}")
+            at = data.next_offset

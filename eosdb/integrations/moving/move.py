@@ -1,0 +1,317 @@
+"""The move, step by step. Every step finds out what is done already, so one that was killed goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from eosdb.database import Database
+from eosdb.errors import ConfigError, IllegalStateError
+from eosdb.integrations.moving.comparison import compare
+from eosdb.integrations.moving.here import Here
+from eosdb.integrations.moving.plan import ahead, outcome, plan, refuse
+from eosdb.integrations.moving.there import There
+from eosdb.integrations.moving.values import Compared, Facts, Offsets, OpenTransaction, Plan
+from eosdb.integrations.relay import Relay
+from eosdb.integrations.relay import to_kafka as to_kafka_relay
+from eosdb.integrations.relay.failure import InterruptedRelayError
+from eosdb.integrations.relay.kafka_client import KafkaClient
+from eosdb.integrations.relay.kafka_settings import kafka_settings
+from eosdb.integrations.relay.planning import pauses as pauses_between_attempts
+from eosdb.integrations.relay.positions import POSITIONS_TOPIC
+from eosdb.model.progress import Progress
+from eosdb.model.topic_config import MOVED_TO, MOVING_TO
+from eosdb.model.validation import check_text, check_whole
+from eosdb.model.values import TopicPartition
+
+T = TypeVar("T")
+_LOOK_MS: Final = 200
+_PLAN_PATIENCE_MS: Final = 10_000
+_CLOSE: Final = 1_000
+"""So few offsets may be left when the topics are closed: they take a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSettings:
+    """What a move is told."""
+
+    name: str
+    topics: tuple[str, ...] | None
+    positions_topic: str
+    config: Mapping[str, str] | None
+    notify: Callable[[str], object]
+    on_progress: Progress | None
+
+
+class Move:
+    """Made by `to_kafka`. One thread uses it."""
+
+    def __init__(self, db: Database, client: KafkaClient, settings: MoveSettings) -> None:
+        self._db: Final = db
+        self._here: Final = Here(db)
+        self._there: Final = There(client, settings.positions_topic)
+        self._client: Final = client
+        self._settings: Final = settings
+        self._stopped = False
+        self._relay: Relay | None = None
+
+    def stop(self) -> None:
+        """Make `execute` and `undo` return early. From any thread, and from signal handlers."""
+        self._stopped = True
+        if self._relay is not None:
+            self._relay.stop()
+
+    def close(self) -> None:
+        """Let go of the cluster. The database is its owner's."""
+        self._there.rest()
+
+    def plan(self) -> Plan:
+        """What there is to do, and what stands in the way. Changes nothing.
+
+        A cluster that is just starting, or away for seconds, is asked again; raises what it then says.
+        """
+        found = self._patiently(self._facts, _PLAN_PATIENCE_MS)
+        return plan(self._facts() if found is None else found)
+
+    def execute(self, *, wait_ms: int = 0) -> Plan:
+        """Do what is left to do, and return the plan as it is then.
+
+        Waits `wait_ms` at most for members of groups to leave, and then for open transactions to end, which
+        are aborted after it. While the cluster is away it tries again. Raises IllegalStateError for what
+        stands in the way, and what `Relay.run` raises; done again, it goes on.
+        """
+        check_whole("wait_ms", wait_ms, 0)
+        offsets = self._patiently(lambda: self._execute(wait_ms))
+        return self.plan() if offsets is None else outcome(self.plan(), offsets)
+
+    def undo(self) -> Plan:
+        """Open the topics of the file again, and return the plan for the next time.
+
+        What had been committed in the file still goes to the cluster. Raises IllegalStateError when there
+        is something in the cluster that the file does not have.
+        """
+        self._patiently(self._undo)
+        return self.plan()
+
+    def _patiently(self, step: Callable[[], T], patience_ms: int | None = None) -> T | None:
+        """The step's answer, however long the cluster is away, unless the patience ends; None when
+        stopped."""
+        pauses, told = pauses_between_attempts(), ""
+        began = self._db.clock.monotonic_ms()
+        while not self._stopped:
+            try:
+                return step()
+            except InterruptedRelayError as error:
+                self._there.rest()
+                if patience_ms is not None and self._db.clock.monotonic_ms() - began > patience_ms:
+                    raise
+                if (text := f"{error}; trying again") != told:
+                    self._tell(text)
+                told = text
+                self._db.clock.sleep_ms(next(pauses))
+        return None
+
+    # -- forwards -------------------------------------------------------------------------------------
+
+    def _execute(self, wait_ms: int) -> Offsets | None:
+        """The offsets committed in the cluster; None if there was nothing to do, or it was stopped."""
+        facts = self._facts()
+        refuse(plan(facts).obstacles, except_members=True)
+        if plan(facts).is_done:
+            return None
+        if not all(topic.is_closed for topic in facts.topics):
+            self._bring_records(until_close=True)
+            facts = self._without_members(wait_ms)
+            if self._stopped:
+                return None
+            self._here.close(facts.topics, facts.address)
+            self._tell(f"closed to writers: {', '.join(topic.name for topic in facts.topics)}")
+        self._end_transactions(facts, wait_ms)
+        self._bring_records()
+        if self._stopped:
+            return None
+        facts = self._facts()
+        offsets = self._offsets_there(facts, self._compare(facts))
+        for group, found in offsets.items():
+            self._there.commit(group, found)
+            self._tell(f"offsets of group {group} are in the cluster")
+        self._here.finish(facts.topics, facts.address)
+        self._tell(f"moved; let the programs connect to {facts.address} (bootstrap.servers)")
+        return offsets
+
+    def _without_members(self, wait_ms: int) -> Facts:
+        """What there is when the groups have no members."""
+        clock, told = self._db.clock, False
+        deadline = clock.monotonic_ms() + wait_ms
+        while True:
+            facts = self._facts()
+            obstacles = plan(facts).obstacles
+            if not obstacles or self._stopped or clock.monotonic_ms() >= deadline:
+                refuse(obstacles)
+                return facts
+            refuse(obstacles, except_members=True)
+            if not told:
+                self._tell(f"waiting: {'; '.join(obstacles)}")
+                told = True
+            clock.sleep_ms(_LOOK_MS)
+
+    def _end_transactions(self, facts: Facts, wait_ms: int) -> None:
+        """Nothing is open afterwards: the topics are closed, so none can begin."""
+        clock = self._db.clock
+        deadline = clock.monotonic_ms() + wait_ms
+        told: set[OpenTransaction] = set()
+        while found := self._here.open_transactions(facts.topics):
+            if self._stopped:
+                return
+            if clock.monotonic_ms() < deadline:
+                clock.sleep_ms(_LOOK_MS)
+                continue
+            for one in found:
+                if one in told:  # Its owner is at it.
+                    clock.sleep_ms(_LOOK_MS)
+                else:
+                    self._tell(f"ending the open transaction {one}")
+                    told.add(one)
+                self._here.end(one)
+
+    def _bring_records(self, *, until_close: bool = False) -> None:
+        """Everything committed by now. With `until_close`, less than a chunk may be left: while others
+        write, there is no end."""
+        settings = self._settings
+
+        def progress(done: int, total: int) -> None:
+            if settings.on_progress is not None:
+                settings.on_progress(done, total)
+            if until_close and total - done <= _CLOSE:
+                relay.stop()
+
+        relay = to_kafka_relay(
+            self._db,
+            self._there.where,
+            config=settings.config,
+            name=settings.name,
+            topics=settings.topics,
+            positions_topic=settings.positions_topic,
+            notify=settings.notify,
+            on_progress=progress,
+        )
+        with relay:
+            self._relay = relay
+            if not self._stopped:
+                done = relay.run(until_caught_up=True)
+                self._tell(f"{done.records} records relayed")
+            self._relay = None
+
+    # -- comparing ------------------------------------------------------------------------------------
+
+    def _compare(self, facts: Facts) -> dict[TopicPartition, Compared]:
+        """All partitions. Raises IllegalStateError unless the records are the same on both sides."""
+        found, differences = {}, list[str]()
+        for topic in facts.topics:
+            for number in topic.ends:
+                tp = TopicPartition(topic.name, number)
+                committed = [group.offsets[tp] for group in facts.groups if tp in group.offsets]
+                known = facts.there[topic.name]
+                found[tp] = one = compare(self._here, self._there, topic, known, tp, committed)
+                if one.difference is not None:
+                    differences.append(one.difference)
+            self._tell(f"compared: {topic.name}")
+        if differences:
+            raise IllegalStateError("; ".join(differences))
+        return found
+
+    def _offsets_there(
+        self, facts: Facts, compared: Mapping[TopicPartition, Compared]
+    ) -> dict[str, dict[TopicPartition, int]]:
+        """By group. Raises IllegalStateError for a group that has read further in the cluster."""
+        offsets = {
+            group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
+            for group in facts.groups
+        }
+        refuse(ahead(offsets, facts.groups_there))
+        return offsets
+
+    # -- back -----------------------------------------------------------------------------------------
+
+    def _undo(self) -> None:
+        facts = self._facts()
+        if not any(topic.is_closed for topic in facts.topics):
+            self._tell("nothing is closed; nothing to take back")
+            return
+        self._end_transactions(facts, 0)
+        self._bring_records()
+        if self._stopped:
+            return
+        facts = self._facts()
+        try:
+            compared = self._compare(facts)
+        except IllegalStateError as error:
+            raise IllegalStateError(
+                f"the file stays closed, for the cluster has what it has not: {error}; bring that back "
+                "first (eosdb relay --from), or open the topics all the same: eosdb topics alter TOPIC "
+                f"--delete-config {MOVED_TO} --delete-config {MOVING_TO}"
+            ) from None
+        offsets = {
+            group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
+            for group in facts.groups
+        }
+        for text in ahead(offsets, facts.groups_there):
+            self._tell(f"{text}; in the file it reads those records again")
+        self._here.open(facts.topics)
+        self._tell(f"open to writers: {', '.join(topic.name for topic in facts.topics)}")
+
+    # -- small steps ----------------------------------------------------------------------------------
+
+    def _tell(self, text: str) -> None:
+        self._settings.notify(text)
+
+    def _facts(self) -> Facts:
+        here, there = self._here, self._there
+        topics = here.topics(self._settings.topics)
+        groups = here.groups(topics)
+        positions = there.positions(self._settings.name, self._db.broker.cluster_id())
+        found = there.topics(topics, {tp.topic for tp in positions})
+        return Facts(
+            there.where,
+            topics,
+            found,
+            positions,
+            groups,
+            there.groups(groups, found),
+            here.open_transactions(topics),
+            others=here.others(topics),
+            **here.counts(),
+        )
+
+
+def to_kafka(
+    db: Database,
+    address: str,
+    *,
+    topics: Iterable[str] | None = None,
+    name: str = "relay",
+    config: Mapping[str, str] | None = None,
+    positions_topic: str = POSITIONS_TOPIC,
+    notify: Callable[[str], object] | None = None,
+    on_progress: Progress | None = None,
+) -> Move:
+    """The move of topics (None: all whose names do not begin with two underscores) to the Kafka cluster at
+    `address`.
+
+    It goes on where the relay of this `name` stands; `config` and `positions_topic` are those of
+    `relay.to_kafka`. `notify` is called with a sentence about each step. Raises ConfigError, also when the
+    extra `eosdb[kafka]` is not installed.
+    """
+    check_text("address", address, ConfigError)
+    client = KafkaClient(address, kafka_settings(config, os.environ))
+    settings = MoveSettings(
+        name,
+        None if topics is None else tuple(topics),
+        positions_topic,
+        config,
+        notify or (lambda text: None),
+        on_progress,
+    )
+    return Move(db, client, settings)

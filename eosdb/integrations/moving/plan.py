@@ -1,0 +1,200 @@
+"""What is in the file × what is in the cluster → the steps of the move, and what stands in its way.
+
+Values in, values out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from eosdb.errors import IllegalStateError
+from eosdb.integrations.moving.values import (
+    Facts,
+    Group,
+    Offsets,
+    Plan,
+    Step,
+    TopicHere,
+    TopicThere,
+)
+from eosdb.integrations.relay.planning import config_to_copy
+from eosdb.model.values import TopicPartition
+
+CREATE: Final = "create topic"
+RELAY: Final = "relay records"
+CLOSE: Final = "close topics"
+END: Final = "end transaction"
+VERIFY: Final = "compare records"
+COMMIT: Final = "commit offsets"
+FINISH: Final = "mark as moved"
+_TIMES: Final = "message.timestamp.type"
+_LOG_APPEND: Final = "LogAppendTime"
+
+
+def plan(facts: Facts) -> Plan:
+    """The plan for what has been found. Steps that have been taken already are `done`."""
+    return Plan(tuple(_steps(facts)), tuple(_obstacles(facts)), tuple(_notes(facts)))
+
+
+# -- steps --------------------------------------------------------------------------------------------
+
+
+def _steps(facts: Facts) -> Iterator[Step]:
+    moved = bool(facts.topics) and all(topic.moved_to for topic in facts.topics)
+    for topic in facts.topics:
+        config = config_to_copy(topic.config)
+        said = ", ".join(f"{name}={value}" for name, value in config.items())
+        detail = f"{len(topic.ends)} partitions" + (f", {said}" if said else "")
+        yield Step(CREATE, topic.name, detail, topic.name in facts.there)
+    for topic in facts.topics:
+        left = lag(topic, facts)
+        closed = topic.is_closed and not facts.open_transactions
+        detail = f"{left} offsets to go" if left else "caught up"
+        yield Step(RELAY, topic.name, detail, left == 0 and (moved or closed))
+    for topic in facts.topics:
+        yield Step(CLOSE, topic.name, f"writers are sent to {facts.address}", topic.is_closed)
+    for found in facts.open_transactions:
+        yield Step(END, str(found), "aborted unless it ends in time")
+    for topic in facts.topics:
+        yield Step(VERIFY, topic.name, "record by record", moved)
+    for group in facts.groups:
+        yield Step(COMMIT, group.name, f"{len(group.offsets)} partitions", moved)
+    for topic in facts.topics:
+        yield Step(FINISH, topic.name, "", bool(topic.moved_to))
+
+
+def lag(topic: TopicHere, facts: Facts) -> int:
+    """How many offsets the relay has before it."""
+    return sum(
+        max(end - facts.positions.get(TopicPartition(topic.name, number), topic.starts[number]), 0)
+        for number, end in topic.ends.items()
+    )
+
+
+# -- obstacles ----------------------------------------------------------------------------------------
+
+
+def _obstacles(facts: Facts) -> Iterator[str]:
+    if not facts.topics:
+        yield "the file has no topic to move; those that begin with two underscores are named by --topic"
+    for topic in facts.topics:
+        elsewhere = topic.moved_to or topic.moving_to
+        if elsewhere and elsewhere != facts.address:
+            yield (
+                f"topic {topic.name} is closed for its move to {elsewhere}; give that address, or take "
+                "that move back with --undo"
+            )
+        there = facts.there.get(topic.name)
+        if there is not None:
+            yield from _obstacles_there(topic, there, facts)
+    if all(topic.moved_to for topic in facts.topics):
+        return
+    for group in facts.groups:
+        yield from _obstacles_of_group(group, facts.groups_there.get(group.name))
+
+
+def _obstacles_there(topic: TopicHere, there: TopicThere, facts: Facts) -> Iterator[str]:
+    if there.partitions != len(topic.ends):
+        yield (
+            f"topic {topic.name} has {len(topic.ends)} partitions here and {there.partitions} in the "
+            "cluster; records keep their partition, so make the numbers equal (widen the smaller one, or "
+            "delete the topic there if nothing of it is needed)"
+        )
+    relayed = any(tp.topic == topic.name for tp in facts.positions)
+    if not there.is_empty and not relayed:
+        yield (
+            f"topic {topic.name} of the cluster has records, and the relay has written none there; delete "
+            "or rename that topic, or give the name of the relay that wrote them (--name)"
+        )
+    times = there.config.get(_TIMES)
+    if times == _LOG_APPEND and topic.config.get(_TIMES) != _LOG_APPEND:
+        yield (
+            f"topic {topic.name} has {_TIMES}={_LOG_APPEND} in the cluster, so records would lose their "
+            "times; set it to CreateTime there"
+        )
+
+
+def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
+    if group.members:
+        yield (
+            f"group {group.name} has {group.members} members in the file; stop them (one that was killed "
+            "is a member until its session ends), or what they are at is read again in the cluster"
+        )
+    if there is not None and there.members:
+        yield (
+            f"group {group.name} has {there.members} members in the cluster already; stop them until the "
+            "move is done"
+        )
+
+
+def is_about_members(obstacle: str) -> bool:
+    """Whether it goes away by itself when programs stop."""
+    return obstacle.startswith("group ")
+
+
+def refuse(obstacles: Iterable[str], *, except_members: bool = False) -> None:
+    """Raises IllegalStateError if there are any."""
+    if found := [text for text in obstacles if not (except_members and is_about_members(text))]:
+        raise IllegalStateError("; ".join(found))
+
+
+def ahead(offsets: Offsets, there: Mapping[str, Group]) -> list[str]:
+    """The groups that have read further in the cluster than in the file; `offsets` are the cluster's."""
+    return [
+        f"group {name} stands at offset {found} of {tp} in the cluster, and where it stands in the file is "
+        f"offset {at} there: it has read on, so delete the group there if that was a rehearsal"
+        for name, own in offsets.items()
+        for tp, at in own.items()
+        if (found := there[name].offsets.get(tp, -1)) > at
+    ]
+
+
+def outcome(done: Plan, offsets: Offsets) -> Plan:
+    """The plan with the offsets that the groups have got."""
+    steps = tuple(
+        replace(step, detail=_offsets(offsets[step.subject]))
+        if step.action == COMMIT and step.subject in offsets
+        else step
+        for step in done.steps
+    )
+    return replace(done, steps=steps)
+
+
+def _offsets(own: Mapping[TopicPartition, int]) -> str:
+    return ", ".join(f"{tp}: {offset}" for tp, offset in sorted(own.items()))
+
+
+# -- notes --------------------------------------------------------------------------------------------
+
+
+def _notes(facts: Facts) -> Iterator[str]:
+    for topic in facts.topics:
+        there = facts.there.get(topic.name)
+        if there is None or not there.config:
+            continue
+        for name, value in config_to_copy(topic.config).items():
+            found = there.config.get(name)
+            if found is None:
+                yield f"topic {topic.name}: the cluster does not know the setting {name} ({value} here)"
+            elif not _same(found, value):
+                yield f"topic {topic.name}: {name} is {value} here and {found} in the cluster"
+    if facts.others:
+        yield f"{len(facts.others)} topics are not moved: {', '.join(facts.others[:10])}"
+    if facts.transactional_ids:
+        yield (
+            f"{facts.transactional_ids} transactional ids need no move: their producers take them anew in "
+            "the cluster"
+        )
+    if facts.acls:
+        yield f"{facts.acls} ACLs are not moved; eosdb acls list shows them, kafka-acls creates them"
+    if facts.users:
+        yield (
+            f"{facts.users} users are not moved: passwords are not kept; kafka-configs --alter "
+            "--add-config SCRAM-… creates them"
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    return {part.strip() for part in one.split(",")} == {part.strip() for part in other.split(",")}

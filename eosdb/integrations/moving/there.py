@@ -1,0 +1,174 @@
+"""The cluster's side of a move: what is in it, its records, and the offsets of its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from eosdb.errors import GroupIdNotFoundError
+from eosdb.integrations.moving.values import Group, TopicHere, TopicThere
+from eosdb.integrations.relay.failure import InterruptedRelayError
+from eosdb.integrations.relay.kafka_client import TIMEOUT_S, KafkaClient
+from eosdb.integrations.relay.kafka_source import record_of
+from eosdb.integrations.relay.positions import Keeper
+from eosdb.integrations.relay.values import RelayRecord
+from eosdb.model.values import TopicPartition
+
+_AT_ONCE: Final = 2_000
+_MEMORY_KB: Final = 32_768
+_STEP_S: Final = 0.05
+"""`consume` waits so long for the number of messages asked for, also at the end."""
+_END_WAIT_MS: Final = 20
+"""Nothing more comes, so a fetch at the end need not wait."""
+
+
+class There:
+    """The cluster. One thread uses it."""
+
+    def __init__(self, client: KafkaClient, positions_topic: str) -> None:
+        self._client: Final = client
+        self._kafka: Final = client.module
+        self._positions_topic: Final = positions_topic
+        self.where: Final = client.where
+
+    def id(self) -> str:
+        return self._client.cluster_id()
+
+    def rest(self) -> None:
+        """Let go of connections."""
+        self._client.rest()
+
+    def topics(self, asked: Iterable[TopicHere], relayed: Collection[str]) -> dict[str, TopicThere]:
+        """Those of the topics that the cluster has; the relay has written to some of them."""
+        partitions = self._client.partitions()
+        names = [topic.name for topic in asked if topic.name in partitions]
+        configs, found = self._client.configs(names), {}
+        for name in names:
+            config = {
+                key: entry.value for key, entry in configs[name].items() if entry.value is not None
+            }
+            is_empty = name not in relayed and self._is_empty(name, partitions[name])
+            found[name] = TopicThere(partitions[name], config, is_empty)
+        return found
+
+    def _is_empty(self, name: str, partitions: int) -> bool:
+        """Whether nothing in it is committed; what a killed relay has left open does not count."""
+        return not any(
+            True
+            for number in range(partitions)
+            for _ in self.records(TopicPartition(name, number), [], whole=False)
+        )
+
+    def has_deleted(self, tp: TopicPartition) -> bool:
+        """Whether the cluster has deleted the oldest records of the partition."""
+        return self._client.start(*tp) > 0
+
+    def positions(self, relay: str, source_id: str) -> dict[TopicPartition, int]:
+        """How far the relay has come, as the cluster remembers it."""
+        if self._positions_topic not in self._client.partitions():
+            return {}
+        tp = TopicPartition(self._positions_topic, 0)
+        records = ((one.key, one.value) for one in self.records(tp, [], whole=False))
+        standing = Keeper(relay, source_id, self._positions_topic).standing(records)
+        return {tp: position.offset for tp, position in standing.positions.items()}
+
+    # -- groups ---------------------------------------------------------------------------------------
+
+    def groups(self, asked: Sequence[Group], there: Iterable[str]) -> dict[str, Group]:
+        """The members and offsets that the groups have there, in topics that are there."""
+        known, found = set(there), {}
+        for group in asked:
+            tps = [tp for tp in group.offsets if tp.topic in known]
+            found[group.name] = Group(
+                group.name, self._members(group.name), self._offsets(group.name, tps)
+            )
+        return found
+
+    def _members(self, name: str) -> int:
+        with self._client.translating():
+            futures = self._client.admin.describe_consumer_groups([name], request_timeout=TIMEOUT_S)
+        try:
+            with self._client.translating():
+                return len(futures[name].result().members)
+        except GroupIdNotFoundError:
+            return 0
+
+    def _offsets(self, name: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if not tps:
+            return {}
+        asked = self._kafka.ConsumerGroupTopicPartitions(
+            name, [self._kafka.TopicPartition(*tp) for tp in tps]
+        )
+        try:
+            with self._client.translating():
+                futures = self._client.admin.list_consumer_group_offsets(
+                    [asked], request_timeout=TIMEOUT_S
+                )
+                result = futures[name].result()
+        except GroupIdNotFoundError:
+            return {}
+        found = {}
+        for one in result.topic_partitions:
+            if one.error is not None:
+                raise self._client.meaning(one.error, one.topic)
+            if one.offset >= 0:
+                found[TopicPartition(one.topic, one.partition)] = int(one.offset)
+        return found
+
+    def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the offsets of a group without members. Raises what the cluster answers."""
+        kafka = self._kafka
+        wanted = kafka.ConsumerGroupTopicPartitions(
+            name, [kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        )
+        with self._client.translating():
+            futures = self._client.admin.alter_consumer_group_offsets(
+                [wanted], request_timeout=TIMEOUT_S
+            )
+            result = futures[name].result()
+        for one in result.topic_partitions:
+            if one.error is not None:
+                raise self._client.meaning(one.error, one.topic)
+
+    # -- records --------------------------------------------------------------------------------------
+
+    def records(
+        self, tp: TopicPartition, ended: list[int], *, whole: bool = True
+    ) -> Iterator[RelayRecord]:
+        """The committed records of the partition, from its beginning to its end; where that is, is put
+        into `ended`. If `whole`, raises InterruptedRelayError while an open transaction hides the end."""
+        start, high = self._client.start(*tp), self._client.high_watermark(*tp)
+        consumer = self._client.consumer(
+            **{
+                "queued.max.messages.kbytes": _MEMORY_KB,
+                "check.crcs": True,
+                "fetch.wait.max.ms": _END_WAIT_MS,
+                "fetch.error.backoff.ms": _END_WAIT_MS,
+            }
+        )
+        kafka = self._kafka
+        try:
+            consumer.assign([kafka.TopicPartition(*tp, start)])
+            idle_s = 0.0
+            while True:
+                with self._client.translating():
+                    messages = consumer.consume(_AT_ONCE, _STEP_S)
+                idle_s = 0.0 if messages else idle_s + _STEP_S
+                if idle_s >= TIMEOUT_S:
+                    raise InterruptedRelayError(f"{self.where}: {tp} could not be read to its end")
+                for message in messages:
+                    error = message.error()
+                    if error is None:
+                        yield record_of(message)
+                    elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                        if whole and message.offset() < high:
+                            raise InterruptedRelayError(
+                                f"{self.where}: {tp} can be read up to offset {message.offset()} of "
+                                f"{high}: a transaction is open there"
+                            )
+                        ended.append(message.offset())
+                        return
+                    elif not error.retriable():
+                        raise self._client.meaning(error, tp.topic)
+        finally:
+            consumer.close()

@@ -1,0 +1,94 @@
+"""Which blocks of a new snapshot must be sent, and where readers find each block: pure decisions.
+
+A region's blocks may lie in several chunks: the first one has all of them, later ones those that have
+changed since. A chunk that is mostly outdated is given up, and what still counts of it is sent anew; so is
+a region in too many pieces. So storage is at most about twice the file, whatever changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from eosdb.integrations.publishing.manifest import BLOCK, REGION, Chunk
+
+_PIECES: Final = 8
+"""The most chunks that one region may consist of."""
+
+
+class Division(NamedTuple):
+    """The chunks of earlier snapshots that a new one uses, and the blocks of each chunk to make."""
+
+    kept: list[Chunk]
+    fresh: list[tuple[int, ...]]
+
+
+class Run(NamedTuple):
+    """Blocks that follow one another in an object: its name, the place of the first one there, and their
+    numbers in the file."""
+
+    name: str
+    at: int
+    blocks: list[int]
+
+
+def divide(
+    hashes: Sequence[bytes],
+    before: Sequence[bytes],
+    chunks: Sequence[Chunk],
+    usable: Collection[str],
+) -> Division:
+    """`before` and `chunks` are the hashes and chunks of an earlier snapshot; of the latter only those
+    named in `usable` may be used."""
+    place = places(chunks)
+    by_region: dict[int, list[tuple[Chunk, list[int]]]] = {}
+    for chunk in chunks:
+        used = [
+            block
+            for block in chunk.blocks
+            if place[block][0] == chunk.name
+            and block < min(len(hashes), len(before))
+            and hashes[block] == before[block]
+        ]
+        if chunk.name in usable and 2 * len(used) >= len(chunk.blocks):
+            by_region.setdefault(chunk.blocks[0] // REGION, []).append((chunk, used))
+    kept, fresh = [], []
+    for region in range(-(-len(hashes) // REGION)):
+        blocks = range(region * REGION, min((region + 1) * REGION, len(hashes)))
+        pieces = by_region.get(region, [])
+        there = {block for _, used in pieces for block in used}
+        missing = tuple(block for block in blocks if block not in there)
+        if missing and len(pieces) >= _PIECES:
+            pieces, missing = [], tuple(blocks)
+        kept += [chunk for chunk, _ in pieces]
+        if missing:
+            fresh.append(missing)
+    return Division(kept, fresh)
+
+
+def places(chunks: Iterable[Chunk]) -> dict[int, tuple[str, int]]:
+    """For each block the object that has it, and its index there."""
+    return {
+        block: (chunk.name, index) for chunk in chunks for index, block in enumerate(chunk.blocks)
+    }
+
+
+def runs(wanted: Iterable[int], chunks: Iterable[Chunk]) -> Iterator[Run]:
+    """The fewest pieces of objects that hold the wanted blocks. Raises KeyError for a block that none
+    has."""
+    place = places(chunks)
+    last: Run | None = None
+    for (name, index), block in sorted((place[block], block) for block in wanted):
+        if last is not None and last.name == name and last.at + len(last.blocks) == index:
+            last.blocks.append(block)
+            continue
+        if last is not None:
+            yield last
+        last = Run(name, index, [block])
+    if last is not None:
+        yield last
+
+
+def block_length(block: int, size: int) -> int:
+    """Bytes of a block of a file of `size` bytes: all but the last are full."""
+    return min(BLOCK, size - block * BLOCK)

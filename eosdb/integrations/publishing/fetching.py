@@ -1,0 +1,260 @@
+"""Reading what was published: which snapshots there are, and a whole, checked, read-only file of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from eosdb.errors import CorruptDatabaseError, IllegalStateError, StorageError
+from eosdb.integrations.publishing import chunking, manifest
+from eosdb.integrations.publishing.cache import Cache
+from eosdb.integrations.publishing.chunking import Run, block_length
+from eosdb.integrations.publishing.manifest import BLOCK, Manifest
+from eosdb.integrations.publishing.sending import CHUNKS, LATEST, SNAPSHOTS
+from eosdb.integrations.publishing.storage import Storage, each
+from eosdb.maintenance import frozen
+from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.progress import Progress, report_progress
+from eosdb.model.validation import check_path
+from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT, sync_folder
+
+_READ_ONLY: Final = 0o444
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A snapshot, and the folder of its file."""
+
+    storage: Storage
+    manifest: Manifest
+
+    @property
+    def url(self) -> str:
+        return self.storage.url
+
+
+def published(
+    url: str,
+    snapshot: str | None = None,
+    options: Mapping[str, object] | None = None,
+    clock: Clock | None = None,
+) -> list[Published]:
+    """The latest snapshot, or the one named, of every file below `url`, or of the file that it names; by
+    file id. Nothing of their content is read.
+
+    Raises StorageError when there is none, or it cannot be read, CorruptDatabaseError for a damaged one,
+    and ConfigError for a URL that fsspec cannot open.
+    """
+    name = LATEST if snapshot is None else f"{SNAPSHOTS}/{snapshot}.json"
+    found: list[Published] = []
+
+    def note(one: Published | None) -> None:
+        if one is not None:
+            found.append(one)
+
+    each(lambda file: _of(file, name), _folders(Storage.open(url, options, clock)), note)
+    if not found:
+        raise StorageError(
+            f"{url}: there is no published file{f' with a snapshot {snapshot}' if snapshot else ''}; "
+            "publish one with `eosdb publish`"
+        )
+    return found
+
+
+def files(url: str, options: Mapping[str, object] | None = None) -> list[str]:
+    """The URLs of the files that are published below `url`, or of the file that it names; by file id.
+
+    Raises StorageError and ConfigError.
+    """
+    return [folder.url for folder in _folders(Storage.open(url, options))]
+
+
+def is_file(url: str) -> bool:
+    """Whether a URL names one published file, and no folder of them."""
+    return manifest.is_file_id(url.rstrip("/").rpartition("/")[2])
+
+
+def _folders(storage: Storage) -> list[Storage]:
+    if is_file(storage.url):
+        return [storage]
+    return [storage.inside(name) for name in sorted(filter(manifest.is_file_id, storage.listing()))]
+
+
+def _of(file: Storage, name: str) -> Published | None:
+    data = file.read(name)
+    if data is None:
+        return None  # Its first publication is under way.
+    found = manifest.parse(data, f"{file.url}/{name}")
+    if found.file_id != file.url.rpartition("/")[2]:
+        raise CorruptDatabaseError(f"{file.url}/{name} is of another file, {found.file_id}")
+    return Published(file, found)
+
+
+def fetch(
+    url: str,
+    target: str | os.PathLike[str] | None = None,
+    *,
+    snapshot: str | None = None,
+    cache: Cache | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    clock: Clock | None = None,
+    on_progress: Progress | None = None,
+) -> str:
+    """The path of a local copy of the latest snapshot of a file, or of the one named; only what an earlier
+    copy does not have is downloaded. `on_progress(done, total)` counts bytes.
+
+    `target` is replaced as a whole; without it the copy is in `cache`, read-only, and stays there as long
+    as it is used. Open it with `read_only=True`. Raises what `published` does, CorruptDatabaseError for a
+    damaged chunk, and IllegalStateError if `url` has several files, or `target` is a live one.
+    """
+    clock = clock or SystemClock()
+    found = published(url, snapshot, storage_options, clock)
+    if len(found) > 1:
+        raise IllegalStateError(
+            f"{url} has {len(found)} files; name one, such as {found[0].url}, or read them all with Spark"
+        )
+    one = found[0]
+    path = None if target is None else check_path("target", target)
+
+    def work(report: Progress) -> str:
+        if path is None:
+            return into_cache(one, cache or Cache.default(), clock, report)
+        _check_replaceable(path)
+        _put_together(one, path, f"{path}.unfinished", path, report)
+        return path
+
+    return report_progress(on_progress, work)
+
+
+def into_cache(one: Published, cache: Cache, clock: Clock, report: Progress) -> str:
+    """The path of the snapshot in the cache; fetched if it is not there."""
+    found = one.manifest
+    path = cache.path(found.file_id, found.name)
+    try:
+        with cache.locked(found.file_id):
+            if not os.path.exists(path):
+                unfinished = os.path.join(os.path.dirname(path), "unfinished")
+                _put_together(one, path, unfinished, cache.newest(found.file_id), report)
+            now_ns = clock.time_ms() * 1_000_000
+            os.utime(path, ns=(now_ns, now_ns))
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+    cache.make_room(clock)
+    return path
+
+
+def _check_replaceable(path: str) -> None:
+    """A published copy is replaced by a newer one, but nothing that might be alive."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(FORMAT_AT.stop)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+    if not head.startswith(b"SQLite format 3\0") or head[FORMAT_AT] != ROLLBACK_FORMAT:
+        raise IllegalStateError(
+            f"{path} exists, and is no published copy but perhaps a live file; give another path"
+        )
+
+
+def _put_together(
+    one: Published, path: str, unfinished: str, previous: str | None, report: Progress
+) -> None:
+    """The file appears whole, checked, durable and read-only. What an attempt that was cut off has fetched
+    is used, and so are the blocks of `previous`."""
+    hashes = _hashes(one)
+    size = one.manifest.size
+    try:
+        with contextlib.ExitStack() as cleanup:
+            with contextlib.suppress(OSError):
+                os.chmod(unfinished, 0o600)  # It was finished but for its name.
+            descriptor = frozen.claim(unfinished)
+            cleanup.callback(os.close, descriptor)
+            os.ftruncate(descriptor, size)
+            sources = [descriptor]
+            if previous is not None and os.path.exists(previous):
+                sources.append(cleanup.enter_context(open(previous, "rb")).fileno())
+            missing = _missing(sources, hashes, size)
+            _download(one, hashes, missing, descriptor, report)
+            os.fchmod(descriptor, _READ_ONLY)
+            os.fsync(descriptor)
+            os.rename(unfinished, path)
+        sync_folder(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _hashes(one: Published) -> list[bytes]:
+    name = f"{CHUNKS}/{one.manifest.hashes}"
+    data = one.storage.read(name)
+    if data is None:
+        raise _gone(one, name)
+    if manifest.digest(data) != one.manifest.hashes[:64]:
+        raise _damaged(one, name)
+    hashes = manifest.split_hashes(data)
+    held = chunking.places(one.manifest.chunks)
+    if len(hashes) != -(-one.manifest.size // BLOCK) or not held.keys() >= set(range(len(hashes))):
+        raise _damaged(one, name)
+    return hashes
+
+
+def _missing(sources: list[int], hashes: list[bytes], size: int) -> list[int]:
+    """The blocks that none of the sources has in its place; found ones are copied to the first."""
+    missing = []
+    for block, expected in enumerate(hashes):
+        for source in sources:
+            data = os.pread(source, block_length(block, size), block * BLOCK)
+            if manifest.block_hash(data) == expected:
+                if source != sources[0]:
+                    os.pwrite(sources[0], data, block * BLOCK)
+                break
+        else:
+            missing.append(block)
+    return missing
+
+
+def _download(
+    one: Published, hashes: list[bytes], missing: Collection[int], target: int, report: Progress
+) -> None:
+    size = one.manifest.size
+    done = size - sum(block_length(block, size) for block in missing)
+    report(done, size)
+
+    def load(run: Run) -> int:
+        name = f"{CHUNKS}/{run.name}"
+        start = run.at * BLOCK
+        length = sum(block_length(block, size) for block in run.blocks)
+        data = one.storage.read(name, start, start + length)
+        if data is None:
+            raise _gone(one, name)
+        for index, block in enumerate(run.blocks):
+            part = data[index * BLOCK : index * BLOCK + block_length(block, size)]
+            if manifest.block_hash(part) != hashes[block]:
+                raise _damaged(one, name)
+            os.pwrite(target, part, block * BLOCK)
+        return length
+
+    def note(length: int) -> None:
+        nonlocal done
+        done += length
+        report(done, size)
+
+    each(load, list(chunking.runs(missing, one.manifest.chunks)), note)
+
+
+def _gone(one: Published, name: str) -> StorageError:
+    return StorageError(
+        f"{one.url}/{name} is gone: either the snapshot {one.manifest.name} has been replaced by newer "
+        "ones, then fetch the latest, or it has lost a chunk, then publish the file again"
+    )
+
+
+def _damaged(one: Published, name: str) -> CorruptDatabaseError:
+    return CorruptDatabaseError(
+        f"{one.url}/{name} is damaged: its content does not fit the checksum in the snapshot "
+        f"{one.manifest.name}; publish the whole file anew (`eosdb publish --anew`)"
+    )

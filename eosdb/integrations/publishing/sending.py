@@ -1,0 +1,287 @@
+"""Publishing: a frozen copy of the file becomes chunks, then a snapshot that names them, then the latest.
+
+Whatever is interrupted leaves chunks that nothing names; the next attempt uses them. decisions/0037.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from eosdb.admin.summary import FileSummary
+from eosdb.errors import CorruptDatabaseError
+from eosdb.integrations.publishing import keeping, manifest
+from eosdb.integrations.publishing.chunking import block_length, divide
+from eosdb.integrations.publishing.keeping import HURRY_S, Stored
+from eosdb.integrations.publishing.manifest import BLOCK, Chunk, Manifest
+from eosdb.integrations.publishing.storage import Storage, each
+from eosdb.maintenance import frozen
+from eosdb.model.clock import Clock
+from eosdb.model.failpoints import Failpoint, reach
+from eosdb.model.progress import Progress
+from eosdb.model.reports import PublishReport
+from eosdb.store import history
+from eosdb.store.store import Store
+
+LATEST: Final = "latest.json"
+CHUNKS: Final = "chunks"
+SNAPSHOTS: Final = "snapshots"
+_TIME: Final = "publishing"
+_SUFFIX: Final = ".json"
+_MARKS: Final = 20
+"""So many snapshots back a reader can tell without a download that its offsets are of this history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The frozen copy: its descriptor, its size, and the hash of every block."""
+
+    descriptor: int
+    size: int
+    hashes: list[bytes]
+
+    def read(self, blocks: Collection[int]) -> bytes:
+        return b"".join(os.pread(self.descriptor, BLOCK, block * BLOCK) for block in blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What is published already, and the storage's time."""
+
+    now: float
+    chunks: dict[str, Stored]
+    snapshots: list[Manifest]
+    """The newest first."""
+
+    @property
+    def newest(self) -> Manifest | None:
+        return self.snapshots[0] if self.snapshots else None
+
+    @property
+    def usable(self) -> set[str]:
+        named = {name for found in self.snapshots for name in found.objects}
+        return keeping.usable(self.chunks, self.newest, named, self.now)
+
+
+class Sent(NamedTuple):
+    """A chunk that is there now, and how many bytes of it had to be sent."""
+
+    chunk: Chunk
+    size: int
+
+
+def publish(
+    store: Store, clock: Clock, storage: Storage, keep: int, anew: bool, folder: str | None,
+    report: Progress,
+) -> PublishReport:  # fmt: skip
+    """Publish the file as it is below `storage`; `report` counts bytes of the copy."""
+    # Copied first: no reader holds the WAL while a slow link takes the bytes.
+    descriptor, facts = frozen.freeze(store, folder)
+    try:
+        size = os.fstat(descriptor).st_size
+        hashes = [
+            manifest.block_hash(os.pread(descriptor, BLOCK, at)) for at in range(0, size, BLOCK)
+        ]
+        publisher = _Publisher(store, clock, storage.inside(facts.file_id), facts, anew, report)
+        return publisher.publish(Copy(descriptor, size, hashes), keep)
+    finally:
+        os.close(descriptor)
+
+
+class _Publisher:
+    """One attempt to publish one copy."""
+
+    def __init__(
+        self, store: Store, clock: Clock, storage: Storage, facts: FileSummary, anew: bool,
+        report: Progress,
+    ) -> None:  # fmt: skip
+        self._store: Final = store
+        self._clock: Final = clock
+        self._storage: Final = storage
+        self._facts: Final = facts
+        self._anew: Final = anew
+        self._report: Final = report
+        self._known: dict[str, Manifest | None] = {}
+        self._sent: list[Sent] = []
+
+    def publish(self, copy: Copy, keep: int) -> PublishReport:
+        hashes = b"".join(copy.hashes)
+        while True:
+            began_ms = self._clock.monotonic_ms()
+            survey = self._survey()
+            if self._is_published(survey, manifest.digest(hashes), copy.size):
+                assert survey.newest is not None
+                made = survey.newest
+            else:
+                made = self._send(copy, hashes, survey)
+                reach(Failpoint.CHUNKS_SENT)
+                if self._is_late(began_ms):
+                    continue  # What was usable may not be so any more.
+                self._storage.write(_path(made), manifest.to_bytes(made))
+                reach(Failpoint.SNAPSHOT_SENT)
+            if not self._is_late(began_ms):
+                break
+        latest = self._name_latest(made)
+        removed = self._clean_up(survey, latest, keep)
+        self._report(copy.size, copy.size)
+        return PublishReport(
+            self._storage.url,
+            made.name,
+            made.position,
+            made.size,
+            sum(sent.size > 0 for sent in self._sent),
+            sum(sent.size for sent in self._sent),
+            removed,
+        )
+
+    def _is_late(self, began_ms: int) -> bool:
+        return self._clock.monotonic_ms() - began_ms > HURRY_S * 1000
+
+    # -- what is there --------------------------------------------------------------------------
+
+    def _survey(self) -> Survey:
+        now = self._storage.now(_TIME)
+        chunks = {
+            name: stored
+            for name, stored in self._storage.listing(CHUNKS).items()
+            if manifest.is_chunk_name(name)
+        }
+        snapshots = self._snapshots()
+        readable: list[Manifest | None] = []
+        each(self._read, keeping.in_order(snapshots), readable.append)
+        return Survey(now, chunks, [found for found in readable if found is not None])
+
+    def _snapshots(self) -> dict[str, Stored]:
+        return {
+            name.removesuffix(_SUFFIX): stored
+            for name, stored in self._storage.listing(SNAPSHOTS).items()
+            if manifest.is_snapshot_name(name.removesuffix(_SUFFIX))
+        }
+
+    def _read(self, name: str) -> Manifest | None:
+        """None if it is gone, or damaged: then nobody can read it."""
+        if name not in self._known:
+            where = f"{SNAPSHOTS}/{name}{_SUFFIX}"
+            data = self._storage.read(where)
+            try:
+                found = manifest.parse(data, where) if data is not None else None
+            except CorruptDatabaseError:
+                found = None
+            self._known[name] = found
+        return self._known[name]
+
+    def _is_published(self, survey: Survey, hashes: str, size: int) -> bool:
+        newest = survey.newest
+        if self._anew or newest is None or newest.hashes[:64] != hashes or newest.size != size:
+            return False
+        return len(_whole(newest, survey)) == len(newest.chunks) and newest.hashes in survey.chunks
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def _send(self, copy: Copy, hashes: bytes, survey: Survey) -> Manifest:
+        """Everything but the snapshot's name."""
+        usable = survey.usable
+        newest = survey.newest if not self._anew else None
+        before = self._storage.read(f"{CHUNKS}/{newest.hashes}") if newest is not None else None
+        if newest is None or before is None or manifest.digest(before) != newest.hashes[:64]:
+            kept, fresh = divide(copy.hashes, (), (), ())
+        else:
+            whole = _whole(newest, survey)
+            kept, fresh = divide(copy.hashes, manifest.split_hashes(before), newest.chunks, whole)
+        left = sum(block_length(block, copy.size) for blocks in fresh for block in blocks)
+        done = copy.size - left
+        self._report(done, copy.size)
+        made: list[Chunk] = []
+
+        def note(sent: Sent) -> None:
+            nonlocal done
+            done += sent.chunk.size
+            made.append(sent.chunk)
+            self._sent.append(sent)
+            self._report(min(done, copy.size), copy.size)
+
+        def send(blocks: tuple[int, ...]) -> Sent:
+            return self._send_chunk(copy.read(blocks), blocks, survey, usable)
+
+        each(send, fresh, note)
+        index = self._send_chunk(hashes, (), survey, usable)
+        self._sent.append(index)
+        facts = self._facts
+        time_ms = self._clock.time_ms()
+        name = manifest.snapshot_name(facts.position, time_ms)
+        return Manifest(
+            facts.file_id, name, facts.position, facts.mark, self._marks(survey.snapshots), time_ms,
+            copy.size, index.chunk.name,
+            (*kept, *made), facts.cut,
+        )  # fmt: skip
+
+    def _send_chunk(
+        self, data: bytes, blocks: tuple[int, ...], survey: Survey, usable: set[str]
+    ) -> Sent:
+        name = manifest.digest(data)
+        there = survey.chunks.get(name)
+        if there is not None and name not in usable:
+            # Somebody may be removing it at this moment.
+            name, there = f"{name}-{secrets.token_hex(8)}", None
+        chunk = Chunk(name, len(data), blocks)
+        if there is not None and there.size == len(data) and not self._anew:
+            return Sent(chunk, 0)
+        self._storage.write(f"{CHUNKS}/{name}", data)
+        reach(Failpoint.CHUNK_SENT)
+        return Sent(chunk, len(data))
+
+    # -- afterwards -----------------------------------------------------------------------------
+
+    def _name_latest(self, made: Manifest) -> Manifest:
+        """Others that publish the same file may have done so since this copy was made, or be about to:
+        whoever comes last looks whether there is a newer one, so the newest stays."""
+        latest = made
+        self._storage.write(LATEST, manifest.to_bytes(latest))
+        for name in self._snapshots():
+            found = self._read(name)
+            if found is not None and found.position > latest.position:
+                latest = found if self._are_ours({found.mark}) else latest
+        if latest is not made:
+            self._storage.write(LATEST, manifest.to_bytes(latest))
+        return latest
+
+    def _marks(self, snapshots: list[Manifest]) -> tuple[str, ...]:
+        known = {mark for found in snapshots for mark in (found.mark, *found.marks)}
+        at = {mark: history.parse(mark).position for mark in known}
+        ours = self._are_ours({mark for mark in known if at[mark] <= self._facts.position})
+        return tuple(sorted(ours, key=lambda mark: at[mark])[-_MARKS:])
+
+    def _are_ours(self, marks: set[str]) -> set[str]:
+        """Those that belong to the history of the file: an older copy that was put back has another."""
+        with self._store.read() as connection:
+            return {mark for mark in marks if history.departure(connection, mark) is None}
+
+    def _clean_up(self, survey: Survey, latest: Manifest, keep: int) -> int:
+        snapshots = self._snapshots()
+        now = max((s.modified for s in snapshots.values() if s.modified), default=survey.now)
+        now = max(now, survey.now)
+        gone = keeping.removable_snapshots(snapshots, latest.name, keep, now)
+        stay = [self._read(name) for name in snapshots if name not in gone]
+        named = {name for found in stay if found is not None for name in found.objects}
+        released = {name for n in gone if (found := self._read(n)) for name in found.objects}
+        chunks = keeping.removable_chunks(survey.chunks, named, released, now)
+        self._storage.remove([f"{SNAPSHOTS}/{name}{_SUFFIX}" for name in gone])
+        reach(Failpoint.SNAPSHOTS_REMOVED)
+        self._storage.remove([f"{CHUNKS}/{name}" for name in chunks])
+        return len(gone) + len(chunks)
+
+
+def _path(made: Manifest) -> str:
+    return f"{SNAPSHOTS}/{made.name}{_SUFFIX}"
+
+
+def _whole(newest: Manifest, survey: Survey) -> set[str]:
+    """The names of its chunks that are there in full length."""
+    return {
+        chunk.name
+        for chunk in newest.chunks
+        if chunk.name in survey.chunks and survey.chunks[chunk.name].size == chunk.size
+    }

@@ -1,0 +1,105 @@
+"""What a failure means for a relay: wait and begin anew from the positions, put a record aside, or stop.
+
+A source and a target translate the errors of their own libraries. What is none of the two classes here is
+for people to see to, and stops the relay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
+
+from eosdb.errors import (
+    ApiError,
+    ConfigError,
+    CorruptRecordError,
+    DatabaseFullError,
+    DatabaseLockedError,
+    EosdbError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
+    ProducerFencedError,
+    SaslAuthenticationFailedError,
+    TransactionAbortableError,
+    TransactionCoordinatorFencedError,
+    UnknownProducerIdError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.integrations.relay.values import RelayRecord
+
+T = TypeVar("T")
+
+
+class InterruptedRelayError(EosdbError):
+    """Nothing is known to be wrong for good: begin anew, which tells what became of the last transaction,
+    and whether it was another relay that fenced this one, or a transaction that took too long."""
+
+
+class TooLargeError(EosdbError):
+    """The target does not take these records, for their size."""
+
+    def __init__(self, message: str, records: Collection[RelayRecord]) -> None:
+        super().__init__(message)
+        self.records = records
+
+
+_TRANSIENT: Final = (
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    DatabaseLockedError,
+    DatabaseFullError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
+    TransactionAbortableError,
+    TransactionCoordinatorFencedError,
+    UnknownProducerIdError,
+)
+# librdkafka's own numbers, for what has none in Kafka's protocol.
+_LOCAL_AUTHENTICATION: Final = -169
+_LOCAL_UNKNOWN_TOPIC: Final = -188
+_LOCAL_UNKNOWN_PARTITION: Final = -190
+_LOCAL_INVALID_ARG: Final = -186
+_LOCAL_UNSUPPORTED_FEATURE: Final = -165
+_CLASSES: Final = {error.code: error for error in ApiError.__subclasses__()}
+
+
+def of_file(error: EosdbError, where: str) -> EosdbError:
+    """What an error of eosdb's means."""
+    return InterruptedRelayError(f"{where}: {error}") if _is_transient(error) else error
+
+
+def of_kafka(code: int, text: str, where: str) -> EosdbError:
+    """What an error of a Kafka client means, by its code; negative ones are librdkafka's own."""
+    said = f"{where}: {text}"
+    if code == _LOCAL_AUTHENTICATION:
+        return SaslAuthenticationFailedError(
+            f"{said}; see to the SASL settings (--config, EOSDB_KAFKA_…)"
+        )
+    if code in (_LOCAL_UNKNOWN_TOPIC, _LOCAL_UNKNOWN_PARTITION, UnknownTopicOrPartitionError.code):
+        return InterruptedRelayError(said)
+    if code in (_LOCAL_INVALID_ARG, _LOCAL_UNSUPPORTED_FEATURE):
+        return ConfigError(said)
+    found = _CLASSES.get(code)
+    if found is None or _is_transient(error := found(said)):
+        return InterruptedRelayError(said)
+    return error
+
+
+def _is_transient(error: EosdbError) -> bool:
+    if isinstance(error, CorruptRecordError):
+        return False  # Kafka's clients may ask another replica; a file has none.
+    return isinstance(error, _TRANSIENT) or (isinstance(error, ApiError) and error.retriable)
+
+
+def translating(where: str, call: Callable[[], T]) -> T:
+    """The call's answer; what eosdb raises is raised as what it means."""
+    try:
+        return call()
+    except EosdbError as error:
+        meaning = of_file(error, where)
+        if meaning is error:
+            raise
+        raise meaning from error

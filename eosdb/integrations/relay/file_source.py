@@ -1,0 +1,165 @@
+"""An eosdb file as the source of a relay."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from eosdb.database import Database
+from eosdb.errors import EosdbError, UnknownTopicOrPartitionError
+from eosdb.integrations.relay import planning
+from eosdb.integrations.relay.failure import InterruptedRelayError, translating
+from eosdb.integrations.relay.values import Bounds, Chunk, Limits, RelayRecord, SourceTopic
+from eosdb.model.fetched import FetchedData
+from eosdb.model.values import OffsetAndMetadata, TopicPartition
+
+GROUP_PREFIX: Final = "__eosdb_relay."
+"""The group under which a file shows how far it has been relayed."""
+
+
+_FEW: Final = 16
+"""Of so few records it does not matter if they are too many bytes."""
+
+
+class FileSource:
+    """Reads partition by partition up to a consistent cut, so that a transaction arrives whole if it fits
+    into a chunk. Nothing is read ahead."""
+
+    def __init__(self, db: Database) -> None:
+        self._db: Final = db
+        self.where: Final = db.path
+        self._topics: Sequence[SourceTopic] = ()
+        self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._version = -1
+        self._most = 2**31
+        """How many records have last been within the bytes of a chunk, doubled."""
+
+    def id(self) -> str:
+        return self._db.broker.cluster_id()
+
+    def topics(self, asked: Iterable[str] | None) -> list[SourceTopic]:
+        found = {topic.name: topic for topic in self._db.broker.topic_metadata()}
+        names = planning.wanted(found, asked)
+        if missing := [name for name in names if name not in found]:
+            raise UnknownTopicOrPartitionError(
+                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(sorted(found)) or 'none'}"
+            )
+        return [
+            SourceTopic(
+                name,
+                str(found[name].topic_id),
+                found[name].partitions,
+                self._db.admin.describe_topic(name).config,
+            )
+            for name in names
+        ]
+
+    def departure(self, mark: str) -> str | None:
+        return self._db.admin.history_departure(mark)
+
+    def mark(self) -> str:
+        return self._db.admin.history_mark()
+
+    def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
+        names = {topic.name for topic in topics}
+        return {
+            tp: Bounds(offsets.log_start_offset, offsets.last_stable_offset)
+            for tp, offsets in self._db.admin.partition_offsets().items()
+            if tp.topic in names
+        }
+
+    def begin(self, topics: Sequence[SourceTopic], starts: Mapping[TopicPartition, int]) -> None:
+        self._topics = topics
+        self._positions = dict(starts)
+
+    def read(self, limits: Limits) -> Chunk:
+        return translating(self.where, lambda: self._read(limits))
+
+    def _read(self, limits: Limits) -> Chunk:
+        self._version = self._db.broker.data_version()
+        cut = self._db.admin.consistent_cut()
+        self._ends = {tp: cut[tp][1] for tp in self._positions if tp in cut}
+        if len(self._ends) < len(self._positions):
+            raise InterruptedRelayError(f"{self.where}: a topic was deleted")
+        most = min(limits.records, self._most)
+        while True:
+            ranges = planning.next_ranges(
+                self._positions, self._ends, most, self._db.admin.transactions_in
+            )
+            chunk = self._read_ranges(ranges, limits.bytes)
+            is_whole = all(chunk.positions.get(tp) == end for tp, (_, end) in ranges.items())
+            if is_whole or most < _FEW:
+                break
+            most //= 2  # Too many bytes, so fewer records.
+        self._most = min(max(most, 1) * 2, limits.records)
+        self._check_topics()
+        self._positions |= chunk.positions
+        return chunk
+
+    def _read_ranges(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], max_bytes: int
+    ) -> Chunk:
+        """As much of the ranges as the bytes allow, at least one record."""
+        records: list[RelayRecord] = []
+        positions: dict[TopicPartition, int] = {}
+        for tp, (start, end) in ranges.items():
+            at = start
+            while at < end and (max_bytes > 0 or not records):
+                data = self._db.broker.fetch_data(
+                    tp,
+                    at,
+                    isolation_level="read_committed",
+                    max_records=end - at,
+                    max_bytes=max(max_bytes, 0),
+                )
+                taken = records_of(tp, data, end)
+                max_bytes -= sum(record.size for record in taken)
+                records += taken
+                positions[tp] = at = min(data.next_offset, end)
+        return Chunk(records, positions)
+
+    def _check_topics(self) -> None:
+        """Offsets are of a topic, not of a name: what was read may be of one that was made anew."""
+        ids = {found.name: found for found in self._db.broker.topic_metadata()}
+        for topic in self._topics:
+            found = ids.get(topic.name)
+            if found is None or str(found.topic_id) != topic.topic_id:
+                raise InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
+            if found.partitions != topic.partitions:
+                raise InterruptedRelayError(f"{self.where}: topic {topic.name} was widened")
+
+    def ends(self) -> dict[TopicPartition, int]:
+        return self._ends
+
+    def is_caught_up(self) -> bool:
+        return all(self._positions[tp] >= end for tp, end in self._ends.items())
+
+    def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
+        self._db.broker.wait_for_change(self._version, timeout_ms, stopped)
+
+    def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
+        offsets = {tp: OffsetAndMetadata(offset) for tp, offset in positions.items()}
+        ids = {topic.name: UUID(topic.topic_id) for topic in self._topics}
+        with contextlib.suppress(EosdbError):
+            self._db.broker.offset_commit(
+                GROUP_PREFIX + relay, offsets, topic_ids={tp: ids[tp.topic] for tp in offsets}
+            )
+
+    def rest(self) -> None:
+        """Nothing is held between two reads."""
+
+    def close(self) -> None:
+        """The database is its owner's."""
+
+
+def records_of(tp: TopicPartition, data: FetchedData, end: int) -> list[RelayRecord]:
+    headers = data.headers or [()] * len(data.offsets)
+    columns = zip(data.offsets, data.timestamps, data.keys, data.values, headers, strict=True)
+    return [
+        RelayRecord(tp.topic, tp.partition, offset, timestamp, key, value, own)
+        for offset, timestamp, key, value, own in columns
+        if offset < end
+    ]

@@ -1,0 +1,233 @@
+"""What the two ends at a Kafka cluster share: clients of confluent-kafka with the relay's settings, their
+errors as what they mean, and questions about topics."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from eosdb.errors import ConfigError, EosdbError, TopicAlreadyExistsError
+from eosdb.integrations.relay import failure
+from eosdb.integrations.relay.failure import InterruptedRelayError
+from eosdb.integrations.relay.kafka_settings import KafkaSettings
+from eosdb.model.notices.catalog import LIBRDKAFKA
+
+TIMEOUT_S: Final = 15.0
+"""For a question to the cluster; after it the relay begins anew."""
+_LOCAL_AUTHENTICATION: Final = -169
+_NOBODY: Final = (-187, _LOCAL_AUTHENTICATION)  # All brokers down.
+_ASK_S: Final = 1.0
+_TRANSACTION_S: Final = 60.0
+"""librdkafka's default."""
+_log: Final = logging.getLogger(LIBRDKAFKA)
+
+
+class _Details:
+    """What librdkafka logs, as details: the relay says what comes of it."""
+
+    def log(self, _: int, message: str, *args: object) -> None:
+        _log.debug(message, *args)
+
+
+def confluent() -> ModuleType:
+    """The module `confluent_kafka`. Raises ConfigError where it is not installed."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError as error:
+        raise ConfigError(
+            f"a relay to or from Kafka needs confluent-kafka: pip install 'eosdb[kafka]' ({error})"
+        ) from None
+    return confluent_kafka
+
+
+class KafkaClient:
+    """Makes clients, and asks what an administrator would. One thread uses it."""
+
+    def __init__(self, address: str, settings: KafkaSettings) -> None:
+        self.module: Final = confluent()
+        self._settings: Final = settings
+        self.where: Final = address
+        self._last: tuple[int, str] | None = None
+        self._admin: Any = None
+
+    def producer(self, **fixed: object) -> Any:
+        """A producer with the settings given, and over them those of the relay."""
+        return self._make(self.module.Producer, fixed)
+
+    def consumer(self, **fixed: object) -> Any:
+        """A consumer that reads what is committed, of partitions that it is told."""
+        own = {
+            "group.id": "eosdb-relay",  # Required, and never used: nothing is committed to it.
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+        }
+        return self._make(self.module.Consumer, own | fixed)
+
+    @property
+    def admin(self) -> Any:
+        """An AdminClient, made when it is first needed."""
+        if self._admin is None:
+            self._admin = self._make(self.module.admin.AdminClient, {})
+        return self._admin
+
+    def rest(self) -> None:
+        """Let go of connections, and of what was said about them."""
+        self._admin = self._last = None
+
+    def check_connected(self) -> None:
+        """Raises InterruptedRelayError when librdkafka has said that nobody is there."""
+        if self._last is not None and self._last[0] in _NOBODY:
+            code, text = self._last
+            raise failure.of_kafka(code, self._settings.hide(text), self.where)
+
+    def _make(
+        self, kind: Callable[[Mapping[str, object]], Any], fixed: Mapping[str, object]
+    ) -> Any:
+        config = {"bootstrap.servers": self.where, "error_cb": self.notice, "logger": _Details()}
+        try:
+            return kind({**config, **self._settings.values, **fixed})
+        except self.module.KafkaException as error:
+            text = self._settings.hide(error.args[0].str())
+            raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
+        except (ValueError, TypeError) as error:
+            text = self._settings.hide(str(error))
+            raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
+
+    def notice(self, error: Any) -> None:
+        """Remember what librdkafka says of itself: why nobody answers."""
+        if self._last is None or self._last[0] != _LOCAL_AUTHENTICATION:
+            self._last = (error.code(), error.str())
+
+    def meaning(self, error: Any, topic: str | None = None) -> EosdbError:
+        """What a KafkaError means for the relay. Where it only says that nobody answered, it is told with
+        what is known of the reason."""
+        code, text = error.code(), error.str().strip()
+        if not text or text.endswith(":"):  # Brokers may send a code and no words.
+            text = f"{text} {error.name()}".strip()
+        if self._last is not None and code < 0:
+            why, self._last = self._last, None
+            text = why[1] if why[1] in text or text in why[1] else f"{text} ({why[1]})"
+            code = why[0] if why[0] == _LOCAL_AUTHENTICATION else code
+        where = self.where if topic is None else f"{self.where}, topic {topic}"
+        return failure.of_kafka(code, self._settings.hide(text), where)
+
+    @contextlib.contextmanager
+    def translating(self) -> Iterator[None]:
+        """Around calls of confluent-kafka."""
+        try:
+            yield
+        except self.module.KafkaException as error:
+            raise self.meaning(error.args[0]) from None
+        except BufferError as error:
+            raise InterruptedRelayError(f"{self.where}: {error}") from None
+
+    # -- questions ------------------------------------------------------------------------------------
+
+    @property
+    def transaction_s(self) -> float:
+        """How long the coordinator lets a transaction take."""
+        text = self._settings.values.get("transaction.timeout.ms", "")
+        return int(text) / 1000 if text.isdigit() else _TRANSACTION_S
+
+    def cluster_id(self) -> str:
+        """Kafka's id of the cluster."""
+        with self.translating():
+            found = self._metadata().cluster_id
+        if not found:
+            raise InterruptedRelayError(f"{self.where}: the cluster does not tell its id")
+        return str(found)
+
+    def _metadata(self) -> Any:
+        """Waits for an answer as long as nothing speaks against it."""
+        for _ in range(int(TIMEOUT_S / _ASK_S)):
+            try:
+                return self.admin.list_topics(timeout=_ASK_S)
+            except self.module.KafkaException:
+                self.admin.poll(0)
+                if self._last is not None:
+                    raise
+        return self.admin.list_topics(timeout=_ASK_S)
+
+    def partitions(self) -> dict[str, int]:
+        """All topics, and how many partitions each has."""
+        with self.translating():
+            topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if not topic.error}
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of those that are there."""
+        if not (asked := list(names)):
+            return {}
+        kafka = self.module
+        with self.translating():
+            futures = self.admin.describe_topics(
+                kafka.TopicCollection(asked), request_timeout=TIMEOUT_S
+            )
+        found = {}
+        for name, future in futures.items():
+            with contextlib.suppress(InterruptedRelayError), self.translating():
+                found[name] = str(future.result().topic_id)
+        return found
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The settings of topics as ConfigEntry; empty for a topic that may not be described."""
+        kind = self.module.admin.ConfigResource
+        resources = [kind(kind.Type.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        with self.translating():
+            futures = self.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+        found: dict[str, dict[str, Any]] = {}
+        for resource, future in futures.items():
+            try:
+                found[resource.name] = future.result()
+            except self.module.KafkaException as error:
+                meaning = self.meaning(error.args[0])
+                if isinstance(meaning, InterruptedRelayError):
+                    raise meaning from None
+                found[resource.name] = {}  # Not allowed to look; not needed either.
+        return found
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """Where the partition ends, whatever transactions are open."""
+        return self._offset(topic, partition, self.module.admin.OffsetSpec.latest())
+
+    def start(self, topic: str, partition: int) -> int:
+        """Where the partition begins. A consumer that is told "the beginning" instead asks for half a
+        second."""
+        return self._offset(topic, partition, self.module.admin.OffsetSpec.earliest())
+
+    def _offset(self, topic: str, partition: int, spec: object) -> int:
+        kafka = self.module
+        tp = kafka.TopicPartition(topic, partition)
+        with self.translating():
+            futures = self.admin.list_offsets(
+                {tp: spec},
+                isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=TIMEOUT_S,
+            )
+            found = int(futures[tp].result().offset)
+        if found < 0:
+            # librdkafka says so, and nothing of an error, when its connection breaks. Taken for an empty
+            # topic of positions, it would make a relay begin at the start.
+            raise InterruptedRelayError(f"{self.where}: {topic}-{partition} does not tell its end")
+        return found
+
+    def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic, with as many replicas as the cluster does by default, unless it exists."""
+        new = self.module.admin.NewTopic(
+            name, partitions, replication_factor=-1, config=dict(config)
+        )
+        with (
+            contextlib.suppress(TopicAlreadyExistsError),
+            self.translating(),
+        ):
+            self.admin.create_topics([new], request_timeout=TIMEOUT_S)[name].result()

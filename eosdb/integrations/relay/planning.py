@@ -1,0 +1,168 @@
+"""What a relay decides: where it goes on in a partition, what the next chunk holds, how long it waits.
+
+Values in, values out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from eosdb.errors import ConfigError, InvalidPartitionsError, OffsetOutOfRangeError
+from eosdb.integrations.relay.values import Bounds, Position, SourceTopic, TopicFacts
+from eosdb.model.values import TopicPartition
+
+ON_GAP: Final = ("stop", "earliest")
+TOO_LARGE: Final = ("stop", "dead-letter")
+_FIRST_PAUSE_MS: Final = 100
+_LONGEST_PAUSE_MS: Final = 30_000
+_STEPS: Final = 4
+"""In how many steps a partition's share of a chunk grows."""
+TransactionsIn = Callable[
+    [TopicPartition, int, int], Iterable[Mapping[TopicPartition, tuple[int, int]]]
+]
+"""The committed transactions with data in a partition's [from, to): first and last offset by partition."""
+_NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", "local.", "eosdb.")
+"""Settings of topics that are about the brokers, or about the source itself, not about the records."""
+
+
+def start_of(
+    tp: TopicPartition,
+    position: Position | None,
+    topic_id: str,
+    bounds: Bounds,
+    on_gap: str,
+    target_id: str | None = "",
+) -> int:
+    """The first offset to relay. `target_id`: of the topic at the target, None if there is none, empty if
+    it does not say. Raises OffsetOutOfRangeError when the source no longer has what comes next, or the
+    target what came before, unless `on_gap` says to go on with what there is; and always when the source
+    lacks what has been relayed, for then it is not what it was."""
+    if position is None:
+        return bounds.start
+    if position.topic_id != topic_id:
+        lost = f"{tp}: the topic was deleted and made anew (its id is {topic_id}, not {position.topic_id})"
+    elif position.target_id and target_id != "" and position.target_id != target_id:
+        how = "was deleted and made anew" if target_id else "was deleted"
+        lost = (
+            f"{tp}: the topic at the target {how}: what has been relayed up to offset {position.offset} is "
+            "gone from there"
+        )
+    elif position.offset > bounds.end:
+        raise OffsetOutOfRangeError(
+            f"{tp}: relayed up to offset {position.offset}, and the source ends at {bounds.end}: it is an "
+            "older copy, or has lost records; bring back the newer one, or relay under another name"
+        )
+    elif position.offset < bounds.start:
+        lost = (
+            f"{tp}: relayed up to offset {position.offset}, and the source begins at {bounds.start}: what "
+            "lay between has been deleted, by retention or by hand"
+        )
+    else:
+        return position.offset
+    if on_gap == "earliest":
+        return bounds.start
+    raise OffsetOutOfRangeError(
+        f"{lost}; on_gap='earliest' (--on-gap earliest) goes on with the earliest record that there is"
+    )
+
+
+def next_ranges(
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    most: int,
+    transactions_in: TransactionsIn,
+) -> dict[TopicPartition, tuple[int, int]]:
+    """For each partition that has something, what of it comes into the next chunk: [from, to), `most`
+    offsets in all, and no transaction in part, unless one does not fit. `ends` hold none in part either."""
+    behind = {tp: ends[tp] for tp, at in positions.items() if ends.get(tp, at) > at}
+    if sum(end - positions[tp] for tp, end in behind.items()) <= most:
+        return {tp: (positions[tp], end) for tp, end in behind.items()}
+    step = max(most // (_STEPS * len(behind)), 1)
+    starts = {tp: positions[tp] for tp in behind}
+    taken, growing = starts, sorted(behind)
+    while growing:
+        for tp in list(growing):
+            grown = _whole(taken, tp, min(taken[tp] + step, behind[tp]), behind, transactions_in)
+            if grown == taken or _size(starts, grown) > most:
+                growing.remove(tp)
+            else:
+                taken = grown
+        if not growing and taken == starts and step > 1:
+            step, growing = 1, sorted(behind)  # One transaction may fit where two do not.
+    found = {tp: (positions[tp], end) for tp, end in taken.items() if end > positions[tp]}
+    return found or _shares(positions, ends, most)
+
+
+def _size(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    return sum(end - starts[tp] for tp, end in ends.items())
+
+
+def _whole(
+    taken: Mapping[TopicPartition, int],
+    tp: TopicPartition,
+    end: int,
+    ends: Mapping[TopicPartition, int],
+    transactions_in: TransactionsIn,
+) -> dict[TopicPartition, int]:
+    """How much is taken when a partition is taken up to `end`, with the rest of each transaction that is
+    begun by that."""
+    grown, todo = {**taken, tp: end}, [(tp, taken[tp], end)]
+    while todo:
+        for spans in transactions_in(*todo.pop()):
+            for other, (_, last) in spans.items():
+                if other in grown and last >= grown[other]:
+                    whole = min(last + 1, ends[other])
+                    todo.append((other, grown[other], whole))
+                    grown[other] = whole
+    return grown
+
+
+def _shares(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, tuple[int, int]]:
+    """As many offsets, transactions in part or not. Partitions that have less than an equal share leave the
+    rest to the others."""
+    behind = {tp: ends[tp] - at for tp, at in positions.items() if ends.get(tp, at) > at}
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    left, partitions = most, len(behind)
+    for tp, count in sorted(behind.items(), key=lambda item: (item[1], item[0])):
+        share = min(count, max(left // partitions, 1))
+        ranges[tp] = (positions[tp], positions[tp] + share)
+        left, partitions = left - share, partitions - 1
+    return ranges
+
+
+def checked_partitions(
+    topics: Iterable[SourceTopic], known: Mapping[str, TopicFacts], where: str
+) -> None:
+    """Raises InvalidPartitionsError when a topic has fewer partitions there than in the source."""
+    for topic in topics:
+        there = known[topic.name].partitions
+        if there < topic.partitions:
+            raise InvalidPartitionsError(
+                f"topic {topic.name!r} has {topic.partitions} partitions in the source and {there} at "
+                f"{where}; records keep their partition, so widen it there to {topic.partitions}"
+            )
+
+
+def config_to_copy(config: Mapping[str, str], known: Iterable[str] | None = None) -> dict[str, str]:
+    """The settings that a created topic takes over: what is about records, and is `known` there."""
+    names = config.keys() if known is None else config.keys() & set(known)
+    return {name: config[name] for name in sorted(names) if not name.startswith(_NOT_COPIED)}
+
+
+def wanted(available: Iterable[str], asked: Iterable[str] | None) -> list[str]:
+    """The topics to relay; by default all whose names do not begin with two underscores. Raises ConfigError
+    when `asked` is empty."""
+    if asked is None:
+        return sorted(name for name in available if not name.startswith("__"))
+    if not (names := sorted(set(asked))):
+        raise ConfigError("topics: got none, expected names of topics; leave it out for all")
+    return names
+
+
+def pauses() -> Iterator[int]:
+    """How long to wait before the next attempt, in ms: longer and longer, up to half a minute."""
+    return (min(_FIRST_PAUSE_MS * 2**number, _LONGEST_PAUSE_MS) for number in itertools.count())

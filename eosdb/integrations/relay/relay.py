@@ -1,0 +1,307 @@
+"""The loop: what was committed in one place arrives in another, exactly once and in order.
+
+It holds no state that counts. Each session begins by taking the transactional id, which ends or completes
+what a dead relay left and fences one that is alive, and then reads from the target how far it got. Whatever
+goes wrong, a new session finds out what became of the last transaction.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final
+
+from eosdb.errors import (
+    ConfigError,
+    EosdbError,
+    IllegalStateError,
+    MessageTooLargeError,
+    ProducerFencedError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.integrations.relay import planning
+from eosdb.integrations.relay.dead_letters import Aside
+from eosdb.integrations.relay.ends import Source, Target
+from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
+from eosdb.integrations.relay.positions import Keeper, Standing, transactional_id
+from eosdb.integrations.relay.settings import RelaySettings
+from eosdb.integrations.relay.status import Progress, RelayStatus
+from eosdb.integrations.relay.values import Chunk, Position, SourceTopic
+from eosdb.model.clock import Clock
+from eosdb.model.closing import Closing
+from eosdb.model.notices import catalog
+from eosdb.model.values import TopicPartition
+
+_IDLE_MS: Final = 500
+_LOOK_MS: Final = 50
+_CREATED_LOOKS: Final = 40
+_LOOK_FOR_TOPICS_MS: Final = 5_000
+_NOTE_EVERY_MS: Final = 5_000
+
+
+class Relay:
+    """Made by `to_kafka`, `from_kafka` and `to_file`. One thread runs it; others may ask and stop it. A
+    context manager that closes it."""
+
+    def __init__(
+        self, source: Source, target: Target, clock: Clock, settings: RelaySettings
+    ) -> None:
+        self._source: Final = source
+        self._target: Final = target
+        self._clock: Final = clock
+        self._settings: Final = settings
+        self._run_id: Final = uuid.uuid4().hex
+        self._stopped = False  # No lock: a signal handler may set it.
+        self._progress: Final = Progress(clock)
+        self._topics: list[SourceTopic] = []
+        self._topic_ids: dict[str, str] = {}
+        self._target_ids: dict[str, str] = {}
+        self._found_run: str | None = None
+        self._failures: Iterator[int] = planning.pauses()
+        self._looked_ms = self._noted_ms = clock.monotonic_ms()
+        self._told: set[str] = set()
+        self._is_away = False
+        self._aside = Aside(settings.name)
+        self._closing: Final = Closing(target.close, source.close)
+
+    def run(self, *, until_caught_up: bool = False) -> RelayStatus:
+        """Relay until `stop` is called, or until everything committed by then has arrived.
+
+        While the source or the target is away it waits and tries again, for as long as it takes. Raises
+        what people must see to: ProducerFencedError (another relay has taken over), OffsetOutOfRangeError
+        (the source has deleted what comes next, or is an older copy), UnknownTopicOrPartitionError,
+        InvalidPartitionsError, MessageTooLargeError, IllegalStateError (another file is at the source's
+        path), ConfigError, CorruptRecordError, and errors of authorization.
+        """
+        try:
+            while not self._stopped:
+                try:
+                    if self._session(until_caught_up):
+                        break
+                except InterruptedRelayError as error:
+                    self._failed(error)
+        except EosdbError as error:
+            self._progress.failed(str(error))
+            raise
+        finally:
+            self._target.release()
+            self._source.rest()
+            self._note_position()
+        return self.status()
+
+    def stop(self) -> None:
+        """Make `run` return after the transaction that it is at. From any thread, and from signal
+        handlers."""
+        self._stopped = True
+
+    def status(self) -> RelayStatus:
+        """How far it is, and the last error. From any thread."""
+        return self._progress.status()
+
+    def close(self) -> None:
+        """Stop, and let go of both ends. Interrupted, it may be called again."""
+        self.stop()
+        self._closing.run()
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- sessions: from taking the transactional id to the next failure -------------------------------
+
+    def _session(self, until_caught_up: bool) -> bool:
+        """True when it is done; False to begin anew at once."""
+        source, target = self._source, self._target
+        keeper = Keeper(self._settings.name, source.id(), self._settings.positions_topic)
+        if target.id() == keeper.source_id:
+            raise ConfigError(f"{target.where} is the source, too; name another target")
+        target.ready()
+        if self._found_run is not None:  # Fenced, perhaps: then the id is left to who has it.
+            self._check_claim(keeper.standing(target.position_records()))
+        # decisions/0045: first the id, then the positions; a predecessor cannot write in between.
+        target.take_over(transactional_id(keeper.relay, keeper.source_id), self._is_stopped)
+        standing = keeper.standing(target.position_records())
+        self._check_claim(standing)
+        self._check_history(standing)
+        self._topics = source.topics(self._settings.topics)
+        self._topic_ids = {topic.name: topic.topic_id for topic in self._topics}
+        starts = self._starts(standing)
+        self._prepare_topics()
+        target.write([keeper.claim(self._run_id, source.mark())])
+        source.begin(self._topics, starts)
+        self._progress.began(starts)
+        return self._copy(keeper, until_caught_up)
+
+    def _copy(self, keeper: Keeper, until_caught_up: bool) -> bool:
+        source = self._source
+        while not self._stopped:
+            chunk = source.read(self._settings.limits)
+            self._progress.ends(source.ends())
+            if chunk.positions:
+                self._write(chunk, keeper)
+                self._failures, self._is_away = planning.pauses(), False
+                self._aside.forget()
+                self._progress.wrote(chunk)
+                self._note_position(every_ms=_NOTE_EVERY_MS)
+                self._show_progress()
+            elif source.is_caught_up() and until_caught_up:
+                return True
+            else:
+                self._is_away = False
+                self._note_position(every_ms=_NOTE_EVERY_MS)
+                source.wait(_IDLE_MS, self._is_stopped)
+                if not until_caught_up and self._has_other_topics():
+                    return False
+        return True
+
+    def _write(self, chunk: Chunk, keeper: Keeper) -> None:
+        behind = [keeper.claim(self._run_id, self._source.mark())]
+        for tp, offset in chunk.positions.items():
+            ids = self._topic_ids[tp.topic], self._target_ids[tp.topic]
+            behind.append(keeper.position(tp, Position(offset, *ids)))
+        while True:
+            try:
+                return self._target.write([*map(self._aside.outgoing, chunk.records), *behind])
+            except TooLargeError as error:
+                self._put_aside(error)
+
+    # -- what may be wrong ----------------------------------------------------------------------------
+
+    def _failed(self, error: EosdbError) -> None:
+        """Remember and tell it, hold nothing, and wait a little longer than the last time."""
+        self._target.release()
+        self._source.rest()
+        pause_ms = next(self._failures)
+        self._progress.failed(str(error))
+        if not self._is_away:  # Once, however long it lasts.
+            self._tell(f"{error}; trying again")
+        self._is_away = True
+        until_ms = self._clock.monotonic_ms() + pause_ms
+        while not self._stopped and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+            self._clock.sleep_ms(min(left_ms, _LOOK_MS))
+
+    def _check_claim(self, standing: Standing) -> None:
+        """A transaction that takes too long is fenced, too; but then nobody else has written a claim."""
+        if self._found_run is None:
+            self._found_run = standing.run
+        if standing.run not in (self._run_id, self._found_run):
+            raise ProducerFencedError(
+                f"another relay named {self._settings.name!r} of this source has taken over at "
+                f"{self._target.where}; run one at a time, or give this one a name of its own"
+            )
+
+    def _check_history(self, standing: Standing) -> None:
+        departed = self._source.departure(standing.mark) if standing.mark else None
+        if departed is not None:
+            raise IllegalStateError(
+                f"{self._source.where} is not what has been relayed: {departed}; bring back the newer "
+                "file, or relay this one under another name"
+            )
+
+    def _starts(self, standing: Standing) -> dict[TopicPartition, int]:
+        ids, starts = self._topic_ids, {}
+        there = {name: fact.topic_id for name, fact in self._target.facts(ids).items()}
+        for tp, bounds in self._source.bounds(self._topics).items():
+            known = standing.positions.get(tp)
+            starts[tp] = planning.start_of(
+                tp, known, ids[tp.topic], bounds, self._settings.on_gap, there.get(tp.topic)
+            )
+            if known is not None and starts[tp] != known.offset:
+                self._tell(
+                    f"{tp}: went on at offset {starts[tp]} instead of {known.offset}, as on_gap says"
+                )
+        return starts
+
+    def _prepare_topics(self) -> None:
+        target, names = self._target, [topic.name for topic in self._topics]
+        facts = target.facts(names)
+        for topic in self._topics:
+            if topic.name in facts:
+                continue
+            if not self._settings.create_topics:
+                raise UnknownTopicOrPartitionError(
+                    f"{target.where} has no topic {topic.name!r}; create it there with {topic.partitions} "
+                    "partitions, or let the relay do so"
+                )
+            target.create(topic.name, topic.partitions, topic.config)
+        for _ in range(_CREATED_LOOKS):  # A cluster takes a moment to let everybody know.
+            facts |= target.facts([name for name in names if name not in facts])
+            if len(facts) == len(names):
+                break
+            self._clock.sleep_ms(_LOOK_MS)
+        if lacking := [name for name in names if name not in facts]:
+            raise InterruptedRelayError(f"{target.where}: topic {lacking[0]} is not there yet")
+        planning.checked_partitions(self._topics, facts, target.where)
+        self._target_ids = {name: facts[name].topic_id for name in names}
+        for name in names:
+            if facts[name].log_append_time:
+                self._tell(
+                    f"{target.where}: topic {name} has message.timestamp.type=LogAppendTime, so records "
+                    "get the time of their arrival; their own is not kept",
+                    once=True,
+                )
+
+    def _put_aside(self, error: TooLargeError) -> None:
+        if not error.records:
+            raise MessageTooLargeError(str(error)) from error
+        if self._settings.too_large == "stop":
+            first = min(error.records, key=lambda record: record.offset)
+            raise MessageTooLargeError(
+                f"{error}: offset {first.offset} of {first.topic}-{first.partition}, {first.size} bytes; "
+                "raise max.message.bytes of the topic there, or let it go to a dead letter topic "
+                "(too_large='dead-letter', --too-large dead-letter)"
+            ) from error
+        for record in error.records:
+            topic = self._aside.put(record, str(error), self._clock.time_ms())
+            self._target.create(topic, 1, {"max.message.bytes": str(2**31 - 1)})
+            self._tell(
+                f"offset {record.offset} of {record.topic}-{record.partition} is too large for "
+                f"{self._target.where}, and goes to {topic}"
+            )
+
+    # -- small steps ----------------------------------------------------------------------------------
+
+    def _has_other_topics(self) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_ms < _LOOK_FOR_TOPICS_MS:
+            return False
+        self._looked_ms = now_ms
+        found = self._source.topics(self._settings.topics)
+        known = {(t.name, t.topic_id, t.partitions) for t in self._topics}
+        if {(t.name, t.topic_id, t.partitions) for t in found} != known:
+            return True
+        there = self._target.facts(self._target_ids)
+        return {name: fact.topic_id for name, fact in there.items()} != self._target_ids
+
+    def _note_position(self, every_ms: int = 0) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._noted_ms >= every_ms and (to := self._progress.unnoted()):
+            self._source.note(self._settings.name, to)
+            self._noted_ms = now_ms
+
+    def _is_stopped(self) -> bool:
+        return self._stopped
+
+    def _show_progress(self) -> None:
+        if self._settings.on_progress is not None:
+            status = self.status()
+            self._settings.on_progress(status.records, status.records + status.lag)
+
+    def _tell(self, text: str, *, once: bool = False) -> None:
+        if once and text in self._told:
+            return
+        if once:
+            self._told.add(text)
+        if self._settings.notify is not None:
+            self._settings.notify(text)
+        else:
+            name = self._settings.name
+            catalog.RELAY_WAITS.say("relay %s: %s", name, text, relay=name)

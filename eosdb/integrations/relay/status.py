@@ -1,0 +1,126 @@
+"""How far a relay is, as others see it: lag in records, bytes and time, what has been relayed, and the last
+error."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from eosdb.integrations.relay.values import Chunk
+from eosdb.model.clock import Clock
+from eosdb.model.values import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition of the source. Lags are of what can be read; -1 where they are not known."""
+
+    topic: str
+    partition: int
+    position: int
+    """The next offset to be relayed."""
+    end: int
+    """How far it can be read."""
+    lag: int
+    """Offsets from the position to the end: records, and what markers and aborted records take."""
+    lag_bytes: int
+    """An estimate: as many records of the mean size seen in this run."""
+    lag_ms: int
+    """How long ago the newest relayed record was made; 0 when there is nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelayStatus:
+    """What a relay has done since it was made, and where it stands."""
+
+    partitions: tuple[PartitionStatus, ...]
+    records: int
+    bytes: int
+    """Of keys and values."""
+    transactions: int
+    failures: int
+    """How often it had to begin anew."""
+    last_error: str
+    """In plain words; empty if there was none since the last transaction."""
+
+    @property
+    def lag(self) -> int:
+        """In all partitions."""
+        return sum(one.lag for one in self.partitions if one.lag > 0)
+
+
+class Progress:
+    """Counts for one relay. Threads may share it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._lock: Final = threading.Lock()
+        self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._newest: dict[TopicPartition, int] = {}
+        self._noted: dict[TopicPartition, int] = {}
+        self._records = self._bytes = self._transactions = self._failures = 0
+        self._error = ""
+
+    def began(self, starts: Mapping[TopicPartition, int]) -> None:
+        """A session goes on at these offsets."""
+        with self._lock:
+            self._positions = dict(starts)
+            self._error = ""
+
+    def ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """The source was looked at."""
+        with self._lock:
+            self._ends = dict(ends)
+
+    def wrote(self, chunk: Chunk) -> None:
+        """A transaction was committed."""
+        with self._lock:
+            self._positions |= chunk.positions
+            self._transactions += 1
+            self._records += len(chunk.records)
+            self._error = ""
+            for record in chunk.records:
+                self._bytes += record.size
+                if record.timestamp is not None:
+                    self._newest[TopicPartition(record.topic, record.partition)] = record.timestamp
+
+    def failed(self, error: str) -> None:
+        """It has to begin anew, or to stop."""
+        with self._lock:
+            self._failures += 1
+            self._error = error
+
+    def unnoted(self) -> dict[TopicPartition, int]:
+        """The positions that have changed since the last call."""
+        with self._lock:
+            found = {tp: at for tp, at in self._positions.items() if self._noted.get(tp) != at}
+            self._noted |= found
+            return found
+
+    def status(self) -> RelayStatus:
+        """Everything as of now."""
+        with self._lock:
+            now_ms, mean = self._clock.time_ms(), self._bytes / max(self._records, 1)
+            partitions = tuple(
+                self._partition(tp, at, now_ms, mean) for tp, at in sorted(self._positions.items())
+            )
+            return RelayStatus(
+                partitions,
+                self._records,
+                self._bytes,
+                self._transactions,
+                self._failures,
+                self._error,
+            )
+
+    def _partition(self, tp: TopicPartition, at: int, now_ms: int, mean: float) -> PartitionStatus:
+        end = self._ends.get(tp, -1)
+        lag = max(end - at, 0) if end >= 0 else -1
+        if lag <= 0:
+            return PartitionStatus(*tp, at, end, lag, lag, lag)
+        lag_bytes = round(lag * mean) if self._records else -1
+        lag_ms = max(now_ms - self._newest[tp], 0) if tp in self._newest else -1
+        return PartitionStatus(*tp, at, end, lag, lag_bytes, lag_ms)

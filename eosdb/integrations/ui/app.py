@@ -1,0 +1,90 @@
+"""The application: pages, what they load, live changes by server-sent events, errors as pages.
+
+decisions/0049: the server makes each page whole, and a browser fetches it again when the file has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from importlib.resources import files
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from eosdb.database import Database
+from eosdb.errors import EosdbError
+from eosdb.integrations.ui.changes import Changes, Open
+from eosdb.integrations.ui.guard import Guard
+from eosdb.integrations.ui.pages import Pages
+from eosdb.integrations.ui.watching import INTERVAL_MS, Watcher
+
+_TYPES: Final = {"ui.css": "text/css", "ui.js": "text/javascript"}
+_QUIET_S: Final = 15
+"""How often a stream says that it is still there."""
+
+
+def make_app(
+    db: Database,
+    port: int,
+    *,
+    token: str = "",
+    open_to_write: Open | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """The pages of `db` for browsers that ask 127.0.0.1:`port`.
+
+    With a `token` and `open_to_write` they may send back dead letters and abort transactions. The streams
+    of live changes end when `stopping` says so.
+    """
+    watcher = Watcher(db)
+    may_change = bool(token) and open_to_write is not None
+    pages = Pages(db, watcher, may_change=may_change)
+    routes: list[BaseRoute] = [
+        *pages.routes(),
+        Route("/live", _live(watcher, stopping)),
+        *(Route(f"/{name}", _static(name, kind)) for name, kind in _TYPES.items()),
+    ]
+    if may_change and open_to_write is not None:
+        routes += Changes(token, open_to_write, pages.done).routes()
+    handlers = dict.fromkeys((HTTPException, EosdbError, Exception), pages.error)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    return Guard(app, port)  # Around all of it: errors get its headers, too.
+
+
+def _static(name: str, kind: str) -> Callable[[Request], Response]:
+    content = files("eosdb.integrations.ui").joinpath("static", name).read_bytes()
+
+    def file(request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return file
+
+
+def _live(watcher: Watcher, stopping: Callable[[], bool]) -> Callable[[Request], Response]:
+    async def changes(request: Request) -> AsyncIterator[str]:
+        before, quiet = "", 0.0
+        while not stopping() and not await request.is_disconnected():
+            try:
+                version = await run_in_threadpool(watcher.version)
+            except EosdbError as error:
+                version = f"error {type(error).__name__}"
+            quiet += INTERVAL_MS / 1000
+            if version != before:
+                before, quiet = version, 0.0
+                yield f"event: change\ndata: {version}\n\n"
+            elif quiet >= _QUIET_S:
+                quiet = 0.0
+                yield ": nothing new\n\n"
+            await asyncio.sleep(INTERVAL_MS / 1000)
+
+    async def live(request: Request) -> Response:
+        return StreamingResponse(changes(request), media_type="text/event-stream")
+
+    return live  # type: ignore[return-value]  # Starlette takes both kinds of functions.

@@ -1,0 +1,92 @@
+"""Runs the pages on loopback until somebody stops them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Final
+
+import uvicorn
+
+from eosdb.database import Database
+from eosdb.errors import ListenError, StorageError
+from eosdb.integrations.ui.app import make_app
+from eosdb.model import threads
+
+_HOST: Final = "127.0.0.1"
+
+
+class UiServer:
+    """The pages of an open file at `url`, from a thread of this process, until it is closed. A context
+    manager.
+
+    With `open_to_write`, which opens the file for one change, the pages may change what docs/ui.md says,
+    for who knows `token`. Raises ListenError when the port is taken; 0 takes a free one.
+    """
+
+    def __init__(
+        self, db: Database, port: int = 0, *, open_to_write: Callable[[], Database] | None = None
+    ) -> None:
+        self._socket: Final = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((_HOST, port))
+            self._socket.listen(128)  # Who asks before the thread answers waits.
+        except OSError as error:
+            self._socket.close()
+            raise ListenError(
+                f"{_HOST}:{port}: {error.strerror}; choose another port, or 0 for a free one"
+            ) from None
+        self.port: Final[int] = self._socket.getsockname()[1]
+        self.token: Final = "" if open_to_write is None else secrets.token_urlsafe(24)
+        app = make_app(
+            db,
+            self.port,
+            token=self.token,
+            open_to_write=open_to_write,
+            stopping=lambda: self._server.should_exit,
+        )
+        # Streams of live changes never end by themselves, so the server waits for nobody.
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off",
+            ws="none", server_header=False,
+        )  # fmt: skip
+        self._server: Final = _Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """Where the pages are. The token is behind the #, which no browser sends to a server."""
+        return f"http://{_HOST}:{self.port}/" + (f"#token={self.token}" if self.token else "")
+
+    def __enter__(self) -> UiServer:
+        try:
+            with threads.needed("the page"):
+                self._thread.start()
+        except StorageError:
+            self._socket.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
+        self._socket.close()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The signals are the program's own."""
+        yield

@@ -1,9 +1,0 @@
-"""The move of a file's topics to a Kafka cluster: planned, rehearsed, done, and taken back
-(docs/moving-to-kafka.md)."""
-
-from __future__ import annotations
-
-from eosdb.moving.move import Move, to_kafka
-from eosdb.moving.values import Plan, Step
-
-__all__ = ["Move", "Plan", "Step", "to_kafka"]

@@ -1,0 +1,77 @@
+"""What the next export reads, decided from what the target remembers and what the file has."""
+
+from __future__ import annotations
+
+import pytest
+
+from eosdb import PartitionOffsets, TopicPartition
+from eosdb.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError
+from eosdb.integrations.lakehouse.progress import Range, Source, after, known_mark, ranges
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+def source(
+    *, file_id: str = "F", place: str = "host:/a.db", start: int = 0, end: int = 10
+) -> Source:
+    offsets = PartitionOffsets(start, end, end, end, end)
+    mark = f"{file_id}.7.{'f' * 16}"
+    ids = {"a": "1", "b": "2"}
+    return Source("a.db", place, mark, ids, {A: offsets, B: offsets}, {A: end, B: end})
+
+
+def wanted(
+    now: Source, known: dict[str, int], topics: list[str] | None = None, *, allowed: bool = False
+) -> list[Range]:
+    return ranges(now, known, None, topics, allow_data_loss=allowed)
+
+
+def test_a_first_export_reads_everything_and_the_next_one_nothing() -> None:
+    now = source(start=3)
+    assert wanted(now, {}) == [Range(A, 3, 10), Range(B, 3, 10)]
+    known = after(now, wanted(now, {}))
+    assert wanted(now, known) == []
+    assert wanted(source(end=12), known) == [Range(A, 10, 12), Range(B, 10, 12)]
+
+
+def test_each_topic_goes_on_by_itself() -> None:
+    known = after(source(), wanted(source(), {}, ["a"]))
+    assert wanted(source(end=11), known) == [Range(A, 10, 11), Range(B, 0, 11)]
+    with pytest.raises(ConfigError, match="no topic c, expected of a, b"):
+        wanted(source(), known, ["a", "c"])
+
+
+def test_the_mark_comes_back_as_it_was() -> None:
+    assert known_mark(source(), {}) is None
+    for digest in ("0" * 16, "f" * 16, "8000000000000000", "7fffffffffffffff"):
+        now = Source("a.db", "p", f"F.7.{digest}", {}, {}, {})
+        numbers = after(now, [])
+        assert all(-(2**63) <= number < 2**63 for number in numbers.values())
+        assert known_mark(now, numbers) == now.mark
+
+
+def test_every_name_that_is_remembered_is_asked_for() -> None:
+    assert sorted(source().names()) == sorted(after(source(), wanted(source(), {})))
+
+
+def test_another_history_is_an_error_that_nothing_allows() -> None:
+    with pytest.raises(IllegalStateError, match="an older copy"):
+        ranges(source(), {}, "this is an older copy", None, allow_data_loss=True)
+
+
+def test_another_file_in_the_place_of_one_that_was_exported_is_an_error() -> None:
+    known = after(source(), wanted(source(), {}))
+    other = source(file_id="G")
+    with pytest.raises(IllegalStateError, match="was replaced"):
+        wanted(other, known)
+    assert len(wanted(other, known, allowed=True)) == 2
+    assert len(wanted(source(file_id="G", place="host:/b.db"), known)) == 2
+    assert wanted(source(place="host:/b.db"), known) == [], "it was moved"
+
+
+def test_a_gap_is_an_error_unless_it_is_allowed() -> None:
+    known = after(source(), wanted(source(), {}))
+    later = source(start=11, end=12)
+    with pytest.raises(OffsetOutOfRangeError, match=r"offset 10 .* begins at 11"):
+        wanted(later, known)
+    assert wanted(later, known, allowed=True) == [Range(A, 11, 12), Range(B, 11, 12)]

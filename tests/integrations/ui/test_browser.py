@@ -1,0 +1,120 @@
+"""The page in a real browser: live, without a script of anybody else's, and closed to other origins."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+import eosdb
+from eosdb.integrations.ui.server import UiServer
+from tests.integrations.ui.test_pages import PAGES
+
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A new window, which remembers in `page.heard` what went wrong and who was asked."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    yield context.new_page()
+    context.close()
+
+
+def test_no_name_runs_as_a_script_and_nobody_else_is_asked(page: Page, changing: UiServer) -> None:
+    wrong: list[str] = []
+    asked: set[str] = set()
+    page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda one: asked.add(one.url.split("/")[2] or one.url))
+    for path in PAGES:
+        page.goto(f"http://127.0.0.1:{changing.port}{path}")
+        assert page.evaluate("window.hacked") is None, path
+    assert wrong == []
+    assert asked == {f"127.0.0.1:{changing.port}"}
+
+
+def test_what_another_process_writes_appears(page: Page, reading: UiServer, path: Path) -> None:
+    page.goto(f"{reading.url}topics/orders/0")
+    expect(page.locator("#state")).to_have_text("live")
+    with eosdb.connect(path) as writer, writer.producer() as producer:
+        producer.send("orders", b"just written", partition=0)
+    expect(page.locator("tr.plain >> text=just written")).to_be_visible()
+
+
+def test_a_transaction_is_aborted_with_the_token_of_the_address(
+    page: Page, changing: UiServer, db: eosdb.Database
+) -> None:
+    page.goto(changing.url)
+    assert "token" not in page.url
+    page.click("text=Abort")
+    expect(page.locator("#done")).to_contain_text("has ended with ABORT")
+    assert db.admin.open_transactions() == []
+    page.goto(f"http://127.0.0.1:{changing.port}/dead-letters/orders.dlq")
+    page.click("text=Send all back")
+    expect(page.locator("#done")).to_contain_text("3 dead letters")
+
+
+def test_without_the_token_the_button_changes_nothing(
+    page: Page, changing: UiServer, db: eosdb.Database
+) -> None:
+    page.goto(f"http://127.0.0.1:{changing.port}/")
+    page.fill("input.token >> nth=0", "guessed")
+    page.click("text=Abort")
+    expect(page.locator(".warn")).to_contain_text("nothing was changed")
+    assert len(db.admin.open_transactions()) == 1
+
+
+def test_a_page_of_another_origin_reads_and_changes_nothing(
+    page: Page, changing: UiServer, db: eosdb.Database
+) -> None:
+    target = f"http://127.0.0.1:{changing.port}"
+    fields = {"topic": "orders", "partition": 0, "offset": 5, "token": changing.token}
+    inputs = "".join(f'<input name="{name}" value="{value}">' for name, value in fields.items())
+    foreign = f"""<!doctype html><iframe id="frame" src="{target}/"></iframe>
+        <form method="post" action="{target}/abort" target="sink">{inputs}</form>
+        <iframe name="sink"></iframe>
+        <script>
+        fetch("{target}/").then(a => a.text()).then(t => window.read = t, e => window.read = "refused");
+        document.forms[0].submit();
+        </script>"""
+
+    class Foreign(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(foreign.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    statuses: dict[str, int] = {}
+    page.on("response", lambda one: statuses.__setitem__(one.url, one.status))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Foreign) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # Another name of this machine is another site, not only another origin.
+        page.goto(f"http://localhost:{server.server_address[1]}/")
+        page.wait_for_function("window.read !== undefined")
+        while f"{target}/abort" not in statuses:
+            page.wait_for_timeout(50)
+        server.shutdown()
+    assert page.evaluate("window.read") == "refused"
+    assert statuses[f"{target}/abort"] == 403
+    assert len(db.admin.open_transactions()) == 1
+
+
+def test_it_fits_a_telephone(browser: Browser, reading: UiServer) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    for path in ("/", "/topics/orders/0", "/topics/orders/timeline", "/dead-letters/orders.dlq"):
+        page.goto(f"http://127.0.0.1:{reading.port}{path}")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, path
+    context.close()

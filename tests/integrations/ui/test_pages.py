@@ -1,0 +1,230 @@
+"""The pages as they are sent: what they show, escaped; whom they refuse; what may be changed by whom."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+import eosdb
+from eosdb import TopicPartition
+from eosdb.integrations.ui.guard import HEADERS, refusal
+from eosdb.integrations.ui.server import UiServer
+from tests.integrations.ui.files import HARM
+
+PAGES = (
+    "/", "/topics", "/topics/orders", "/topics/orders/0", "/topics/orders/1", "/topics/orders/0/1",
+    "/topics/orders/1/0", "/topics/orders/1/1", "/topics/orders/timeline", "/groups",
+    f"/group?id={quote(f'billing {HARM}')}", "/transactions",
+    f"/transaction?id={quote(f'refund {HARM}')}", "/dead-letters", "/dead-letters/orders.dlq",
+)  # fmt: skip
+OPEN = {"topic": "orders", "partition": "0", "offset": "5"}
+
+
+def get(server: UiServer, path: str, **headers: str) -> httpx.Response:
+    return httpx.get(f"http://127.0.0.1:{server.port}{path}", headers=headers, timeout=60)
+
+
+def post(server: UiServer, path: str, form: dict[str, str], **headers: str) -> httpx.Response:
+    url = f"http://127.0.0.1:{server.port}{path}"
+    return httpx.post(url, data=form, headers=headers, timeout=60)
+
+
+def test_every_page_is_there_and_writes_no_name_as_markup(changing: UiServer) -> None:
+    for path in PAGES:
+        answer = get(changing, path)
+        assert answer.status_code == 200, path
+        assert "<script>window" not in answer.text, path
+        assert "<img src" not in answer.text, path
+        assert not re.search("[\u202e\x00]", answer.text), path
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert "&lt;script&gt;window.hacked" in get(changing, "/groups").text
+
+
+def test_each_record_is_shown_with_its_fate(reading: UiServer) -> None:
+    page = get(reading, "/topics/orders/0").text
+    rows = re.findall(r'<tr class="(\w+)" id="o(\d+)">', page)
+    assert [(int(offset), fate) for fate, offset in rows] == [
+        (5, "open"), (4, "marker"), (3, "committed"), (2, "marker"), (1, "aborted"), (0, "plain"),
+    ]  # fmt: skip
+    aborted = get(reading, "/topics/orders/0?fate=aborted").text
+    assert re.findall(r'id="o(\d+)"', aborted) == ["1"]
+    assert re.findall(r'id="o(\d+)"', get(reading, "/topics/orders/0?from=4").text) == ["5", "4"]
+    assert re.findall(r'id="o(\d+)"', get(reading, "/topics/orders/0?time=2100-01-01").text) == []
+
+
+def test_a_transaction_that_holds_the_last_stable_offset_is_named(reading: UiServer) -> None:
+    page = get(reading, "/").text
+    assert 'class="holds"' in page
+    assert "/topics/orders/0?from=5" in page
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "says"),
+    [
+        ("/topics/nowhere", 404, "nowhere"),
+        ("/topics/orders/7", 404, "no partition 7"),
+        ("/topics/orders/0/99", 404, "no record at offset 99"),
+        ("/topics/orders/0?from=-1", 400, "expected an offset"),
+        ("/topics/orders/0?fate=lost", 400, "lost"),
+        ("/topics/orders/0?time=noon", 400, "ISO 8601"),
+        ("/transaction?id=nobody", 404, "nobody"),
+        ("/nowhere", 404, "Not found"),
+    ],
+)
+def test_what_is_not_there_is_a_page_that_says_so(
+    reading: UiServer, address: str, status: int, says: str
+) -> None:
+    answer = get(reading, address)
+    assert answer.status_code == status
+    assert says in answer.text
+    assert "Traceback" not in answer.text
+
+
+def test_a_file_that_is_gone_is_a_page_that_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "away"
+    folder.mkdir()
+    with eosdb.connect(folder / "a.db") as made:
+        made.admin.create_topic("t")
+    with eosdb.connect(folder / "a.db", read_only=True) as db, UiServer(db) as server:
+        assert get(server, "/topics").status_code == 200
+        shutil.rmtree(folder)
+        answer = get(server, "/topics/t/0")
+    assert answer.status_code in (200, 503)
+    assert "Traceback" not in answer.text
+
+
+def test_another_host_origin_or_site_is_refused(changing: UiServer) -> None:
+    port = changing.port
+    assert get(changing, "/", Host=f"localhost:{port}").status_code == 200
+    for refused in (
+        {"Host": "evil.example"},
+        {"Host": f"evil.example:{port}"},
+        {"Host": "127.0.0.1:1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://127.0.0.1:{port + 1}"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        answer = get(changing, "/", **refused)
+        assert answer.status_code == 403, refused
+        assert "orders" not in answer.text
+        form = {**OPEN, "token": changing.token}
+        assert post(changing, "/abort", form, **refused).status_code == 403, refused
+    assert not [name for name in get(changing, "/").headers if name.startswith("access-control")]
+
+
+def test_what_is_asked_by_a_program_on_this_machine_is_answered() -> None:
+    assert refusal({"host": "localhost:80"}, 80) is None
+    assert refusal({"host": "[::1]:8765", "origin": "http://[::1]:8765"}, 8765) is None
+    assert refusal({}, 8765) is not None
+
+
+def test_without_the_flag_there_is_nothing_to_change(reading: UiServer, db: eosdb.Database) -> None:
+    for path in ("/abort", "/replay"):
+        assert post(reading, path, {**OPEN, "token": ""}).status_code == 404
+    assert "<form method" not in get(reading, "/").text
+    assert len(db.admin.open_transactions()) == 1
+
+
+def test_without_the_token_nothing_is_changed(changing: UiServer, db: eosdb.Database) -> None:
+    before = db.admin.journal_position()
+    for token in ("", "wrong", changing.token[:-1], changing.token + "x", "ä"):
+        assert post(changing, "/abort", {**OPEN, "token": token}).status_code == 403
+        form = {"topic": "orders.dlq", "token": token}
+        assert post(changing, "/replay", form).status_code == 403
+    assert post(changing, "/abort", {**OPEN, "x": "y" * 20_000}).status_code == 413
+    assert get(changing, "/abort").status_code == 405
+    assert db.admin.journal_position() == before
+
+
+def test_with_the_token_a_transaction_is_aborted(changing: UiServer, db: eosdb.Database) -> None:
+    answer = post(changing, "/abort", {**OPEN, "token": changing.token})
+    assert (answer.status_code, db.admin.open_transactions()) == (200, [])
+    assert "has ended with ABORT" in answer.text
+    again = post(changing, "/abort", {**OPEN, "token": changing.token})
+    assert again.status_code in (400, 404, 503)
+    assert post(changing, "/abort", {"token": changing.token}).status_code == 400
+
+
+def test_with_the_token_dead_letters_are_sent_back_once(
+    changing: UiServer, db: eosdb.Database
+) -> None:
+    one = {"topic": "orders.dlq", "partition": "0", "offset": "1", "token": changing.token}
+    assert "1 dead letter of orders.dlq sent back" in post(changing, "/replay", one).text
+    every = {"topic": "orders.dlq", "token": changing.token}
+    assert "2 dead letters of orders.dlq sent back" in post(changing, "/replay", every).text
+    assert "0 dead letters" in post(changing, "/replay", every).text
+    assert [one.waiting for one in db.admin.overview().dead_letters] in ([0], [])
+    ends = db.admin.partition_offsets()
+    assert ends[TopicPartition("orders", 1)].log_end_offset > 2
+
+
+def test_a_page_that_is_open_holds_no_snapshot(reading: UiServer, path: Path) -> None:
+    url = f"http://127.0.0.1:{reading.port}"
+    with httpx.stream("GET", f"{url}/live", timeout=60) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "event: change"
+        for page in PAGES:
+            get(reading, page)
+        with eosdb.connect(path, durability="off") as writer:
+            with writer.producer() as producer:
+                producer.send("orders", b"more", partition=0)
+            assert writer.info()["wal_held_by"] == ""
+        while next(lines) != "event: change":
+            pass
+
+
+def test_many_browsers_share_one_look(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    overview = db.admin.overview
+
+    def counted() -> object:
+        nonlocal looks
+        looks += 1
+        return overview()
+
+    monkeypatch.setattr(db.admin, "overview", counted)
+    with UiServer(db) as server:
+        began = db.clock.monotonic_ms()
+        for _ in range(30):
+            get(server, "/")
+        assert looks <= 2 + (db.clock.monotonic_ms() - began) / 1_000
+
+
+def test_it_stops_at_once_with_streams_open(db: eosdb.Database) -> None:
+    with UiServer(db) as server:
+        stream = httpx.stream("GET", f"http://127.0.0.1:{server.port}/live", timeout=60)
+        assert next(stream.__enter__().iter_lines()) == "event: change"
+    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
+        probe.connect(("127.0.0.1", server.port))
+
+
+def test_a_port_that_is_taken_is_named(db: eosdb.Database, reading: UiServer) -> None:
+    with pytest.raises(eosdb.ListenError, match=f"127.0.0.1:{reading.port}"):
+        UiServer(db, reading.port)
+
+
+def test_access_control_holds_for_the_page(path: Path) -> None:
+    with eosdb.connect(path) as writer:
+        writer.admin.create_acls([eosdb.Acl("User:somebody", "all", "topic", "orders")])
+    with eosdb.connect(path, read_only=True) as db, UiServer(db) as server:
+        assert "taken back" not in get(server, "/topics/orders/0").text
+        assert get(server, "/topics/orders/0").status_code == 403
+        assert '"/topics/orders"' not in get(server, "/topics").text
+        assert get(server, "/topics/orders/timeline").status_code == 403
+
+
+def test_nothing_is_left_beside_a_file_that_was_only_read(path: Path) -> None:
+    sqlite3.connect(path).close()
+    with eosdb.connect(path, read_only=True) as db, UiServer(db) as server:
+        get(server, "/")
+    assert not os.path.exists(f"{path}-journal")

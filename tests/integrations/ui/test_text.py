@@ -1,0 +1,46 @@
+"""How values are shown to people."""
+
+from __future__ import annotations
+
+import pytest
+
+from eosdb.integrations.ui import text
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (None, ("null", "null", 0)),
+        (b"plain", ("plain", "text", 0)),
+        (b"\xff\x00", ("ff 00", "hex", 0)),
+        ("x" * 130, ("x" * 120, "text", 10)),
+        (b"\xff" * 50, (" ".join(["ff"] * 40), "hex", 10)),
+        (b'{"a": 1}', ('{"a": 1}', "json", 0)),
+        (b"{broken", ("{broken", "text", 0)),
+        (b"[" * 20_000, ("[" * 120, "text", 19_880)),
+    ],
+)
+def test_a_value_is_shown_as_what_it_is(data: object, expected: tuple[str, str, int]) -> None:
+    found = text.shown(data)
+    assert (found.text, found.kind, found.left_out) == expected
+
+
+def test_json_is_laid_out_when_asked() -> None:
+    assert text.shown(b'{"a":[1]}', 100, pretty=True).text == '{\n  "a": [\n    1\n  ]\n}'
+
+
+def test_what_would_deceive_the_eye_is_written_as_an_escape() -> None:
+    assert text.visible("a\u202eb\x00\ud800é\n") == "a\\u202eb\\x00\\ud800é\n"
+    assert text.visible(7) == 7
+
+
+def test_times_sizes_and_numbers_are_for_people() -> None:
+    assert text.moment(-1) == text.moment(None) == "–"
+    assert text.moment(0) == "1970-01-01T00:00:00Z"
+    assert [text.duration(ms) for ms in (-5, 20, 61_000, 3_600_000, 90_000_000)] == [
+        "0 ms", "20 ms", "1 min 1 s", "1 h", "1 d 1 h",
+    ]  # fmt: skip
+    assert [text.size(n) for n in (0, 1023, 1536, 10**9, -2048)] == [
+        "0 B", "1023 B", "1.5 KiB", "954 MiB", "−2.0 KiB",
+    ]  # fmt: skip
+    assert [text.number(n) for n in (None, 1.25, 12_345, 3.0)] == ["–", "1.2", "12\u202f345", "3"]
