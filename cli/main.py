@@ -18,8 +18,8 @@ from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
 
 from . import output
-from .commands import CommandsByName
 from .log_lines import LEVELS, shown
+from .registry import CommandsByName
 from .session import Session
 from .stopping import INTERRUPTED, raising_on_interrupt
 

@@ -11,9 +11,9 @@ from typing import Final
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
-from eosdb.cli import top_screen
+from eosdb.cli.commands.top import screen as top_screen
+from eosdb.cli.commands.top.reader import Reader
 from eosdb.cli.session import Session
-from eosdb.cli.top_reader import Reader
 from scripts.make_ui_picture import IMAGES, make_shop
 
 _WIDTH: Final = 120

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .api import foreach_batch, read, read_stream, register, skipped_files, snapshot, write
     from .behind import OffsetsBehindLatest, offsets_behind_latest
-    from .errors import SparkOptionError
     from .jar import spark_conf
     from .jdbc import JdbcOptions, jdbc_options, read_jdbc
-    from .report import WriteReport
+    from .planning.errors import SparkOptionError
+    from .writing.report import WriteReport
 
 _OLDEST = (4, 2)
 """Streams that are told how much to read are new in it."""
@@ -34,9 +34,9 @@ def _check_spark() -> None:
 _check_spark()
 _HOMES = {
     "foreach_batch": "api", "read": "api", "read_stream": "api", "register": "api", "snapshot": "api",
-    "skipped_files": "api", "write": "api", "SparkOptionError": "errors", "spark_conf": "jar",
+    "skipped_files": "api", "write": "api", "SparkOptionError": "planning.errors", "spark_conf": "jar",
     "JdbcOptions": "jdbc", "jdbc_options": "jdbc", "read_jdbc": "jdbc", "OffsetsBehindLatest": "behind",
-    "offsets_behind_latest": "behind", "WriteReport": "report",
+    "offsets_behind_latest": "behind", "WriteReport": "writing.report",
 }  # fmt: skip
 
 __all__ = [

@@ -12,19 +12,20 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import eosdb
 
-from . import options as reading_options
-from . import report, table_function
-from .cut import Lens
-from .errors import SparkOptionError
-from .files import absolute
-from .outgoing import Outgoing, as_bytes, parse
+from .planning import options as reading_options
+from .planning.cut import Lens
+from .planning.errors import SparkOptionError
+from .planning.files import absolute
+from .planning.skipped import SkippedFile
 from .python import explained, use_this_python
-from .report import WriteReport
-from .running import active, query_of
-from .skipped import SkippedFile
+from .reading import table_function
 from .source import EosdbDataSource
-from .standing import standing_of
-from .writes import (
+from .writing import report
+from .writing.outgoing import Outgoing, as_bytes, parse
+from .writing.report import WriteReport
+from .writing.running import active, query_of
+from .writing.standing import standing_of
+from .writing.writes import (
     Calls,
     Content,
     bring_in,

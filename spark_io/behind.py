@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 
-from .offsets import parse_offset
+from .planning.offsets import parse_offset
 
 
 class OffsetsBehindLatest(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import glob
 import os
 
-from .errors import SparkOptionError
+from .planning.errors import SparkOptionError
 from .python import name_this_python
 
 ENVIRONMENT = "EOSDB_SQLITE_JDBC_JAR"

@@ -18,8 +18,8 @@ import eosdb
 from eosdb import TopicPartition
 from eosdb.admin import pinned
 
-from .errors import SparkOptionError
 from .jar import DRIVER, INSTALL
+from .planning.errors import SparkOptionError
 
 _SPARK_TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE", "TEXT": "STRING", "BLOB": "BINARY"}
 _RECORDS = ("committed_records", "all_records")

@@ -21,10 +21,11 @@ from pyspark.sql.types import StructType
 import eosdb
 from eosdb.errors import EosdbError
 
-from . import columns, files, kafka_options, options, plan, tasks
-from .errors import SparkOptionError
-from .sink import BatchWriter, StreamWriter
-from .stream import StreamReader
+from .planning import columns, files, kafka_options, options, plan
+from .planning.errors import SparkOptionError
+from .reading import tasks
+from .reading.stream import StreamReader
+from .writing.sink import BatchWriter, StreamWriter
 
 
 class EosdbDataSource(DataSource):

@@ -18,8 +18,7 @@ from eosdb.coordinator.authorizer import Authorizer
 from eosdb.coordinator.transactions.rows import IS_COMPLETE
 from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.values import PartitionOffsets, TopicPartition, TransactionState
 from eosdb.store import baseline
 

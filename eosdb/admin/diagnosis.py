@@ -15,8 +15,9 @@ from eosdb.admin import hanging
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.log import lag, partition_rows
+from eosdb.log import partition_rows
 from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import lag
 from eosdb.model.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from eosdb.model.reports import Diagnosis, GroupPartition, GroupReport, OpenTransaction
 from eosdb.model.values import GroupState, TopicPartition

@@ -6,9 +6,9 @@ import sqlite3
 from typing import Final
 
 from eosdb.coordinator.transactions.rows import COORDINATOR_EPOCH
-from eosdb.log import fetch
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import sequence_of
+from eosdb.log.reading import fetch
 from eosdb.model.damage import reads
 from eosdb.model.reports import LoggedBatch
 from eosdb.model.values import NO_SEQUENCE

@@ -8,14 +8,16 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from eosdb.admin import consistent_cut, dump, overview, storage, timeline
-from eosdb.admin.timeline_bins import MAX_BINS, MAX_TRANSACTIONS, Window
+from eosdb.admin import consistent_cut, dump, overview, storage
+from eosdb.admin.timeline import timeline
+from eosdb.admin.timeline.bins import MAX_BINS, MAX_TRANSACTIONS, Window
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import InvalidRequestError, UnknownTopicIdError
-from eosdb.log import by_time, fetch, partition_rows, scan, snapshots
+from eosdb.log import partition_rows, snapshots
 from eosdb.log.partition_rows import Partition
-from eosdb.log.scan import Part
+from eosdb.log.reading import by_time, fetch, scan
+from eosdb.log.reading.scan import Part
 from eosdb.model.overview import Overview
 from eosdb.model.reports import LogDirectory, LoggedBatch, SnapshotEntry, StorageStats
 from eosdb.model.timeline.timeline import PartitionTimeline

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.errors import InvalidRequestError, NonEmptyGroupError
-from eosdb.log import by_time, partition_rows
+from eosdb.log import partition_rows
+from eosdb.log.reading import by_time
 from eosdb.model.reports import OffsetReset
 from eosdb.model.validation import check_int
 from eosdb.model.values import LATEST, TopicPartition

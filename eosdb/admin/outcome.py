@@ -10,8 +10,7 @@ from typing import Any, Final
 from eosdb.coordinator.transactions.rows import BY_ID, from_row
 from eosdb.errors import InvalidRequestError
 from eosdb.model.clock import format_time_ms
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_identity, check_int
 from eosdb.model.values import (
     CLASSIC,

@@ -10,7 +10,8 @@ from uuid import UUID
 from eosdb.broker.handler import RequestHandler
 from eosdb.broker.waiting import Listener
 from eosdb.errors import InvalidTopicExceptionError
-from eosdb.log import by_time, fetch, lag, partition_rows, retention, topics
+from eosdb.log import partition_rows, retention, topics
+from eosdb.log.reading import by_time, fetch, lag
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult
 from eosdb.model.reports import Lag
 from eosdb.model.validation import check_int, check_text, check_topic_name, check_topic_partition

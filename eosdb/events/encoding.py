@@ -19,7 +19,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple
 
 from eosdb.events.kinds import COLUMNS, KINDS, Event
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition, TransactionState
 
 Row = tuple[str, int, str | None, int | None, str | None, str]

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from eosdb.errors import InvalidRecordError, InvalidTimestampError
 from eosdb.log.checksum import content_sums
 from eosdb.model.config import INT32_MAX, INT64_MAX
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.validation import INT16_MAX, check_headers, check_int, shown
 from eosdb.model.values import Header, Record, RecordBatch

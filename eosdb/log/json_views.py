@@ -14,8 +14,7 @@ from typing import Final
 from eosdb.errors import InvalidRequestError
 from eosdb.events.kinds import ViewColumn, ViewCreated, ViewDropped
 from eosdb.log import partition_rows
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 from eosdb.model.values import TopicPartition
 from eosdb.store.schema import guard

@@ -22,8 +22,7 @@ from eosdb.events.kinds import (
     SinkBatchAppended,
     SinksExpired,
 )
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.validation import check_text
 from eosdb.model.values import RecordMetadata
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit

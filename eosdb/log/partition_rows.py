@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, UnknownTopicOrPartitionError
 from eosdb.model.config import BrokerConfig
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.topic_config import TopicConfig
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum

@@ -9,8 +9,7 @@ from typing import Any, Final
 from eosdb.events.kinds import ProducersExpired
 from eosdb.log import partition_rows
 from eosdb.log.producer_state import BatchMetadata, ProducerStateEntry, sequence_of
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.values import ProducerState
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
 

@@ -18,8 +18,7 @@ from eosdb.errors import (
 )
 from eosdb.events.kinds import PartitionsAdded, TopicConfigAltered, TopicCreated, TopicDeleted
 from eosdb.model.config import BrokerConfig
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.topic_config import ConfigChange, TopicConfig, changed, topic_overrides
 from eosdb.model.validation import check_int, check_topic_name
 from eosdb.model.values import INTERNAL_TOPICS, TopicMetadata

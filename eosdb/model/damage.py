@@ -1,11 +1,15 @@
-"""A stored row that is not as eosdb writes it is damage, not a bug: invalid JSON, an unknown name, text
-in place of a number."""
+"""Reading what may be damaged, or written by somebody else.
+
+A stored row that differs from what eosdb writes (invalid JSON, an unknown name, text in place of a number)
+is damage, not a bug.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from eosdb.errors import CorruptDatabaseError
 
@@ -31,3 +35,11 @@ def reads(table: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return reading
 
     return decorate
+
+
+def parsed(text: str | bytes) -> Any:
+    """Parse JSON. Raises ValueError, also when it is nested too deeply to be read."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("not JSON that can be read: it is nested too deeply") from None

@@ -9,8 +9,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from eosdb.errors import InvalidRequestError
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import ViewDescription
 from eosdb.model.values import TransactionState
 from eosdb.store import baseline, journal

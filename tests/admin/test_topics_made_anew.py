@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from cli.ingest import Ingest
-from cli.sources import Source
 from eosdb import TopicPartition
+from eosdb.cli.commands.data.ingest import Ingest
+from eosdb.cli.commands.data.sources import Source
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError
 from tests.readers import committed_values
 

@@ -15,7 +15,7 @@ from click.testing import Result
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.cli.why import _duration
+from eosdb.cli.commands.why import _duration
 from eosdb.model.protocol.consumer_protocol import Subscription, encode_assignment
 
 Run = Callable[..., Result]

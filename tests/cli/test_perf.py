@@ -14,7 +14,7 @@ from click.testing import Result
 
 import eosdb
 from eosdb import ManualClock
-from eosdb.cli.perf import Latencies, _paced
+from eosdb.cli.commands.operate.perf import Latencies, _paced
 from tests.cli.conftest import MAIN
 
 Run = Callable[..., Result]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb.cli.serve import broker_config
+from eosdb.cli.commands.kafka.serve import broker_config
 from tests.cli.conftest import Run
 from tests.wire.clients import consume, produce
 

@@ -16,7 +16,7 @@ import click
 import pytest
 
 import eosdb.cli
-from eosdb.cli.commands import COMMANDS
+from eosdb.cli.registry import COMMANDS
 from tests.cli.conftest import MAIN
 
 SELDOM = (
@@ -71,7 +71,7 @@ def test_completion_of_a_name_loads_no_command() -> None:
     )
     assert done.stdout.split() == ["plain,topics"]
     assert "eosdb.cli.main" in done.stderr
-    assert "eosdb.cli.topics" not in done.stderr
+    assert "eosdb.cli.commands.data.topics" not in done.stderr
 
 
 def test_ctrl_c_at_any_moment_of_the_start_ends_it_without_a_traceback(db_path: Path) -> None:

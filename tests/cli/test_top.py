@@ -12,8 +12,9 @@ import pytest
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.cli import top_screen, top_terminal
-from eosdb.cli.top_tables import TABLES, age, count, size
+from eosdb.cli.commands.top import screen as top_screen
+from eosdb.cli.commands.top import terminal as top_terminal
+from eosdb.cli.commands.top.tables import TABLES, age, count, size
 from tests.cli import screen
 from tests.cli.conftest import Run
 from tests.cli.screen import Screen

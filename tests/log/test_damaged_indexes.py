@@ -13,8 +13,8 @@ import eosdb
 from eosdb import AbortedTransaction, LogRecord, Record, RecordBatch, TopicPartition
 from eosdb.errors import CorruptDatabaseError, CorruptRecordError
 from eosdb.integrations.arrow import packed
-from eosdb.log import row_check
 from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import row_check
 from tests.log import damaged_cells
 
 TPS: Final = (TopicPartition("t", 0), TopicPartition("t", 1))

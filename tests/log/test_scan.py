@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import eosdb
 from eosdb import ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import InvalidRequestError
-from eosdb.log import scan
+from eosdb.log.reading import scan
 
 TP = TopicPartition("t", 0)
 

@@ -16,7 +16,6 @@ from eosdb.errors import (
 from eosdb.log import (
     append,
     compaction,
-    fetch,
     producer_rows,
     producer_state,
     retention,
@@ -24,6 +23,7 @@ from eosdb.log import (
 )
 from eosdb.log.partition_rows import Partition
 from eosdb.log.producer_state import Accept, Duplicate
+from eosdb.log.reading import fetch
 from tests.simulation.planting import both, mutant, replaced
 
 # -- the partition's decisions -----------------------------------------------------------------------

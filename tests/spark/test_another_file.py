@@ -16,10 +16,10 @@ from pyspark.sql.types import BinaryType, StructType
 import eosdb
 from eosdb import TopicPartition
 from eosdb.spark_io import read_stream
-from eosdb.spark_io.errors import SparkOptionError
-from eosdb.spark_io.options import parse
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.options import parse
+from eosdb.spark_io.reading.stream import StreamReader
 from eosdb.spark_io.source import EosdbDataSource
-from eosdb.spark_io.stream import StreamReader
 from tests.spark.test_repeats import append, numbers_in
 
 Replace = Callable[[Path, range], None]

@@ -11,10 +11,10 @@ import pytest
 
 import eosdb
 from eosdb.spark_io import read, read_stream
-from eosdb.spark_io.errors import SparkOptionError
-from eosdb.spark_io.options import parse
-from eosdb.spark_io.plan import batch
-from eosdb.spark_io.tasks import batches
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.options import parse
+from eosdb.spark_io.planning.plan import batch
+from eosdb.spark_io.reading.tasks import batches
 from tests.spark.test_another_file import Reader, backup_put_back, make, new_file
 from tests.spark.test_repeats import append, numbers_in
 

@@ -21,12 +21,13 @@ from eosdb.errors import (
     DatabaseNotFoundError,
     NotAnEosdbFileError,
 )
-from eosdb.spark_io import plan, read, read_stream, skipped_files
-from eosdb.spark_io.errors import SparkOptionError
-from eosdb.spark_io.options import parse
-from eosdb.spark_io.plan import Range
+from eosdb.spark_io import read, read_stream, skipped_files
+from eosdb.spark_io.planning import plan
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.options import parse
+from eosdb.spark_io.planning.plan import Range
+from eosdb.spark_io.reading.stream import StreamTask
 from eosdb.spark_io.source import EosdbDataSource, Task
-from eosdb.spark_io.stream import StreamTask
 from tests.spark.test_another_file import Reader, make, remove
 from tests.spark.test_repeats import append
 

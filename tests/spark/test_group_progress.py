@@ -13,7 +13,7 @@ import pytest
 
 import eosdb
 from eosdb import Acl, ManualClock, TopicPartition
-from eosdb.spark_io.group_progress import GroupProgress
+from eosdb.spark_io.planning.group_progress import GroupProgress
 from tests.spark.conftest import fill
 from tests.spark.test_another_file import Reader, make
 from tests.spark.test_streaming import copy, readable

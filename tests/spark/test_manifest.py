@@ -15,10 +15,10 @@ from eosdb import ManualClock
 from eosdb.admin import summary
 from eosdb.admin.summary import stamp_of
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
-from eosdb.spark_io import manifest
-from eosdb.spark_io.cut import Lens
-from eosdb.spark_io.manifest import Manifest, MarksOf, in_parallel, in_processes
-from eosdb.spark_io.options import parse
+from eosdb.spark_io.planning import known_files as manifest
+from eosdb.spark_io.planning.cut import Lens
+from eosdb.spark_io.planning.known_files import Manifest, MarksOf, in_parallel, in_processes
+from eosdb.spark_io.planning.options import parse
 from tests.spark.test_another_file import make
 from tests.spark.test_repeats import append
 

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 from eosdb import EARLIEST, LATEST, ManualClock, TopicPartition
-from eosdb.spark_io import kafka_options, offsets_behind_latest, outgoing
-from eosdb.spark_io.errors import SparkOptionError
-from eosdb.spark_io.options import Limit, parse
-from eosdb.spark_io.trigger import Trigger
+from eosdb.spark_io import offsets_behind_latest
+from eosdb.spark_io.planning import kafka_options
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.options import Limit, parse
+from eosdb.spark_io.planning.trigger import Trigger
+from eosdb.spark_io.writing import outgoing
 from tests.tidy.tree import ROOT
 
 

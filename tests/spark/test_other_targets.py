@@ -14,11 +14,11 @@ from pyspark.sql.types import BinaryType, StructType
 
 import eosdb
 from eosdb.spark_io import foreach_batch, write
-from eosdb.spark_io.errors import OtherTargetError, SparkOptionError
-from eosdb.spark_io.outgoing import Outgoing, parse
-from eosdb.spark_io.sink import StreamWriter
-from eosdb.spark_io.standing import standing_of
-from eosdb.spark_io.writes import Content, bring_in, rows_of, text_before, topics_of
+from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
+from eosdb.spark_io.writing.outgoing import Outgoing, parse
+from eosdb.spark_io.writing.sink import StreamWriter
+from eosdb.spark_io.writing.standing import standing_of
+from eosdb.spark_io.writing.writes import Content, bring_in, rows_of, text_before, topics_of
 from tests.spark.test_another_file import remove
 from tests.spark.test_repeats import (
     append,

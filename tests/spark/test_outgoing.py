@@ -12,8 +12,8 @@ import pytest
 import eosdb
 from eosdb import TopicPartition
 from eosdb.model.records.partitioner import partitioner_of
-from eosdb.spark_io.outgoing import Outgoing, as_bytes, parse
-from eosdb.spark_io.writes import Content, bring_in, rows_of, text_before
+from eosdb.spark_io.writing.outgoing import Outgoing, as_bytes, parse
+from eosdb.spark_io.writing.writes import Content, bring_in, rows_of, text_before
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
-from eosdb.spark_io import files, plan
-from eosdb.spark_io.errors import SparkOptionError
-from eosdb.spark_io.options import parse
-from eosdb.spark_io.plan import Range
+from eosdb.spark_io.planning import files, plan
+from eosdb.spark_io.planning.errors import SparkOptionError
+from eosdb.spark_io.planning.options import parse
+from eosdb.spark_io.planning.plan import Range
 
 TP = TopicPartition("t", 0)
 

@@ -10,16 +10,8 @@ import pytest
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.integrations import publishing
-from eosdb.spark_io import (
-    SparkOptionError,
-    files,
-    options,
-    plan,
-    read,
-    read_stream,
-    remote,
-    snapshot,
-)
+from eosdb.spark_io import SparkOptionError, read, read_stream, snapshot
+from eosdb.spark_io.planning import files, options, plan, remote
 
 TP = TopicPartition("t", 0)
 

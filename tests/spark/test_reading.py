@@ -11,7 +11,9 @@ import pytest
 
 import eosdb
 from eosdb import Record, RecordBatch
-from eosdb.spark_io import options, plan, read, reading, register
+from eosdb.spark_io import read, register
+from eosdb.spark_io.planning import options, plan
+from eosdb.spark_io.reading import batches as reading
 from tests.readers import committed_values
 from tests.spark.conftest import TP0, TP1, fill, values
 

@@ -12,7 +12,7 @@ import pytest
 
 import eosdb
 from eosdb.spark_io import foreach_batch, read_stream, write
-from eosdb.spark_io.writes import Calls, Rows, rows_of, total
+from eosdb.spark_io.writing.writes import Calls, Rows, rows_of, total
 from tests.spark.test_writing import expected, numbers, out
 
 SMALL, LARGE = "CAST(CAST(value AS STRING) AS INT) < 40", "CAST(CAST(value AS STRING) AS INT) >= 40"

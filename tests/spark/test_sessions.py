@@ -16,7 +16,7 @@ import eosdb
 import pyspark_eosdb
 from eosdb import spark_io
 from eosdb.spark_io import foreach_batch, jar, python, read, read_stream, write
-from eosdb.spark_io.errors import SparkOptionError
+from eosdb.spark_io.planning.errors import SparkOptionError
 from tests.spark.conftest import values
 from tests.spark.test_another_file import Reader, make
 from tests.spark.test_repeats import append

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from eosdb.spark_io import staging
-from eosdb.spark_io.outgoing import parse
-from eosdb.spark_io.sink import stage
-from eosdb.spark_io.staging import Write
+from eosdb.spark_io.writing import staging
+from eosdb.spark_io.writing.outgoing import parse
+from eosdb.spark_io.writing.sink import stage
+from eosdb.spark_io.writing.staging import Write
 
 HOUR_MS = 3600 * 1000
 NOW_MS = 1_700_000_000_000

@@ -19,9 +19,9 @@ from pyspark.sql.types import BinaryType, StructType
 import eosdb
 from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.spark_io import foreach_batch, read_stream
-from eosdb.spark_io.options import parse
+from eosdb.spark_io.planning.options import parse
+from eosdb.spark_io.reading.stream import _limited
 from eosdb.spark_io.source import EosdbDataSource
-from eosdb.spark_io.stream import _limited
 from tests.crash.children import environment
 from tests.spark.conftest import TP0, fill
 from tests.spark.test_writing import out

@@ -21,7 +21,8 @@ from eosdb.coordinator import ahead
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
-from eosdb.log import append, by_time, fetch, once, partition_rows, producer_rows, transaction_index
+from eosdb.log import append, once, partition_rows, producer_rows, transaction_index
+from eosdb.log.reading import by_time, fetch
 from eosdb.store.writing import unit
 
 IN_VIEW = 'topic = \'t\' AND partition = 0 AND "offset" >= 100 AND "offset" < 200'

@@ -48,4 +48,4 @@ def test_without_them_a_program_connects_commits_reads_and_verifies(tmp_path: Pa
         return done.stdout
 
     assert run("program.py", "orders.db").split() == [str(package / "__init__.py"), "10", "True"]
-    assert "is consistent" in run("-m", "eosdb", "--db", "orders.db", "verify")
+    assert run("-m", "eosdb", "--db", "orders.db", "verify").startswith("ok")

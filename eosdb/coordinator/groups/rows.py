@@ -18,8 +18,7 @@ from eosdb.coordinator.due import Due
 from eosdb.coordinator.groups import decisions
 from eosdb.coordinator.groups.decisions import Group, Member
 from eosdb.events.kinds import GroupChanged, GroupMember
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.values import GroupState
 from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit

@@ -35,8 +35,7 @@ from eosdb.events.kinds import (
     TransactionStateChanged,
 )
 from eosdb.log import append, partition_rows
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.protocol import owned_ids
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eosdb.log import checksum, packed, scan, transaction_index
-from eosdb.log.packed import Packed
+from eosdb.log import checksum, transaction_index
 from eosdb.log.partition_rows import Partition
-from eosdb.log.scan import Snapshot
+from eosdb.log.reading import packed, scan
+from eosdb.log.reading.packed import Packed
+from eosdb.log.reading.scan import Snapshot
 
 MOST_ROWS: Final = 4_000
 """Rows in a batch: what fits into the processor's cache is passed on fastest."""

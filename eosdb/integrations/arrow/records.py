@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eosdb.database import Database
 from eosdb.errors import InvalidTimestampError
 from eosdb.integrations.arrow.packed import Parts
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.records.arrow_types import TYPES, schema
 from eosdb.model.values import TopicPartition
+
+if TYPE_CHECKING:
+    from eosdb.database import Database
 
 _STORED: Final = {
     "key": "key",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.reports import JsonView
 
 FILE: Final = "datasette.json"

@@ -13,8 +13,7 @@ from weakref import WeakKeyDictionary
 from pluggy import HookimplMarker
 
 from eosdb.integrations.datasette.metadata import of_database
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 
 hookimpl: Final = HookimplMarker("datasette")

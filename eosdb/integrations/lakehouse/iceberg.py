@@ -19,7 +19,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from eosdb.errors import ConfigError, EosdbError, StorageError
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 
 from .progress import Numbers
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, one_line, sync_file, sync_folders

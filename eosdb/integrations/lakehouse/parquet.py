@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, TypedDict
 
 from eosdb.errors import ConfigError, CorruptDatabaseError, IllegalStateError, StorageError
+from eosdb.model.damage import parsed
 from eosdb.model.failpoints import Failpoint, reach
-from eosdb.model.json_text import parsed
 
 from .progress import Numbers
 from .targets import COLUMNS, DataFile, SyncedFile, local_path, sync_folders

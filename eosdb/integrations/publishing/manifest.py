@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eosdb.errors import CorruptDatabaseError, UnsupportedVersionError
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.values import PartitionOffsets, TopicPartition
 from eosdb.store.schema import file_id
 

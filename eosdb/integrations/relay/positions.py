@@ -15,7 +15,7 @@ from typing import Final
 
 from eosdb.errors import CorruptRecordError
 from eosdb.integrations.relay.values import Outgoing, Position
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
 # decisions/0045: not the offsets of a group, which expire.

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eosdb.database import Database
-from eosdb.model.damage import reads
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed, reads
 from eosdb.model.values import TopicPartition
 
 PAGE: Final = 50

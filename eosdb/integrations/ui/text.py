@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eosdb.model.clock import format_time_ms
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 
 SHORT: Final = 120
 LONG: Final = 20_000

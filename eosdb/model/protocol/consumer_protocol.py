@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.testing.simulation.model import require
 
 _NOTICED_MS: Final = 300

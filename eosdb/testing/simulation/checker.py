@@ -13,7 +13,7 @@ import struct
 from collections import defaultdict
 from typing import Final
 
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.attendance import Attendance
 from eosdb.testing.simulation.commits import Commits

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from eosdb.model.json_text import parsed
+from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.model import require
 

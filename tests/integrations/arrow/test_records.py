@@ -19,7 +19,7 @@ import eosdb
 from eosdb import Header, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.errors import EosdbError
 from eosdb.integrations.arrow import packed, records
-from eosdb.log import scan
+from eosdb.log.reading import scan
 from eosdb.model.records.arrow_types import schema
 from tests.maintenance import everything
 

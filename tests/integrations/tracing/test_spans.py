@@ -165,7 +165,7 @@ def test_a_task_sends_in_the_trace_that_it_is_in(
 STEP = """
 import json, sys
 import eosdb
-from eosdb import tracing
+from eosdb.integrations import tracing
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter

@@ -1,0 +1,1 @@
+"""The commands, one subject each. `cli/registry.py` lists them by name."""

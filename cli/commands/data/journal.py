@@ -1,0 +1,168 @@
+"""`eosdb journal`: the stream of events, and how an event is shown in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import click
+
+import eosdb
+from eosdb import JournalEntry
+from eosdb.cli import output
+from eosdb.cli.session import Session, pass_session
+from eosdb.events.kinds import KINDS
+from eosdb.model.damage import parsed, reads
+
+_COLUMNS = (
+    "Position", "Timestamp", "Kind", "Topic", "Partition", "TransactionalId", "Detail",
+)  # fmt: skip
+_WAIT_MS = 1_000
+
+
+@click.command()
+@click.option("--from-position", type=click.IntRange(min=1), help="Start at this position.")
+@click.option(
+    "--last", type=click.IntRange(min=0), help="Start with the last N events (default: 20)."
+)
+@click.option("--kind", "kinds", multiple=True, help="Only events of this kind (repeatable).")
+@click.option("--topic", help="Only events of this topic.")
+@click.option("--transactional-id", help="Only events of this transactional id.")
+@click.option("--follow", is_flag=True, help="Keep waiting for new events; stop with Ctrl-C.")
+@output.format_option
+@pass_session
+def journal(
+    session: Session,
+    from_position: int | None,
+    last: int | None,
+    kinds: tuple[str, ...],
+    topic: str | None,
+    transactional_id: str | None,
+    follow: bool,
+    output_format: str,
+) -> None:
+    """Show the journal: every event of the file, in order.
+
+    \b
+    Example:
+      eosdb journal --follow --kind TransactionStateChanged --kind MarkerWritten
+    """
+    if from_position is not None and last is not None:
+        raise click.UsageError("give --from-position or --last, not both")
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise click.UsageError(
+            f"--kind: got {unknown[0]}, expected one of {', '.join(sorted(KINDS))}"
+        )
+    with session.open(read_only=True) as db:
+        if from_position is not None:
+            after = from_position - 1
+        else:
+            newest = (
+                last
+                if last is not None
+                else None
+                if _narrows(kinds, topic, transactional_id)
+                else 20
+            )
+            after = 0 if newest is None else db.admin.journal_position(newest)
+        entries = _entries(db, after, kinds, topic, transactional_id, follow)
+        try:
+            _show(entries, output_format, follow)
+        except KeyboardInterrupt:
+            # This is how one that follows ends; another one is cut short.
+            if not follow:
+                raise
+
+
+def _show(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> None:
+    if follow and output_format == "table":
+        for entry in entries:
+            output.line("  ".join(map(output.cell, _row(entry))))
+    else:
+        output.rows(_COLUMNS, map(_row, entries), output_format)
+
+
+def _narrows(kinds: tuple[str, ...], topic: str | None, transactional_id: str | None) -> bool:
+    """If so, everything that matches the filters is shown, not just the newest positions."""
+    return bool(kinds) or topic is not None or transactional_id is not None
+
+
+def _entries(
+    db: eosdb.Database,
+    after: int,
+    kinds: tuple[str, ...],
+    topic: str | None,
+    transactional_id: str | None,
+    follow: bool,
+) -> Iterator[JournalEntry]:
+    ended = False
+    while not ended:
+        version = db.broker.data_version()
+        newest = db.admin.journal_position()
+        for entry in db.admin.journal(
+            after, kinds=kinds, topic=topic, transactional_id=transactional_id
+        ):
+            after = entry.position
+            yield entry
+        after = max(after, newest)
+        if not follow:
+            return
+        try:
+            db.broker.wait_for_change(version, _WAIT_MS)
+        except KeyboardInterrupt:
+            ended = True  # While it waits: what is shown is whole.
+
+
+def _row(entry: JournalEntry) -> tuple[object, ...]:
+    return (
+        entry.position,
+        output.Time(entry.timestamp),
+        entry.kind,
+        entry.topic,
+        entry.partition,
+        entry.transactional_id,
+        entry.detail,
+    )
+
+
+_TRANSITIONS: Final = """
+SELECT position, from_state, to_state, producer_id, producer_epoch, partitions
+FROM transaction_history WHERE transactional_id = ?
+"""
+
+
+@reads("journal")
+def transitions(db: eosdb.Database, transactional_id: str) -> dict[int, str]:
+    """Each transition of the id in words, by its position."""
+    texts = {}
+    for row in db.query(_TRANSITIONS, (transactional_id,)).rows:
+        position, from_state, to_state, producer_id, producer_epoch, partitions = row
+        tps = ", ".join(f"{tp['topic']}/{tp['partition']}" for tp in parsed(partitions))
+        texts[position] = (
+            f"{from_state or 'new'} -> {to_state}, producer {producer_id} epoch {producer_epoch}"
+            + (f", {tps}" if tps else "")
+        )
+    return texts
+
+
+@reads("journal")
+def entry_row(entry: JournalEntry, transitions: Mapping[int, str]) -> tuple[object, ...]:
+    """Position, time, event and what it did, for people."""
+    detail = parsed(entry.detail)
+    where = "" if entry.topic is None else f"{entry.topic}/{entry.partition}"
+    text = transitions.get(entry.position, entry.detail)
+    match entry.kind:
+        case "TransactionStateChanged" if detail.get("groups"):
+            text += f", groups {', '.join(detail['groups'])}"
+        case "BatchAppended":
+            first = detail["base_offset"]
+            text = f"{where} offsets {first} to {first + detail.get('count', 1) - 1}"
+        case "MarkerWritten":
+            text = f"{where} offset {detail['offset']} {detail.get('control', 'COMMIT')}"
+        case "TxnOffsetsCommitted":
+            offsets = ", ".join(
+                f"{o['topic']}/{o['partition']} at {o['offset']}" for o in detail["offsets"]
+            )
+            text = f"group {detail['group_id']}: {offsets}"
+    return entry.position, output.Time(entry.timestamp), entry.kind, text

@@ -1,0 +1,99 @@
+"""`eosdb views`: typed views over the JSON values of a topic."""
+
+from __future__ import annotations
+
+import click
+
+from eosdb.cli import output
+from eosdb.cli.session import Session, pass_session
+from eosdb.errors import InvalidRequestError
+
+
+@click.group()
+def views() -> None:
+    """Typed views over the JSON values of a topic, for SQL and Spark."""
+
+
+def _fields(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    for text in given:
+        field, colon, type_name = text.partition(":")
+        if not field or (colon and not type_name):
+            raise click.BadParameter(
+                f"got {text!r}, expected FIELD or FIELD:TYPE such as price:REAL"
+            )
+        if field in columns:
+            raise click.BadParameter(f"field {field} is given twice")
+        columns[field] = type_name or "TEXT"
+    return columns
+
+
+@views.command()
+@click.argument("topic")
+@click.option(
+    "--json", "columns", multiple=True, required=True, callback=_fields, metavar="FIELD[:TYPE]",
+    help="Field of the values, or a path such as customer.name, and its type: TEXT (the default), "
+    "INTEGER, REAL, BOOLEAN or JSON (repeatable).",
+)  # fmt: skip
+@click.option(
+    "--name",
+    help="Name of the view; by default the topic's, with _ for characters that names cannot hold.",
+)
+@pass_session
+def create(session: Session, topic: str, columns: dict[str, str], name: str | None) -> None:
+    """Create a view with a column for each FIELD of the committed JSON values in TOPIC, followed by
+    _partition, _offset, _timestamp and _key. Values that do not fit are NULL.
+
+    \b
+    Example:
+      eosdb views create flights --json carrier --json dep_delay:INTEGER
+      eosdb sql "SELECT carrier, avg(dep_delay) FROM flights GROUP BY carrier"
+    """
+    chosen = name or topic.replace(".", "_").replace("-", "_")
+    with session.open() as db:
+        db.admin.create_view(chosen, topic, columns)
+    output.line(f"created view {chosen} over topic {topic}")
+
+
+@views.command(name="list")
+@output.format_option
+@pass_session
+def list_(session: Session, output_format: str) -> None:
+    """List the typed views, their topics and columns.
+
+    \b
+    Example:
+      eosdb views list
+    """
+    with session.open(read_only=True) as db:
+        found = db.admin.list_views()
+    output.rows(
+        ("View", "Topic", "Columns"),
+        [
+            (view.name, view.topic, ", ".join(f"{c} {t}" for c, t in view.columns.items()))
+            for view in found
+        ],
+        output_format,
+    )
+
+
+@views.command()
+@click.argument("name")
+@click.option("--if-exists", is_flag=True, help="Do nothing if the view does not exist.")
+@pass_session
+def drop(session: Session, name: str, if_exists: bool) -> None:
+    """Drop a typed view. The topic and its records stay.
+
+    \b
+    Example:
+      eosdb views drop flights
+    """
+    with session.open() as db:
+        try:
+            db.admin.drop_view(name)
+        except InvalidRequestError:
+            if not if_exists:
+                raise
+            output.line(f"there is no view {name}")
+            return
+    output.line(f"dropped view {name}")

@@ -1,0 +1,275 @@
+"""`eosdb groups`: what kafka-consumer-groups.sh does, with its columns; lag is in records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import eosdb
+from eosdb import GroupReport, TopicPartition
+from eosdb.cli import output
+from eosdb.cli.params import TIME_MS
+from eosdb.cli.session import Session, pass_session
+from eosdb.errors import NonEmptyGroupError
+
+
+@click.group()
+def groups() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+@groups.command(name="list")
+@click.option("--state", is_flag=True, help="Also show the state of each group.")
+@output.format_option
+@pass_session
+def list_(session: Session, state: bool, output_format: str) -> None:
+    """List all groups.
+
+    \b
+    Example:
+      eosdb groups list --state
+    """
+    with session.open(read_only=True) as db:
+        names = db.broker.list_groups()
+        if state:
+            rows = [(name, db.broker.describe_group(name).state) for name in names]
+            output.rows(("GROUP", "STATE"), rows, output_format)
+        else:
+            output.rows(("GROUP",), [(name,) for name in names], output_format)
+
+
+@groups.command()
+@click.argument("group", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="All groups.")
+@click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
+@click.option("--state", is_flag=True, help="Show the state instead of the offsets.")
+@output.format_option
+@pass_session
+def describe(
+    session: Session,
+    group: tuple[str, ...],
+    all_groups: bool,
+    members: bool,
+    state: bool,
+    output_format: str,
+) -> None:
+    """Describe GROUP: its offset in each partition. LAG is what it could read now, HELD-BACK what waits
+    behind the last stable offset; SKIPPED offsets are markers and aborted data, which are no lag.
+
+    \b
+    Example:
+      eosdb groups describe billing
+    """
+    if bool(group) == all_groups:
+        raise click.UsageError("name at least one group, or give --all-groups")
+    if members and state:
+        raise click.UsageError("give --members or --state, not both")
+    with session.open(read_only=True) as db:
+        names = tuple(db.broker.list_groups()) if all_groups else group
+        if members:
+            _show_members(db, names, output_format)
+            return
+        reports = [db.admin.describe_group_offsets(name) for name in names]
+        if state:
+            _show_state(db, reports, output_format)
+            return
+    _show_offsets(reports, output_format)
+
+
+def _show_offsets(reports: list[GroupReport], output_format: str) -> None:
+    output.rows(
+        (
+            "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
+            "HOST", "CLIENT-ID", "HELD-BACK", "SKIPPED",
+        ),
+        [
+            (
+                standing.group_id,
+                standing.topic,
+                standing.partition,
+                "-" if standing.committed_offset < 0 else standing.committed_offset,
+                standing.log_end_offset,
+                "-" if standing.lag is None else standing.lag.readable,
+                standing.member_id or "-",
+                standing.client_host or "-",
+                standing.client_id or "-",
+                "-" if standing.lag is None else standing.lag.held_back,
+                "-" if standing.lag is None else standing.lag.skipped,
+            )
+            for report in reports
+            for standing in report.partitions
+        ],
+        output_format,
+    )  # fmt: skip
+    for report in reports:
+        if report.members == 0 and output_format == "table":
+            output.line(f"Consumer group '{report.group_id}' has no active members.", err=True)
+
+
+def _show_members(db: eosdb.Database, names: tuple[str, ...], output_format: str) -> None:
+    rows: list[tuple[object, ...]] = []
+    for name in names:
+        readers = [p.member_id for p in db.admin.describe_group_offsets(name).partitions]
+        rows += [
+            (
+                name,
+                member.member_id,
+                member.client_host or "-",
+                member.client_id,
+                readers.count(member.member_id),
+                member.group_instance_id or "",
+            )
+            for member in db.broker.describe_group(name).members
+        ]
+    columns = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "GROUP-INSTANCE-ID")
+    output.rows(columns, rows, output_format)
+
+
+def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: str) -> None:
+    rows = []
+    for report in reports:
+        described = db.broker.describe_group(report.group_id)
+        coordinator = db.broker.find_coordinator(report.group_id, "group").partition
+        strategy = described.protocol_name or ""
+        rows.append((report.group_id, coordinator, strategy, report.state, report.members))
+    columns = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+    output.rows(columns, rows, output_format)
+
+
+@groups.command("reset-offsets")
+@click.argument("group")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,P…]",
+    help="Topic whose offsets are meant (repeatable).",
+)
+@click.option(
+    "--all-topics", is_flag=True, help="All topics for which the group has committed offsets."
+)
+@click.option("--to-earliest", is_flag=True, help="Reset to the log start offset.")
+@click.option("--to-latest", is_flag=True, help="Reset to the log end offset.")
+@click.option("--to-current", is_flag=True, help="Reset to the currently committed offset.")
+@click.option("--to-offset", type=int, help="Reset to this offset.")
+@click.option(
+    "--to-datetime",
+    "to_timestamp",
+    type=TIME_MS,
+    help="Reset to the first record at or after this time.",
+)
+@click.option("--shift-by", type=int, help="Shift by this many offsets; negative shifts back.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without doing it (default).")
+@click.option("--execute", is_flag=True, help="Apply the reset.")
+@output.format_option
+@pass_session
+def reset_offsets(
+    session: Session,
+    /,
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    dry_run: bool,
+    execute: bool,
+    output_format: str,
+    **target: Any,
+) -> None:
+    """Reset the offsets of GROUP, which must not have members. Offsets outside the log become its
+    beginning or end. Nothing is changed without --execute.
+
+    \b
+    Example:
+      eosdb groups reset-offsets billing --topic orders --to-datetime 2026-11-21T12:00 --execute
+    """
+    if dry_run and execute:
+        raise click.UsageError("give --dry-run or --execute, not both")
+    if bool(topics) == all_topics:
+        raise click.UsageError("name topics with --topic, or give --all-topics")
+    given = [name for name, value in target.items() if value is not None and value is not False]
+    if len(given) != 1:
+        raise click.UsageError(
+            "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime "
+            "and --shift-by"
+        )
+    with session.open(read_only=not execute) as db:
+        tps = _partitions(db, group, topics)
+        changes = db.admin.reset_offsets(group, tps, execute=execute, **target)
+    output.rows(
+        ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "OLD-OFFSET"),
+        [
+            (group, c.topic, c.partition, c.after, "-" if c.before < 0 else c.before)
+            for c in changes
+        ],
+        output_format,
+    )
+    if not execute:
+        output.line("dry run: nothing has been changed; add --execute to apply it", err=True)
+
+
+def _partitions(db: eosdb.Database, group: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+    if not topics:
+        report = db.admin.describe_group_offsets(group)
+        return [TopicPartition(p.topic, p.partition) for p in report.partitions]
+    found = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        count = len(db.admin.describe_topic(name).partitions)
+        wanted = _numbers(numbers, text) if colon else range(count)
+        found += [TopicPartition(name, number) for number in wanted]
+    return found
+
+
+def _numbers(text: str, whole: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise click.UsageError(f"--topic: got {whole!r}, expected TOPIC or TOPIC:0,1,2")
+    return [int(part) for part in parts]
+
+
+@groups.command()
+@click.argument("group", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@pass_session
+def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
+    """Delete GROUP and its offsets. It must not have members.
+
+    \b
+    Example:
+      eosdb groups delete billing --yes
+    """
+    names = list(dict.fromkeys(group))
+    with session.open() as db:
+        # Before the first is deleted, so that a bad name among them changes nothing.
+        for name in names:
+            if count := len(db.broker.describe_group(name).members):
+                raise NonEmptyGroupError(
+                    f"group {name!r} has {count} members; it can be deleted when all of them have left"
+                )
+        if not yes:
+            click.confirm(
+                f"delete {', '.join(names)} with all committed offsets?", abort=True, err=True
+            )
+        for name in names:
+            db.broker.delete_group(name)
+            output.line(f"deleted group {name}")
+
+
+@groups.command("delete-offsets")
+@click.argument("group")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]",
+    help="Topic whose offsets are meant (repeatable).",
+)  # fmt: skip
+@pass_session
+def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
+    """Delete the offsets of GROUP for topics to which no member subscribes.
+
+    \b
+    Example:
+      eosdb groups delete-offsets billing --topic orders
+    """
+    with session.open() as db:
+        tps = _partitions(db, group, topics)
+        db.broker.offset_delete(group, tps)
+    output.line(f"deleted the offsets of group {group} in {', '.join(topics)}")

@@ -1,0 +1,1 @@
+"""Commands of operators: the file as a whole, access, figures, measurements."""

@@ -1,0 +1,149 @@
+"""`eosdb acls`: who may do what (kafka-acls.sh)."""
+
+from __future__ import annotations
+
+import click
+
+from eosdb import Acl
+from eosdb.cli import output
+from eosdb.cli.session import Session, pass_session
+from eosdb.errors import InvalidRequestError
+
+_OPERATIONS = (
+    "all", "read", "write", "create", "delete", "alter", "describe", "cluster_action",
+    "describe_configs", "alter_configs", "idempotent_write",
+)  # fmt: skip
+_RESOURCES = ("topic", "group", "transactional_id", "cluster")
+
+
+@click.group()
+def acls() -> None:
+    """Add, list and remove ACLs. Without any ACL everything is allowed."""
+
+
+@acls.command()
+@click.option("--principal", required=True, help="Principal as TYPE:NAME; User:* is everybody.")
+@click.option(
+    "--operation", "operations", multiple=True, required=True, type=click.Choice(_OPERATIONS),
+    help="Operation to allow or deny (repeatable).",
+)  # fmt: skip
+@click.option(
+    "--resource-type", required=True, type=click.Choice(_RESOURCES), help="Type of the resource."
+)
+@click.option(
+    "--resource-name",
+    default=None,
+    help="Name of the resource; * is any. Not needed for the cluster.",
+)
+@click.option("--prefixed", is_flag=True, help="Match every resource whose name has this prefix.")
+@click.option("--deny", is_flag=True, help="Deny instead of allow; a denial wins.")
+@pass_session
+def add(
+    session: Session,
+    principal: str,
+    operations: tuple[str, ...],
+    resource_type: str,
+    resource_name: str | None,
+    prefixed: bool,
+    deny: bool,
+) -> None:
+    """Add ACLs. Once there is one, whatever no ACL allows is refused. Commands run as User:ANONYMOUS
+    unless --principal is given to `eosdb`.
+
+    \b
+    Example:
+      eosdb acls add --principal User:alice --operation write --resource-type topic --resource-name orders
+    """
+    if resource_name is None:
+        if resource_type != "cluster":
+            raise click.UsageError(
+                "--resource-name is required for this resource type; use * for any"
+            )
+        resource_name = "kafka-cluster"
+    rows = [
+        Acl(
+            principal,
+            operation,
+            resource_type,
+            resource_name,
+            "prefixed" if prefixed else "literal",
+            "deny" if deny else "allow",
+        )
+        for operation in operations
+    ]
+    with session.open() as db:
+        db.admin.create_acls(rows)
+    output.line(f"added {len(rows)} ACLs for {principal}")
+
+
+@acls.command(name="list")
+@click.option("--principal", help="Only ACLs of this principal.")
+@click.option(
+    "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
+)
+@output.format_option
+@pass_session
+def list_(
+    session: Session, principal: str | None, resource_type: str | None, output_format: str
+) -> None:
+    """List ACLs.
+
+    \b
+    Example:
+      eosdb acls list --principal User:alice
+    """
+    with session.open(read_only=True) as db:
+        found = db.admin.list_acls()
+    columns = (
+        "Principal", "Operation", "ResourceType", "ResourceName", "PatternType", "Permission",
+    )  # fmt: skip
+    output.rows(
+        columns,
+        [
+            tuple(acl)
+            for acl in found
+            if principal in (None, acl.principal) and resource_type in (None, acl.resource_type)
+        ],
+        output_format,
+    )
+
+
+@acls.command()
+@click.option("--principal", help="Only ACLs of this principal.")
+@click.option("--operation", type=click.Choice(_OPERATIONS), help="Only ACLs for this operation.")
+@click.option(
+    "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
+)
+@click.option("--resource-name", help="Only ACLs for this resource name.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Remove all ACLs: everything is allowed again."
+)
+@pass_session
+def remove(
+    session: Session,
+    principal: str | None,
+    operation: str | None,
+    resource_type: str | None,
+    resource_name: str | None,
+    everything: bool,
+) -> None:
+    """Remove the ACLs that match every filter.
+
+    \b
+    Example:
+      eosdb acls remove --principal User:alice --operation write
+    """
+    filters = {
+        "principal": principal, "operation": operation, "resource_type": resource_type,
+        "resource_name": resource_name,
+    }  # fmt: skip
+    wanted = {name: value for name, value in filters.items() if value is not None}
+    if bool(wanted) == everything:
+        raise click.UsageError("select the ACLs with at least one filter, or give --all")
+    with session.open() as db:
+        removed = db.admin.delete_acls(
+            lambda acl: all(getattr(acl, name) == value for name, value in wanted.items())
+        )
+    if not removed:
+        raise InvalidRequestError("no ACL matches the filters; see `eosdb acls list`")
+    output.line(f"removed {len(removed)} ACLs")

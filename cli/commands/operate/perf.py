@@ -1,0 +1,335 @@
+"""`eosdb perf`: how fast records are written and read (kafka-producer-perf-test and its consumer twin)."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import string
+import threading
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
+
+import click
+
+import eosdb
+from eosdb.cli import output
+from eosdb.cli.commands.data.topics import settings_of
+from eosdb.cli.progress import progress
+from eosdb.cli.session import Session, pass_session
+from eosdb.errors import MessageTooLargeError
+from eosdb.model.clock import monotonic_ns
+
+_REPORT_EVERY_MS = 5_000
+_SAMPLES_MAX = 500_000
+"""Latencies kept for the percentiles; of more records every second, third … is kept."""
+_PERCENTILES = (50, 95, 99, 99.9)
+_MB = 1024 * 1024
+_POLL_RECORDS = 500
+
+
+@click.group()
+def perf() -> None:
+    """Measure write and read throughput."""
+
+
+class Latencies:
+    """How long each record took from `send` to its delivery. Threads may share it."""
+
+    def __init__(self, clock: eosdb.Clock, records: int, record_size: int) -> None:
+        self._clock = clock
+        self._record_size = record_size
+        self._every = -(-records // _SAMPLES_MAX)
+        self._lock = threading.Lock()
+        self._samples: list[int] = []
+        self._start_ns = self._window_ns = monotonic_ns(clock)
+        self._all = [0, 0, 0]
+        self._window = [0, 0, 0]
+        """Number, sum and maximum: of all records, and since the last line."""
+        self._end_ns = self._start_ns
+        self._error: eosdb.EosdbError | None = None
+        """The error of the first failed delivery."""
+
+    def check(self) -> None:
+        """Raises the error of a failed delivery."""
+        if self._error is not None:
+            raise self._error
+
+    def end(self) -> None:
+        """Everything has been delivered; later deliveries do not count."""
+        self.check()
+        self._end_ns = monotonic_ns(self._clock)
+
+    def delivered(
+        self,
+        sent_ns: int,
+        error: eosdb.EosdbError | None,
+        _: eosdb.RecordMetadata | None,
+    ) -> None:
+        """The delivery callback of each record."""
+        took = monotonic_ns(self._clock) - sent_ns
+        with self._lock:
+            if error is not None:
+                self._error = self._error or error
+                return
+            if self._all[0] % self._every == 0:
+                self._samples.append(took)
+            for numbers in (self._all, self._window):
+                numbers[0] += 1
+                numbers[1] += took
+                numbers[2] = max(numbers[2], took)
+
+    def report_when_due(self) -> None:
+        """Print a line every five seconds about the deliveries since the last one."""
+        now_ns = monotonic_ns(self._clock)
+        if now_ns - self._window_ns < _REPORT_EVERY_MS * 1_000_000:
+            return
+        with self._lock:
+            window, self._window = self._window, [0, 0, 0]
+            text = self._summary(window, now_ns - self._window_ns)
+            self._window_ns = now_ns
+        output.line(f"{text}.", err=True)
+
+    def figures(self) -> dict[str, object]:
+        """The figures of all records, by name."""
+        count, total_ns, longest_ns = self._all
+        elapsed_s = _seconds(self._end_ns - self._start_ns)
+        ordered = sorted(self._samples)
+        return {
+            "records": count,
+            "records.sec": round(count / elapsed_s, 2),
+            "MB.sec": round(count * self._record_size / _MB / elapsed_s, 4),
+            "avg.latency.ms": _ms(total_ns // max(count, 1)),
+            "max.latency.ms": _ms(longest_ns),
+            **{f"latency.{p}th.ms": _ms(_percentile(ordered, p)) for p in _PERCENTILES},
+        }
+
+    def sentence(self) -> str:
+        """The figures as kafka-producer-perf-test ends with them; latencies with their fractions."""
+        ordered = sorted(self._samples)
+        percentiles = ", ".join(
+            f"{_ms(_percentile(ordered, p)):.2f} ms {p}th" for p in _PERCENTILES
+        )
+        return f"{self._summary(self._all, self._end_ns - self._start_ns)}, {percentiles}."
+
+    def _summary(self, numbers: list[int], elapsed_ns: int) -> str:
+        count, total_ns, longest_ns = numbers
+        rate = count / _seconds(elapsed_ns)
+        return (
+            f"{count} records sent, {rate:.1f} records/sec "
+            f"({rate * self._record_size / _MB:.2f} MB/sec), "
+            f"{_ms(total_ns // max(count, 1)):.2f} ms avg latency, {_ms(longest_ns):.2f} ms max latency"
+        )
+
+
+def _size(record: eosdb.ConsumerRecord) -> int:
+    return sum(len(part) for part in (record.key, record.value) if isinstance(part, bytes))
+
+
+def _seconds(ns: int) -> float:
+    """Never 0, so that it can be a divisor."""
+    return max(ns, 1_000) / 1e9
+
+
+def _ms(ns: int) -> float:
+    return round(ns / 1e6, 3)
+
+
+def _percentile(ordered: list[int], percent: float) -> int:
+    return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)] if ordered else 0
+
+
+def _throughput(_: click.Context, __: click.Parameter, value: float) -> float:
+    if value != -1 and not 0.001 <= value < float("inf"):
+        raise click.BadParameter(
+            f"got {value:g}, expected records per second, 0.001 or more, or -1 for no limit"
+        )
+    return value
+
+
+@perf.command()
+@click.argument("topic")
+@click.option(
+    "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to send."
+)
+@click.option(
+    "--record-size",
+    type=click.IntRange(min=1, max=2**31 - 1),
+    required=True,
+    help="Size of each record value in bytes.",
+)
+@click.option(
+    "--throughput",
+    type=float,
+    callback=_throughput,
+    default=-1,
+    show_default=True,
+    help="Maximum records per second; -1 for no limit.",
+)
+@click.option(
+    "--transaction-size",
+    type=click.IntRange(min=1),
+    help="Send in transactions of this many records.",
+)
+@click.option("--transactional-id", help="Transactional id to use (default: eosdb-perf).")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=0, max=2**31 - 1),
+    default=16_384,
+    show_default=True,
+    help="Batch size in bytes.",
+)
+@click.option(
+    "--linger-ms", type=click.IntRange(min=0, max=60_000), default=0, show_default=True,
+    help="Wait this long for a batch to fill.",
+)  # fmt: skip
+@output.format_option
+@pass_session
+def produce(
+    session: Session,
+    topic: str,
+    num_records: int,
+    record_size: int,
+    throughput: float,
+    transaction_size: int | None,
+    transactional_id: str | None,
+    batch_size: int,
+    linger_ms: int,
+    output_format: str,
+) -> None:
+    """Measure producing random records to TOPIC: throughput, and latency until they are stored.
+
+    The records stay in the topic. A transaction sends its records when a batch is full, or at its end.
+
+    \b
+    Example:
+      eosdb perf produce orders --num-records 100000 --record-size 100 --transaction-size 1000
+    """
+    if transactional_id is not None and transaction_size is None:
+        raise click.UsageError("--transactional-id needs --transaction-size")
+    if transaction_size is not None:
+        transactional_id = transactional_id or "eosdb-perf"
+    with session.open() as db:
+        settings = settings_of(db, topic)
+        if record_size > settings.max_message_bytes:
+            raise MessageTooLargeError(
+                f"--record-size: got {record_size}, max.message.bytes of the topic is "
+                f"{settings.max_message_bytes}"
+            )
+        value = _letters(record_size)
+        with db.producer(
+            transactional_id=transactional_id,
+            batch_size=batch_size,
+            linger_ms=linger_ms,
+            max_request_size=settings.max_message_bytes,
+        ) as producer:
+            if transactional_id is not None:
+                producer.init_transactions()
+            latencies = Latencies(db.clock, num_records, record_size)
+            numbers = _paced(num_records, throughput, db.clock)
+            for first in numbers:
+                with producer.transaction() if transaction_size else contextlib.nullcontext():
+                    for _ in chain((first,), islice(numbers, (transaction_size or 1) - 1)):
+                        sent = partial(latencies.delivered, monotonic_ns(db.clock))
+                        producer.send(topic, value, on_delivery=sent)
+                        latencies.check()
+                        latencies.report_when_due()
+            producer.flush()
+            latencies.end()
+    if output_format == "table":
+        output.line(latencies.sentence())
+    else:
+        output.facts(latencies.figures(), output_format)
+
+
+def _letters(size: int) -> bytes:
+    """Random letters, the same in every run."""
+    some = "".join(random.Random(0).choices(string.ascii_uppercase, k=1_000)).encode()
+    return (some * -(-size // len(some)))[:size]
+
+
+def _paced(count: int, throughput: float, clock: eosdb.Clock) -> Iterator[int]:
+    """The numbers up to `count`, each not before its time."""
+    start_ns = monotonic_ns(clock)
+    for number in range(count):
+        if throughput != -1:
+            ahead_ms = (number / throughput) * 1000 - (monotonic_ns(clock) - start_ns) / 1e6
+            if ahead_ms >= 1:
+                clock.sleep_ms(int(ahead_ms))
+        yield number
+
+
+@perf.command()
+@click.argument("topic")
+@click.option(
+    "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to read."
+)
+@click.option("--group", help="Consume as a member of this group, and commit offsets.")
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(min=0, max=2**31 - 1),
+    default=10_000,
+    show_default=True,
+    help="Stop when no record arrives for this long.",
+)
+@output.format_option
+@pass_session
+def consume(
+    session: Session,
+    topic: str,
+    num_records: int,
+    group: str | None,
+    timeout_ms: int,
+    output_format: str,
+) -> None:
+    """Measure consuming TOPIC from the beginning, or from the offsets of a group.
+
+    \b
+    Example:
+      eosdb perf consume orders --num-records 100000
+    """
+    with (
+        session.open(read_only=group is None) as db,
+        db.consumer(group, auto_offset_reset="earliest", enable_auto_commit=False) as consumer,
+    ):
+        clock = db.clock
+        start_ms, start_ns = clock.time_ms(), monotonic_ns(clock)
+        joined_ns = start_ns
+
+        def joined(_: object) -> None:
+            nonlocal joined_ns
+            joined_ns = monotonic_ns(clock)
+
+        consumer.subscribe(topic, on_assign=joined)
+        count = size = 0
+        end_ns = joined_ns
+        with progress(clock, "perf consume", "records") as report:
+            while count < num_records:
+                batch = consumer.poll(timeout_ms, min(num_records - count, _POLL_RECORDS))
+                if not batch:
+                    break
+                end_ns = monotonic_ns(clock)
+                count += len(batch)
+                size += sum(map(_size, batch))
+                report(count, num_records)
+        if group is not None:
+            consumer.commit()
+    if count < num_records:
+        output.line(
+            f"only {count} of {num_records} records arrived within --timeout-ms {timeout_ms}",
+            err=True,
+        )
+    elapsed_s, fetch_s = _seconds(end_ns - start_ns), _seconds(max(end_ns - joined_ns, 0))
+    figures = {
+        "start.time": start_ms,
+        "end.time": start_ms + (end_ns - start_ns) // 1_000_000,
+        "data.consumed.in.MB": round(size / _MB, 4),
+        "MB.sec": round(size / _MB / elapsed_s, 4),
+        "data.consumed.in.nMsg": count,
+        "nMsg.sec": round(count / elapsed_s, 4),
+        "rebalance.time.ms": (joined_ns - start_ns) // 1_000_000,
+        "fetch.time.ms": max(end_ns - joined_ns, 0) // 1_000_000,
+        "fetch.MB.sec": round(size / _MB / fetch_s, 4),
+        "fetch.nMsg.sec": round(count / fetch_s, 4),
+    }
+    output.rows(tuple(figures), [tuple(figures.values())], output_format)

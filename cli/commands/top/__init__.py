@@ -1,0 +1,1 @@
+"""`eosdb top`: a reading of the file, its tables, the screen, the terminal."""

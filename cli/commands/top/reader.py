@@ -1,0 +1,111 @@
+"""Reads a file again and again for `eosdb top`: holds no snapshot between two readings, and goes on through
+whatever happens to the file meanwhile."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Final
+
+import eosdb
+from eosdb.cli.output import cell
+from eosdb.cli.session import Session
+from eosdb.errors import EosdbError
+from eosdb.model.overview import Overview, between
+from eosdb.model.values import TopicPartition
+
+from .tables import Reading
+
+_STEADY_MS: Final = 500
+"""Rates of less time than this would jump."""
+_COUNTED_MAX: Final = 10_000
+"""Where more offsets than this wait for a transaction, records are not told from markers."""
+_LARGE_WAL: Final = 1 << 20
+
+
+class Reader:
+    """`read` makes a reading; `note` says what stands in its way, or has just happened to the file."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._db: eosdb.Database | None = None
+        self._inode: tuple[int, int] | None = None
+        self._base: Overview | None = None
+        self._last: Overview | None = None
+        self.note = ""
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def first(self) -> Reading:
+        """The first reading. Raises what opening a file raises."""
+        return self._read()
+
+    def read(self) -> Reading | None:
+        """None when the file cannot be read now; `note` says why, and the next call tries again."""
+        try:
+            self.note = ""
+            return self._read()
+        except (EosdbError, OSError) as error:
+            self.note = _told(error)
+            try:
+                self._close()
+            except (EosdbError, OSError) as second:
+                self.note = _told(second)
+            return None
+
+    def _close(self) -> None:
+        opened, self._db = self._db, None
+        if opened is not None:
+            opened.close()
+
+    def _read(self) -> Reading:
+        if self._db is not None and _inode(self._db.path) != self._inode:
+            self._close()
+            self.note = "the file has been replaced: this is the new one"
+        if self._db is None:
+            self._db = self._session.open(read_only=True)
+            self._inode = _inode(self._db.path)
+        found = self._db.admin.overview()
+        if self._last is None or found.now_ms - self._last.now_ms >= _STEADY_MS:
+            self._base, self._last = self._last, found
+        base = self._base
+        held_by = self._db.info()["wal_held_by"] if found.wal_bytes >= _LARGE_WAL else ""
+        return Reading(
+            overview=found,
+            rates=None if base is None else between(base, found),
+            waiting=_waiting(self._db, found),
+            wal_held_by=str(held_by),
+        )
+
+
+def _inode(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _told(error: EosdbError | OSError) -> str:
+    if isinstance(error, OSError):
+        return cell(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    return cell(f"{type(error).__name__}: {error}")
+
+
+def _waiting(db: eosdb.Database, found: Overview) -> dict[TopicPartition, int]:
+    """How many records wait in each partition that a transaction holds."""
+    offsets = {one.topic_partition: one.offsets for one in found.partitions}
+    waiting = {}
+    for holder in found.holders():
+        tp = holder.topic_partition
+        behind = offsets[tp].log_end_offset - offsets[tp].last_stable_offset
+        if behind <= _COUNTED_MAX // max(len(found.transactions), 1):
+            behind = db.admin.diagnose(tp).waiting_committed
+        waiting[tp] = behind
+    return waiting

@@ -1,0 +1,290 @@
+"""`eosdb transactions`: what kafka-transactions.sh does, with its columns."""
+
+from __future__ import annotations
+
+import click
+
+import eosdb
+from eosdb import OpenTransaction, TopicPartition, TransactionState
+from eosdb.cli import output
+from eosdb.cli.partition_argument import partition_argument
+from eosdb.cli.session import Session, pass_session
+
+from .data.journal import entry_row, transitions
+
+_STATES = [state.label for state in TransactionState]
+_MINUTE_MS = 60_000
+
+
+def _states(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in _STATES:
+            raise click.BadParameter(f"got {name!r}, expected one of {', '.join(_STATES)}")
+    return names
+
+
+@click.group()
+def transactions() -> None:
+    """List, describe and end transactions, and find hanging ones."""
+
+
+@transactions.command(name="list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    callback=_states,
+    help="Only transactions in this state (repeatable).",
+)
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    type=int,
+    multiple=True,
+    help="Only this producer id (repeatable).",
+)
+@click.option(
+    "--duration-filter",
+    type=int,
+    default=-1,
+    metavar="MS",
+    help="Only transactions running longer than this.",
+)
+@output.format_option
+@pass_session
+def list_(
+    session: Session,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    duration_filter: int,
+    output_format: str,
+) -> None:
+    """List transactional ids and the state of their transactions.
+
+    \b
+    Example:
+      eosdb transactions list --state Ongoing --duration-filter 60000
+    """
+    with session.open(read_only=True) as db:
+        found = db.broker.list_transactions(states, producer_ids, duration_filter)
+        output.rows(
+            ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
+            [
+                (
+                    listing.transactional_id,
+                    db.broker.find_coordinator(listing.transactional_id).partition,
+                    listing.producer_id,
+                    listing.state,
+                )
+                for listing in found
+            ],
+            output_format,
+        )
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@output.format_option
+@pass_session
+def describe(session: Session, transactional_id: str, output_format: str) -> None:
+    """Describe one transactional id.
+
+    \b
+    Example:
+      eosdb transactions describe shop-1
+    """
+    with session.open(read_only=True) as db:
+        found = db.broker.describe_transactions([transactional_id])[transactional_id]
+        open_since = (
+            found.transaction_start_time_ms if found.state == TransactionState.ONGOING.label else -1
+        )
+        output.rows(
+            (
+                "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch",
+                "TransactionState", "TransactionTimeoutMs", "CurrentTransactionStartTimeMs",
+                "TransactionDurationMs", "TopicPartitions",
+            ),
+            [
+                (
+                    found.coordinator,
+                    found.transactional_id,
+                    found.producer_id,
+                    found.producer_epoch,
+                    found.state,
+                    found.transaction_timeout_ms,
+                    "None" if open_since < 0 else open_since,
+                    "None" if open_since < 0 else db.clock.time_ms() - open_since,
+                    ",".join(map(str, sorted(found.partitions))),
+                )
+            ],
+            output_format,
+        )  # fmt: skip
+
+
+@transactions.command("describe-producers")
+@partition_argument()
+@output.format_option
+@pass_session
+def describe_producers(session: Session, where: TopicPartition, output_format: str) -> None:
+    """Describe the active producers of a partition.
+
+    \b
+    Example:
+      eosdb transactions describe-producers orders/0
+    """
+    with session.open(read_only=True) as db:
+        output.rows(
+            (
+                "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence",
+                "LastTimestamp", "CurrentTransactionStartOffset",
+            ),
+            [
+                (
+                    state.producer_id,
+                    state.producer_epoch,
+                    state.coordinator_epoch,
+                    state.last_sequence,
+                    state.last_timestamp,
+                    "None" if state.current_txn_start_offset < 0 else state.current_txn_start_offset,
+                )
+                for state in db.broker.describe_producers(where)
+            ],
+            output_format,
+        )  # fmt: skip
+
+
+@transactions.command("find-hanging")
+@click.option("--topic", help="Only in this topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
+@click.option(
+    "--max-transaction-timeout",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MINUTES",
+    help="Only transactions whose last record is at least this old.",
+)
+@output.format_option
+@pass_session
+def find_hanging(
+    session: Session,
+    topic: str | None,
+    partition: int | None,
+    max_transaction_timeout: int,
+    output_format: str,
+) -> None:
+    """Find transactions that are open in a partition and will not end: unknown to the coordinator, or
+    completed there, or older than their timeout.
+
+    \b
+    Example:
+      eosdb transactions find-hanging
+    """
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+    with session.open(read_only=True) as db:
+        if topic is not None:
+            described = db.admin.describe_topic(topic)
+            if partition is not None and partition >= len(described.partitions):
+                db.broker.offsets(TopicPartition(topic, partition))
+        found = db.admin.find_hanging_transactions(max_transaction_timeout * _MINUTE_MS)
+        output.rows(
+            (
+                "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
+                "LastTimestamp", "Duration(min)", "TransactionalId", "Reason",
+            ),
+            [
+                _hanging_row(db, one)
+                for one in found
+                if topic in (None, one.topic) and partition in (None, one.partition)
+            ],
+            output_format,
+        )  # fmt: skip
+
+
+def _hanging_row(db: eosdb.Database, found: OpenTransaction) -> tuple[object, ...]:
+    return (
+        found.topic,
+        found.partition,
+        found.producer_id,
+        found.producer_epoch,
+        found.coordinator_epoch,
+        found.start_offset,
+        found.last_timestamp,
+        max(db.clock.time_ms() - found.start_time_ms, 0) // _MINUTE_MS,
+        found.transactional_id,
+        "" if found.hanging is None else found.hanging.value,
+    )
+
+
+@transactions.command()
+@partition_argument()
+@click.option(
+    "--start-offset",
+    type=click.IntRange(min=0),
+    required=True,
+    help="First offset of the transaction in the partition, as shown by find-hanging and why.",
+)
+@pass_session
+def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
+    """Abort the transaction that is open in a partition, so that readers can proceed.
+
+    An ongoing one is aborted in all partitions and its producer fenced. A hanging one gets its marker;
+    if the coordinator had decided to commit it, it is committed.
+
+    \b
+    Example:
+      eosdb transactions abort orders/0 --start-offset 200
+    """
+    with session.open() as db:
+        outcome = db.admin.abort_transaction(where, start_offset)
+        stable = db.broker.offsets(where).last_stable_offset
+    done = "aborted" if outcome == "ABORT" else "committed, as it had been decided,"
+    output.line(
+        f"{done} the transaction from offset {start_offset} of {where}; its last stable offset is "
+        f"{stable}"
+    )
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@pass_session
+def fence(session: Session, transactional_id: str) -> None:
+    """Fence the current producer of TRANSACTIONAL_ID and abort its open transaction.
+
+    \b
+    Example:
+      eosdb transactions fence shop-1
+    """
+    with session.open() as db:
+        now = db.admin.fence_producer(transactional_id)
+    output.line(
+        f"fenced {transactional_id}: producer id {now.producer_id}, epoch {now.producer_epoch}; "
+        "earlier producers are refused"
+    )
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@click.option("--last", type=click.IntRange(min=1), help="Only the last N events.")
+@output.format_option
+@pass_session
+def history(session: Session, transactional_id: str, last: int | None, output_format: str) -> None:
+    """Show the journal events of TRANSACTIONAL_ID, with times.
+
+    \b
+    Example:
+      eosdb transactions history shop-1 --last 20
+    """
+    with session.open(read_only=True) as db:
+        entries = db.admin.transaction_history(transactional_id)
+        texts = transitions(db, transactional_id)
+    before = [entries[0].timestamp, *(entry.timestamp for entry in entries)]
+    output.rows(
+        ("Position", "Timestamp", "ElapsedMs", "Event", "Detail"),
+        [
+            (position, entry.timestamp, entry.timestamp - earlier, event, detail)
+            for entry, earlier in list(zip(entries, before, strict=False))[-(last or 0) :]
+            for position, _, event, detail in [entry_row(entry, texts)]
+        ],
+        output_format,
+    )

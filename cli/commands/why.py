@@ -1,0 +1,228 @@
+"""`eosdb why`: why a reader is stuck, in one screen, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import click
+from click.core import ParameterSource
+
+from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition
+from eosdb.cli import output
+from eosdb.cli.partition_argument import partition_argument
+from eosdb.cli.session import Session, pass_session
+from eosdb.model.clock import format_time_ms
+
+_COLUMNS = (
+    "Topic", "Partition", "LogStartOffset", "LastStableOffset", "LogEndOffset", "TransactionalId",
+    "ProducerId", "ProducerEpoch", "TransactionState", "StartOffset", "StartTimeMs", "AbortTimeMs",
+    "Hanging", "WaitingCommitted", "WaitingOpen", "Group", "CurrentOffset", "Lag", "HeldBack",
+    "Skipped", "Command",
+)  # fmt: skip
+
+
+@click.command()
+@partition_argument(whole_topic=True)
+@click.option("--group", help="Also show the offsets of this group.")
+@output.format_option
+@pass_session
+def why(session: Session, where: TopicPartition, group: str | None, output_format: str) -> None:
+    """Explain why a consumer is stuck: where the last stable offset of TOPIC (or of one partition) is and
+    since when, which transaction holds it there, what waits behind it, when that will end by itself,
+    and the command that ends it now.
+
+    \b
+    Example:
+      eosdb why orders/0 --group billing
+    """
+    with session.open(read_only=True) as db:
+        if where.partition < 0:
+            count = len(db.admin.describe_topic(where.topic).partitions)
+            wanted = [TopicPartition(where.topic, number) for number in range(count)]
+        else:
+            wanted = [where]
+        found = [db.admin.diagnose(tp, group) for tp in wanted]
+        if output_format != "table":
+            output.rows(_COLUMNS, (_row(why, group) for why in found), output_format)
+            return
+        for line in _screen(found, group, one=where.partition >= 0):
+            output.line(line)
+
+
+def _screen(found: list[Diagnosis], group: str | None, *, one: bool) -> Iterator[str]:
+    """Every partition with something to report, separately."""
+    quiet = [] if one else [why for why in found if _is_quiet(why)]
+    listed = [why for why in found if why not in quiet]
+    for number, why in enumerate(listed):
+        if number:
+            yield ""
+        yield from _lines(why, group)
+    if quiet:
+        if listed:
+            yield ""
+        numbers = ", ".join(str(why.partition) for why in quiet)
+        yield (
+            f"{quiet[0].topic}: nothing holds back partition{'s' * (len(quiet) > 1)} {numbers}, and "
+            "its readers have read everything"
+        )
+
+
+def _is_quiet(why: Diagnosis) -> bool:
+    return why.holder is None and (
+        why.group is None or (why.group.lag == 0 and not why.group.pending)
+    )
+
+
+def _lines(why: Diagnosis, group: str | None) -> Iterator[str]:
+    offsets = why.offsets
+    yield (
+        f"{why.topic}/{why.partition}: readable up to offset {offsets.last_stable_offset} (the last "
+        f"stable offset), the log ends at {offsets.log_end_offset}"
+    )
+    if why.holder is None:
+        yield "  No open transaction holds it back."
+    else:
+        yield from _holder_lines(why, why.holder)
+    if group is not None:
+        yield from _group_lines(why, group)
+
+
+def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
+    who = holder.transactional_id
+    yield (
+        f"  Held by {'an unknown transactional id' if who is None else f'transactional id {who}'}, "
+        f"producer id {holder.producer_id}, epoch {holder.producer_epoch}; at the coordinator: "
+        f"{holder.state or 'nothing known'}"
+    )
+    yield (
+        f"  It began at offset {holder.start_offset}, {_ago(why.now_ms - holder.start_time_ms)} "
+        f"({format_time_ms(holder.start_time_ms)})"
+    )
+    yield (
+        f"  Waiting behind it: {_records(why.waiting_committed, 'committed')} and "
+        f"{_records(why.waiting_open, '')} of open transactions"
+    )
+    if why.others_open:
+        more = "1 more transaction is" if why.others_open == 1 else f"{why.others_open} more are"
+        yield f"  {more} open behind it"
+    if holder.deadline_ms < 0:
+        reason = (
+            holder.hanging.value if holder.hanging else "it is decided and about to be completed"
+        )
+        yield f"  It will not be aborted by itself: {reason}" if holder.hanging else f"  {reason}"
+    elif holder.deadline_ms < why.now_ms:
+        yield "  It is older than its timeout: the next write to the file, or housekeeping, aborts it"
+    else:
+        left = _duration(holder.deadline_ms - why.now_ms)
+        yield (
+            f"  It will be aborted by itself in {left} ({format_time_ms(holder.deadline_ms)}), if it "
+            "has not ended before"
+        )
+    yield f"  To end it now: {_command(why)}"
+
+
+def _group_lines(why: Diagnosis, group: str) -> Iterator[str]:
+    standing = why.group
+    if standing is None or standing.committed_offset < 0:
+        known = (
+            "is not known"
+            if why.group_state == GroupState.DEAD.value
+            else "has committed nothing here"
+        )
+        yield f"  Group {group} {known}; it begins where auto_offset_reset says"
+    else:
+        yield from _standing_lines(why, standing)
+    if standing is not None and standing.pending:
+        yield (
+            f"  Some of its offsets are held by open transactions ({', '.join(standing.pending)}): its "
+            "readers wait for them"
+        )
+    if why.group_state not in (None, GroupState.DEAD.value):
+        reader = standing.member_id if standing is not None else None
+        yield (
+            f"  The group is {why.group_state}; "
+            + (f"{reader} reads this partition" if reader else "nobody reads this partition")
+        )
+
+
+def _standing_lines(why: Diagnosis, standing: GroupPartition) -> Iterator[str]:
+    lag = standing.lag
+    assert lag is not None
+    yield (
+        f"  Group {standing.group_id} stands at offset {standing.committed_offset}: "
+        f"{_records(lag.readable, '')} to read now, {lag.held_back} held back"
+        + (f"; {lag.skipped} more offsets are markers or aborted data" if lag.skipped else "")
+    )
+    if standing.committed_offset < why.offsets.log_start_offset:
+        yield (
+            f"  What it stands at is gone: the log begins at {why.offsets.log_start_offset}; "
+            "auto_offset_reset decides where it goes on"
+        )
+    elif standing.committed_offset > why.offsets.log_end_offset:
+        yield "  It stands beyond the end of the log; auto_offset_reset decides where it goes on"
+
+
+def _command(why: Diagnosis) -> str:
+    holder = why.holder
+    if holder is None:
+        return ""
+    root = click.get_current_context().find_root()
+    named = root.get_parameter_source("path") is ParameterSource.COMMANDLINE
+    file = f" --db {shlex.quote(root.params['path'])}" if named else ""
+    return (
+        f"eosdb{file} transactions abort {why.topic}/{why.partition} "
+        f"--start-offset {holder.start_offset}"
+    )
+
+
+def _records(count: int, kind: str) -> str:
+    words = [f"{count:,}", kind, "record" if count == 1 else "records"]
+    return " ".join(word for word in words if word)
+
+
+def _duration(ms: int) -> str:
+    seconds, ms = divmod(max(ms, 0), 1_000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+    words = [f"{count} {unit}" for count, unit in parts if count]
+    return " ".join(words[:2]) if words else f"{ms} ms"
+
+
+def _ago(ms: int) -> str:
+    return f"{_duration(ms)} ago"
+
+
+def _row(why: Diagnosis, group: str | None) -> tuple[object, ...]:
+    holder, standing = why.holder, why.group
+    lag = standing.lag if standing is not None else None
+    held: tuple[object, ...] = (None,) * 8
+    if holder is not None:
+        held = (
+            holder.transactional_id,
+            holder.producer_id,
+            holder.producer_epoch,
+            holder.state,
+            holder.start_offset,
+            holder.start_time_ms,
+            None if holder.deadline_ms < 0 else holder.deadline_ms,
+            None if holder.hanging is None else holder.hanging.value,
+        )
+    return (
+        why.topic,
+        why.partition,
+        why.offsets.log_start_offset,
+        why.offsets.last_stable_offset,
+        why.offsets.log_end_offset,
+        *held,
+        why.waiting_committed,
+        why.waiting_open,
+        group,
+        None if standing is None or standing.committed_offset < 0 else standing.committed_offset,
+        None if lag is None else lag.readable,
+        None if lag is None else lag.held_back,
+        None if lag is None else lag.skipped,
+        _command(why) or None,
+    )

@@ -1,0 +1,168 @@
+"""Offsets by time: the first record at or after a time, and the newest of all.
+
+The time index says where a walk over the records begins, and is itself compared with records: a walk that
+began too late, or left some out, would give a reader less than it asked for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from eosdb.errors import CorruptDatabaseError
+from eosdb.log import transaction_index
+from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import fetch, row_check
+from eosdb.model.values import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
+
+_TIMES: Final = (
+    # Looked up by rowid, what is said about a row is its own, and not what the index says.
+    'SELECT r.timestamp, r."offset", r.control IS NULL, r.partition_id = ?1 '
+    "FROM records i CROSS JOIN records r ON r.rowid = i.rowid "
+    'WHERE i.partition_id = ?1 AND i."offset" >= ?2 AND i."offset" < ?3 ORDER BY i."offset"'
+)
+_TIME_INDEX: Final = (
+    'SELECT timestamp, "offset" FROM time_index WHERE partition_id = ? AND timestamp < ? '
+    "ORDER BY timestamp DESC LIMIT 2"
+)
+_FEWEST: Final = 64
+_MOST: Final = 4_096
+"""How many records are looked at together: few at first, for most walks are short."""
+
+
+class _Times(NamedTuple):
+    """Of successive records, column by column."""
+
+    timestamps: Sequence[int]
+    offsets: Sequence[int]
+    is_data: Sequence[int]
+
+
+def list_offset(
+    connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
+) -> OffsetAndTimestamp:
+    """The first record at or after `timestamp`, or what EARLIEST, LATEST and MAX_TIMESTAMP ask for.
+
+    (-1, -1) when there is none below what the isolation level allows (Kafka:
+    fetchOffsetByTimestamp). Raises CorruptDatabaseError and CorruptRecordError.
+    """
+    bound = fetch.upper_bound(partition, read_committed=read_committed)
+    if timestamp == EARLIEST:
+        return OffsetAndTimestamp(partition.log_start_offset, -1)
+    if timestamp == LATEST:
+        return OffsetAndTimestamp(bound, -1)
+    if timestamp == MAX_TIMESTAMP:
+        found = _newest(connection, partition)
+    else:
+        found = _first_at(connection, partition, timestamp)
+    if found is None or found.offset >= bound:
+        return OffsetAndTimestamp(-1, -1)
+    return found
+
+
+def first_data_at(
+    connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
+) -> OffsetAndTimestamp | None:
+    """The first record at or after `timestamp` that a reader of the isolation level sees: no marker, and
+    under read_committed nothing that an aborted transaction took back. None when there is none. Raises
+    CorruptDatabaseError and CorruptRecordError."""
+    # Markers carry the time of their writing, which says nothing about data.
+    start = _all_older_below(connection, partition, timestamp)
+    bound = fetch.upper_bound(partition, read_committed=read_committed)
+    for times in _walk(connection, partition, start, bound):
+        if max(times.timestamps) < timestamp:
+            continue
+        data = [offset for offset, is_data in zip(times[1], times[2], strict=True) if is_data]
+        first, end = times.offsets[0], times.offsets[-1] + 1
+        gone = (
+            transaction_index.taken_back_in(connection, partition, first, end, data)
+            if read_committed
+            else frozenset()
+        )
+        for found, offset, is_data in zip(*times, strict=True):
+            if found >= timestamp and is_data and offset not in gone:
+                return _whole(connection, partition, offset)
+    return None
+
+
+def _first_at(
+    connection: sqlite3.Connection, partition: Partition, timestamp: int
+) -> OffsetAndTimestamp | None:
+    start = _all_older_below(connection, partition, timestamp)
+    for times in _walk(connection, partition, start, partition.log_end_offset):
+        if max(times.timestamps) >= timestamp:
+            pairs = zip(times.timestamps, times.offsets, strict=True)
+            return _whole(
+                connection, partition, next(offset for at, offset in pairs if at >= timestamp)
+            )
+    return None
+
+
+def _newest(connection: sqlite3.Connection, partition: Partition) -> OffsetAndTimestamp | None:
+    if partition.max_timestamp_offset >= max(partition.log_start_offset, partition.clean_offset):
+        return OffsetAndTimestamp(partition.max_timestamp_offset, partition.max_timestamp)
+    newest: tuple[int, int] | None = None
+    start, end = partition.log_start_offset, partition.log_end_offset
+    for times in _walk(connection, partition, start, end):
+        found = max(times.timestamps)
+        if newest is None or found > newest[0]:
+            newest = found, times.offsets[times.timestamps.index(found)]
+    return None if newest is None else _whole(connection, partition, newest[1])
+
+
+def _all_older_below(connection: sqlite3.Connection, partition: Partition, timestamp: int) -> int:
+    """The offset of an index entry: everything below is older, so a walk begins there. Raises
+    CorruptDatabaseError and CorruptRecordError."""
+    # decisions/0058: an entry has no checksum, but the newest record before it has the time that it says,
+    # and lies behind the entry before it.
+    entries = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchall()
+    begin = partition.log_start_offset
+    newest: tuple[int, int]
+    before: tuple[int, int]
+    newest, before = (*entries, (-1, -1), (-1, -1))[:2]
+    if newest[1] <= begin:
+        return begin
+    start, whole = max(before[1], begin), max(begin, partition.clean_offset)
+    found = max(
+        (max(times.timestamps) for times in _walk(connection, partition, start, newest[1])),
+        default=-1,
+    )
+    is_there = start >= whole and (start == 0 or before[1] >= begin)
+    if (
+        not before[0] < newest[0] < timestamp
+        or not before[1] < newest[1] <= partition.log_end_offset
+        or found > newest[0]
+        or (is_there and found != newest[0])
+    ):
+        raise CorruptDatabaseError(
+            f"time_index: {partition.topic_partition}: the entry of offset {newest[1]} does not fit the "
+            "records before it; `eosdb rebuild` restores it from the events, `eosdb verify` shows what "
+            "else is damaged"
+        )
+    return newest[1]
+
+
+def _walk(
+    connection: sqlite3.Connection, partition: Partition, start: int, end: int
+) -> Iterator[_Times]:
+    """The records of [start, end), some at a time. Raises CorruptRecordError where it is not those."""
+    rows = connection.execute(_TIMES, (partition.partition_id, start, end))
+    size = _FEWEST
+    while found := rows.fetchmany(size):
+        timestamps, offsets, is_data, is_own = zip(*found, strict=True)
+        count = row_check.sound(partition, offsets, start, end)
+        if count < len(offsets) or not all(is_own):
+            raise row_check.damaged(partition, start, "or one behind it cannot be found")
+        yield _Times(timestamps, offsets, is_data)
+        start, size = offsets[-1] + 1, min(2 * size, _MOST)
+    if max(start, partition.clean_offset) < end:
+        raise row_check.damaged(partition, max(start, partition.clean_offset), "is missing")
+
+
+def _whole(connection: sqlite3.Connection, partition: Partition, offset: int) -> OffsetAndTimestamp:
+    """The record's time. Raises CorruptRecordError when it is not as it was written."""
+    found = fetch.fetch(
+        connection, partition, offset, read_committed=False, max_records=1, max_bytes=0
+    )
+    return OffsetAndTimestamp(offset, found.records[0].timestamp)

@@ -1,0 +1,237 @@
+"""Reading a partition: records up to what the isolation level allows.
+
+Everything here runs on one snapshot of the file. Control records and aborted data are part of a
+fetch; leaving them out is the reader's work, as with Kafka's consumer. `fetch_data` does it for eosdb's
+own readers.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, compress, repeat
+from operator import itemgetter
+from typing import Any, Final
+
+from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
+from eosdb.log import transaction_index
+from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
+from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import row_check
+from eosdb.log.record_rows import FETCHED, OFFSET, beginning
+from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult, LogRecord
+from eosdb.model.values import Header
+
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+
+_RANGE: Final = (
+    'FROM records WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"'
+)
+_PRODUCERS: Final = ("producer_id", "producer_epoch", "sequence", "is_transactional", "control")
+_RECORDS: Final = {
+    check_crcs: f"SELECT {beginning(content)}, {', '.join(_PRODUCERS)} {_RANGE}"
+    for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
+}
+_DATA: Final = {
+    check_crcs: f"SELECT {beginning(content)} {_RANGE}"
+    for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
+}
+_NOTHING: Final = ((),) * (len(FETCHED) + len(_PRODUCERS))
+_CHUNK: Final = 64
+"""How many rows are read between two looks at their size, which bounds what is read in excess."""
+_MEASURED: Final = tuple(itemgetter(FETCHED.index(name)) for name in ("key", "value", "headers"))
+
+
+def check_isolation_level(isolation_level: object) -> bool:
+    """Whether the level is read_committed. Raises InvalidRequestError for an unknown one."""
+    if isolation_level not in ISOLATION_LEVELS:
+        raise InvalidRequestError(
+            f"isolation_level: got {isolation_level!r}, expected one of {', '.join(ISOLATION_LEVELS)}"
+        )
+    return isolation_level == "read_committed"
+
+
+def upper_bound(partition: Partition, *, read_committed: bool) -> int:
+    """The offset a reader of this isolation level must not reach."""
+    return partition.last_stable_offset if read_committed else partition.log_end_offset
+
+
+def fetch(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    offset: int,
+    *,
+    read_committed: bool,
+    max_records: int,
+    max_bytes: int,
+    check_crcs: bool = True,
+) -> FetchResult:
+    """Records from `offset` on, at least one when there is one.
+
+    Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError when
+    the first one is not what was written.
+    """
+    found = fetch_columns(
+        connection, partition, offset, read_committed=read_committed, max_records=max_records,
+        max_bytes=max_bytes, check_crcs=check_crcs,
+    )  # fmt: skip
+    columns = (
+        found.offsets, found.timestamps, found.timestamp_types, found.keys, found.values,
+        found.headers or repeat(()), found.producer_ids, found.producer_epochs, found.sequences,
+        map(bool, found.are_transactional), found.controls,
+    )  # fmt: skip
+    return FetchResult(
+        list(map(LogRecord._make, zip(*columns, strict=False))),
+        found.high_watermark,
+        found.last_stable_offset,
+        found.log_start_offset,
+        found.aborted_transactions,
+        found.next_offset,
+    )
+
+
+def fetch_columns(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    offset: int,
+    *,
+    read_committed: bool,
+    max_records: int,
+    max_bytes: int,
+    check_crcs: bool = True,
+) -> FetchedColumns:
+    """The same, column by column. Raises the errors of `fetch`."""
+    bound = _checked_bound(partition, offset, read_committed)
+    found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = within(found, partition, max_records, max_bytes)
+    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
+    columns = _by_column(rows)
+    if check_crcs:
+        count, next_offset = row_check.checked(
+            partition, columns, offset, bound, exhausted=exhausted
+        )
+        if count < len(rows):
+            columns = _by_column(rows[:count])
+    timestamps, timestamp_types, keys, values, texts, offsets, _, *others = columns or _NOTHING
+    producer_ids, producer_epochs, sequences, are_transactional, controls = others
+    return FetchedColumns(
+        offsets,
+        timestamps,
+        timestamp_types,
+        keys,
+        values,
+        _headers(partition, offsets, texts),
+        producer_ids,
+        producer_epochs,
+        sequences,
+        are_transactional,
+        controls,
+        partition.log_end_offset,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        transaction_index.collect(connection, partition, offset, next_offset)
+        if read_committed and columns
+        else [],
+        next_offset,
+    )
+
+
+def fetch_data(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    offset: int,
+    *,
+    read_committed: bool,
+    max_records: int,
+    max_bytes: int,
+    check_crcs: bool = True,
+) -> FetchedData:
+    """Only what a reader of the isolation level sees, column by column: the cost of reading is what
+    SQLite and Python do for each column of each record.
+
+    `max_records` counts what is left out, too, so there may be fewer records, even none, with more to
+    come.
+    """
+    bound = _checked_bound(partition, offset, read_committed)
+    found = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
+    rows, exhausted = within(found, partition, max_records, max_bytes)
+    next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
+    # What looks like an old marker may be a damaged record, so `checked` inspects it.
+    markers = (MARKER,) if check_crcs else MARKERS
+    columns = _by_column(row_check.without_markers(rows, markers))
+    if check_crcs and not row_check.are_whole(partition, rows, columns, offset, next_offset):
+        count, next_offset = row_check.checked(
+            partition, _by_column(rows), offset, bound, exhausted=exhausted
+        )
+        columns = _by_column(row_check.without_markers(rows[:count]))
+    if read_committed and columns:
+        seen = columns[OFFSET] if check_crcs else None
+        gone = transaction_index.taken_back_in(connection, partition, offset, next_offset, seen)
+        if gone:
+            kept = [at not in gone for at in columns[OFFSET]]
+            columns = [tuple(compress(column, kept)) for column in columns]
+    timestamps, timestamp_types, keys, values, texts, offsets, _ = columns or ((),) * len(FETCHED)
+    return FetchedData(
+        offsets,
+        timestamps,
+        timestamp_types,
+        keys,
+        values,
+        _headers(partition, offsets, texts),
+        partition.log_end_offset,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        next_offset,
+    )
+
+
+def _by_column(rows: list[tuple[Any, ...]]) -> list[Sequence[Any]]:
+    return list(zip(*rows, strict=True))
+
+
+def within(
+    found: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """The rows that both limits allow, at least one, and whether there are no more.
+
+    Nothing is measured in a log that is smaller than the limit.
+    """
+    if partition.size_bytes <= max_bytes:
+        rows = found.fetchmany(max_records + 1)
+    else:
+        rows, left = [], max_bytes
+        while len(rows) <= max_records and (chunk := found.fetchmany(_CHUNK)):
+            # Chunk by chunk in C; row by row only where the limit lies.
+            size = sum(sum(map(len, filter(None, map(part, chunk)))) for part in _MEASURED)
+            if size > left:
+                sizes = (sum(len(part(row) or b"") for part in _MEASURED) for row in chunk)
+                fitting = bisect_right(list(accumulate(sizes)), left)
+                max_records = min(max_records, max(len(rows) + fitting, 1))
+                rows += chunk
+                break
+            rows += chunk
+            left -= size
+    found.close()
+    return rows[:max_records], len(rows) <= max_records
+
+
+def _checked_bound(partition: Partition, offset: int, read_committed: bool) -> int:
+    if not partition.log_start_offset <= offset <= partition.log_end_offset:
+        raise OffsetOutOfRangeError(
+            f"{partition.topic_partition}: got offset {offset}, the log goes from "
+            f"{partition.log_start_offset} to {partition.log_end_offset}"
+        )
+    return upper_bound(partition, read_committed=read_committed)
+
+
+def _headers(
+    partition: Partition, offsets: Sequence[int], texts: Sequence[str | None]
+) -> Sequence[tuple[Header, ...]]:
+    """Those of each record; empty when no record has any."""
+    if texts.count(None) == len(texts):
+        return ()
+    return [
+        row_check.headers(partition, offset, text)
+        for offset, text in zip(offsets, texts, strict=True)
+    ]

@@ -1,0 +1,115 @@
+"""Reading a range of a partition's data in bulk: rows as tuples, control records and aborted data left out.
+
+For readers that take millions of rows at a time. Below the last stable offset the answer is final, so
+tasks that read parts of one range, each at its own time and on its own snapshot, read one consistent set.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, Final, Protocol, TypeVar
+
+from eosdb.errors import InvalidRequestError, OffsetOutOfRangeError
+from eosdb.log import transaction_index
+from eosdb.log.checksum import CONTENT_ASKED, UNCHECKED
+from eosdb.log.partition_rows import Partition
+from eosdb.log.reading import fetch, row_check
+from eosdb.log.record_rows import FETCHED, OFFSET, beginning
+
+Snapshot = sqlite3.Connection
+T_co = TypeVar("T_co", covariant=True)
+_BASE: Final = {name: FETCHED.index(name) for name in ("offset", "key", "value", "headers")}
+"""What is always read, and its place in the row."""
+_OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
+_BEGINNING: Final = {
+    check_crcs: beginning(content, timestamp="NULL", timestamp_type="NULL")
+    for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
+}
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""What is held at a time, whatever the number of rows."""
+COLUMNS: Final = (
+    "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
+    "producer_epoch", "sequence",
+)  # fmt: skip
+"""What can be asked for, under the names of the view `committed_records`."""
+
+
+class Part(Protocol[T_co]):
+    """Reads the beginning of [start, end) of a partition, and says where to go on."""
+
+    def __call__(
+        self,
+        connection: Snapshot,
+        partition: Partition,
+        start: int,
+        end: int,
+        *,
+        read_committed: bool,
+    ) -> tuple[T_co, int]: ...
+
+
+def check_range(partition: Partition, start: int, end: int, *, read_committed: bool) -> None:
+    """Raises InvalidRequestError for an end that readers may not reach yet, and OffsetOutOfRangeError when
+    the log begins after `start`."""
+    bound = fetch.upper_bound(partition, read_committed=read_committed)
+    if end > bound:
+        raise InvalidRequestError(
+            f"{partition.topic_partition}: got end {end}, readers may read up to {bound}"
+        )
+    if start < partition.log_start_offset and start < end:
+        raise OffsetOutOfRangeError(
+            f"{partition.topic_partition}: got start {start}, the log begins at "
+            f"{partition.log_start_offset}"
+        )
+
+
+def part(
+    connection: sqlite3.Connection,
+    partition: Partition,
+    start: int,
+    end: int,
+    columns: Sequence[str],
+    *,
+    read_committed: bool,
+    max_rows: int,
+    check_crcs: bool,
+) -> tuple[list[tuple[Any, ...]], int]:
+    """At most `max_rows` of the data records in [start, end), and where to go on: fewer where they are
+    large.
+
+    Raises InvalidRequestError for an unknown column, and CorruptRecordError.
+    """
+    unknown = [column for column in columns if column not in COLUMNS]
+    if unknown or not columns:
+        raise InvalidRequestError(
+            f"columns: got {', '.join(map(repr, unknown)) or 'none'}, expected some of {', '.join(COLUMNS)}"
+        )
+    others = [column for column in columns if column in _OTHERS]
+    found = connection.execute(
+        f"SELECT {', '.join([_BEGINNING[check_crcs], *others])} FROM records "
+        'WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"',
+        (partition.partition_id, start, end),
+    )
+    rows, exhausted = fetch.within(found, partition, max_rows, _MOST_BYTES)
+    next_offset = max(start, end) if exhausted else rows[-1][OFFSET] + 1
+    if check_crcs:
+        by_column = list(zip(*rows, strict=True))
+        count, next_offset = row_check.checked(
+            partition, by_column, start, end, exhausted=exhausted
+        )
+        rows = rows[:count]
+    rows = row_check.without_markers(rows)
+    if read_committed and rows:
+        seen = [row[OFFSET] for row in rows] if check_crcs else None
+        gone = transaction_index.taken_back_in(connection, partition, start, next_offset, seen)
+        if gone:
+            rows = [row for row in rows if row[OFFSET] not in gone]
+    places = [
+        _BASE[column] if column in _BASE else len(FETCHED) + others.index(column)
+        for column in columns
+    ]
+    if len(places) == 1:
+        return [(row[places[0]],) for row in rows], next_offset
+    return list(map(itemgetter(*places), rows)), next_offset

@@ -1,0 +1,1 @@
+"""What is to be read: options, offsets, the cut through all files, the ranges of tasks."""

@@ -1,0 +1,128 @@
+"""Which eosdb files a reader reads: one path, a list, globs, directories.
+
+`named` is the one place that turns what a user gave into files.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eosdb.integrations import publishing
+from eosdb.model.damage import parsed
+
+from . import kafka_options, remote
+from .errors import SparkOptionError
+from .options import boolean
+
+SUFFIX = ".db"
+Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files, in order. A fleet is a request that may match several files, even if it matches one
+    today."""
+
+    paths: tuple[str, ...]
+    is_fleet: bool
+    missing: tuple[str, ...] = ()
+    """What was named and is not there."""
+
+
+def given(options: Mapping[str, str]) -> Given:
+    """Spark passes `load("x")` as `path`, and `load(["x", "y"])` as `paths`, a JSON array.
+
+    Raises SparkOptionError if there is neither.
+    """
+    many, one = options.get("paths"), options.get("path")
+    if many is not None:
+        try:
+            return [str(path) for path in parsed(many)]
+        except (TypeError, ValueError):
+            raise SparkOptionError(f"option paths: got {many!r}, expected a JSON array") from None
+    if one is None:
+        raise SparkOptionError(
+            f"no file is named; give load(path), or option path. In a table: {kafka_options.CATALOG}"
+        )
+    return one
+
+
+def of_options(options: Mapping[str, str]) -> Files:
+    """Raises SparkOptionError for what is not there, as option ignoreMissingFiles says."""
+    lower = {name.lower(): value for name, value in options.items()}
+    may_be_missing = boolean(lower, "ignoremissingfiles", default=False)
+    return resolve(given(options), may_be_missing=may_be_missing)
+
+
+def local(path: str) -> str:
+    """A path without the scheme that Spark prepends."""
+    return path.removeprefix("file://").removeprefix("file:")
+
+
+def is_fleet(asked: Given) -> bool:
+    """Whether the request may match several files; lists none."""
+    if not isinstance(asked, str | os.PathLike):
+        return True
+    path = local(os.fspath(asked))
+    if remote.is_remote(path):
+        return not publishing.is_file(path)
+    return os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path))
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """From wherever the driver runs; a URL is so by itself."""
+    return os.fspath(path) if remote.is_remote(path) else os.path.abspath(local(os.fspath(path)))
+
+
+def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
+    """Raises SparkOptionError for a path that matches nothing, unless files of a fleet `may_be_missing`."""
+    items = [asked] if isinstance(asked, str | os.PathLike) else asked
+    are_many = is_fleet(asked)
+    found: dict[str, None] = {}
+    missing: list[str] = []
+    for item in items:
+        path = local(os.fspath(item))
+        matches = named(path)
+        if not matches and not (may_be_missing and are_many):
+            raise SparkOptionError(
+                f"{path}: there is no such file, no file {SUFFIX} in such a folder, nothing that such a "
+                "pattern fits, and nothing that is published there"
+            )
+        if not matches and not os.path.isdir(path) and not glob.has_magic(path):
+            missing.append(absolute(path))
+        found.update(dict.fromkeys(matches))
+    return Files(tuple(found), are_many, tuple(missing))
+
+
+def named(path: str) -> list[str]:
+    """The files that one path names, absolute and in order: a folder's, a pattern's, or the file itself;
+    those that are published below a URL or in a folder. A folder is listed once; nothing in it is opened
+    or asked for by name."""
+    if remote.is_remote(path):
+        return publishing.files(path)
+    if os.path.isdir(path):
+        # As a pattern does, without the hidden ones.
+        names = [n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith(".")]
+        folder = os.path.abspath(path)
+        return _under(folder, names) or _published_in(folder)
+    if os.path.exists(path):
+        return [os.path.abspath(path)]
+    folder, pattern = os.path.split(path)
+    if folder and not glob.has_magic(folder) and pattern != "**":
+        return _under(os.path.abspath(folder), glob.glob(pattern, root_dir=folder))
+    return sorted(os.path.abspath(match) for match in glob.glob(path, recursive=True))
+
+
+def _published_in(folder: str) -> list[str]:
+    """In a mounted bucket, say."""
+    if not glob.glob("*/latest.json", root_dir=folder):
+        return []
+    return publishing.files(f"local://{folder}")
+
+
+def _under(folder: str, names: Iterable[str]) -> list[str]:
+    """`abspath` of each would take as long as all the rest."""
+    return [os.path.join(folder, name) for name in sorted(names)]

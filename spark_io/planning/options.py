@@ -1,0 +1,285 @@
+"""The options of Spark's Kafka connector, checked: what to read, from where to where, and how.
+
+Names and meanings are those of the connector's guide; `kafka_options` has those that do nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from eosdb import EARLIEST, LATEST, TopicPartition
+from eosdb.errors import InvalidGroupIdError
+from eosdb.model.damage import parsed
+from eosdb.model.validation import check_group_id
+
+from . import kafka_options
+from .errors import SparkOptionError
+from .offsets import MarkedOffset, parse_offset
+from .skipped import Ignoring
+
+_READING = {
+    "path", "paths", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
+    "startingtimestamp", "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy", "isolationlevel", "includeheaders", "minpartitions",
+    "maxrecordsperpartition", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
+    "failondataloss", "groupid", "columns", "includesourcefile", "ignorecorruptfiles",
+    "ignoremissingfiles",
+}  # fmt: skip
+_ROWS_PER_TASK = 200_000
+_TRIGGER_DELAY = "15m"
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""By topic and partition; EARLIEST and LATEST stand for themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where reading begins or ends: a special offset, offsets, or times (ms), by partition or for all."""
+
+    special: int | None = None
+    offsets: Offsets | None = None
+    timestamp: int | None = None
+    timestamps: Offsets | None = None
+    marked: Mapping[TopicPartition, MarkedOffset] = field(default_factory=dict)
+    """Of the offsets those that come from a checkpoint, with the file and topic that they are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of a reader."""
+
+    is_stream: bool
+    topics: frozenset[str] | None
+    pattern: re.Pattern[str] | None
+    assigned: frozenset[TopicPartition] | None
+    start: Limit
+    end: Limit
+    late_start_is_latest: bool
+    """A start time after the newest record begins at the end, instead of being an error."""
+    read_committed: bool
+    min_partitions: int | None
+    rows_per_task: int
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    fail_on_data_loss: bool
+    group_id: str | None
+    ignoring: Ignoring
+
+    @property
+    def isolation_level(self) -> str:
+        return "read_committed" if self.read_committed else "read_uncommitted"
+
+    def wants(self, tp: TopicPartition) -> bool:
+        """Whether the partition is subscribed to."""
+        if self.assigned is not None:
+            return tp in self.assigned
+        if self.topics is not None:
+            return tp.topic in self.topics
+        return self.pattern is None or self.pattern.fullmatch(tp.topic) is not None
+
+
+def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Raises SparkOptionError."""
+    options = {name.lower(): value for name, value in given.items()}
+    kafka_options.check(options, _READING)
+    topics, pattern, assigned = _subscription(options)
+    ends = [
+        n for n in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp") if n in options
+    ]
+    if streaming and ends:
+        raise SparkOptionError(f"option {ends[0]}: a stream has no end")
+    isolation = options.get(
+        "isolationlevel", options.get("kafka.isolation.level", "read_committed")
+    )
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise SparkOptionError(
+            f"option isolationLevel: got {isolation!r}, expected read_committed or read_uncommitted"
+        )
+    if streaming and isolation == "read_uncommitted":
+        raise SparkOptionError("option isolationLevel: a stream reads read_committed only")
+    least, most = (_positive(options, f"{side}offsetspertrigger") for side in ("min", "max"))
+    if least is not None and most is not None and least > most:
+        raise SparkOptionError(
+            f"options minOffsetsPerTrigger and maxOffsetsPerTrigger: {least} is more than {most}"
+        )
+    return ReadOptions(
+        is_stream=streaming,
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        start=_limit(options, "starting", EARLIEST if not streaming else LATEST, streaming),
+        end=_limit(options, "ending", LATEST, streaming),
+        late_start_is_latest=_late_start(options),
+        read_committed=isolation == "read_committed",
+        min_partitions=_positive(options, "minpartitions"),
+        rows_per_task=_positive(options, "maxrecordsperpartition") or _ROWS_PER_TASK,
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=_milliseconds("maxTriggerDelay", options, _TRIGGER_DELAY),
+        fail_on_data_loss=boolean(options, "failondataloss", default=True),
+        group_id=_group_id(options),
+        ignoring=Ignoring(
+            corrupt=boolean(options, "ignorecorruptfiles", default=False),
+            missing=boolean(options, "ignoremissingfiles", default=False),
+        ),
+    )
+
+
+def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = str(options.get(name, default)).lower()
+    if value not in ("true", "false"):
+        raise SparkOptionError(f"option {name}: got {value!r}, expected true or false")
+    return value == "true"
+
+
+def _subscription(
+    options: Mapping[str, str],
+) -> tuple[frozenset[str] | None, re.Pattern[str] | None, frozenset[TopicPartition] | None]:
+    given = [n for n in ("subscribe", "subscribepattern", "assign") if n in options]
+    if len(given) > 1:
+        raise SparkOptionError(
+            f"options {' and '.join(given)}: expected one of subscribe, subscribePattern and assign"
+        )
+    if not given:
+        return None, None, None
+    value = options[given[0]]
+    if given[0] == "subscribe":
+        topics = frozenset(name.strip() for name in value.split(",") if name.strip())
+        if not topics:
+            raise SparkOptionError(f"option subscribe: got {value!r}, expected topics, such as a,b")
+        return topics, None, None
+    if given[0] == "subscribepattern":
+        try:
+            return None, re.compile(value), None
+        except re.error as error:
+            raise SparkOptionError(
+                f"option subscribePattern: {value!r} is no pattern: {error}"
+            ) from None
+    by_topic = _json("assign", value)
+    try:
+        assigned = frozenset(
+            TopicPartition(topic, int(p)) for topic, found in by_topic.items() for p in found
+        )
+    except (TypeError, ValueError):
+        raise SparkOptionError(
+            f'option assign: got {value!r}, expected {{"topic":[0,1]}}'
+        ) from None
+    return None, None, assigned
+
+
+def _limit(options: Mapping[str, str], side: str, default: int, streaming: bool) -> Limit:
+    """Times take precedence over times by partition, and those over offsets, as in Kafka's connector."""
+    if (text := options.get(f"{side}timestamp")) is not None:
+        return Limit(timestamp=_whole(f"{side}Timestamp", text))
+    if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
+        return Limit(timestamps=_by_partition(f"{side}OffsetsByTimestamp", text))
+    text = options.get(f"{side}offsets")
+    if text is None:
+        return Limit(special=default)
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        if word == "latest" and side == "starting" and not streaming:
+            raise SparkOptionError("option startingOffsets: a batch cannot begin at latest")
+        if word == "earliest" and side == "ending":
+            raise SparkOptionError("option endingOffsets: got earliest, expected latest or offsets")
+        return Limit(special=EARLIEST if word == "earliest" else LATEST)
+    offsets = _by_partition(f"{side}Offsets", text)
+    forbidden = {"ending": (EARLIEST,), "starting": () if streaming else (LATEST,)}[side]
+    for topic, found in offsets.items():
+        for partition, offset in found.items():
+            if offset < EARLIEST or offset in forbidden:
+                raise SparkOptionError(
+                    f"option {side}Offsets: {topic}/{partition} cannot be {offset} here"
+                )
+    return Limit(offsets=offsets, marked=_marked(text))
+
+
+def _group_id(options: Mapping[str, str]) -> str | None:
+    name = options.get("groupid")
+    if name is None:
+        return None
+    try:
+        return check_group_id(name)
+    except InvalidGroupIdError as error:
+        raise SparkOptionError(f"option groupId: {error}") from None
+
+
+def _late_start(options: Mapping[str, str]) -> bool:
+    word = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if word not in ("error", "latest"):
+        raise SparkOptionError(
+            f"option startingOffsetsByTimestampStrategy: got {word!r}, expected error or latest"
+        )
+    return word == "latest"
+
+
+def _by_partition(name: str, text: str) -> Offsets:
+    try:
+        return {
+            topic: {int(p): parse_offset(offset).offset for p, offset in found.items()}
+            for topic, found in _json(name, text).items()
+        }
+    except (TypeError, ValueError, AttributeError):
+        raise SparkOptionError(
+            f'option {name}: got {text!r}, expected earliest, latest or {{"topic":{{"0":23}}}}'
+        ) from None
+
+
+def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
+    """Of a text that has been parsed once."""
+    return {
+        TopicPartition(topic, int(partition)): marked
+        for topic, found in parsed(text).items()
+        for partition, value in found.items()
+        if (marked := parse_offset(value)).mark is not None
+    }
+
+
+def _json(name: str, text: str) -> dict[str, dict[str, int]]:
+    try:
+        value = parsed(text)
+    except ValueError as error:
+        raise SparkOptionError(
+            f"option {name}: got {text!r}, which is not valid JSON ({error})"
+        ) from None
+    if not isinstance(value, dict):
+        raise SparkOptionError(f"option {name}: got {text!r}, expected a JSON object by topic")
+    return value
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.strip().isdigit():
+        raise SparkOptionError(
+            f"option {name}: got {text!r}, expected milliseconds since the epoch"
+        )
+    return int(text)
+
+
+def _milliseconds(name: str, options: Mapping[str, str], default: str) -> int:
+    """A time as Spark writes them: a number and its unit, milliseconds without one."""
+    text = options.get(name.lower(), default)
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise SparkOptionError(f"option {name}: got {text!r}, expected a time such as 15m or 30s")
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdigit() or int(text) < 1:
+        raise SparkOptionError(f"option {name}: got {text!r}, expected 1 or more")
+    return int(text)

@@ -1,0 +1,207 @@
+"""From the options to what the tasks read: ranges of offsets, pinned in one snapshot of each file.
+
+Below the last stable offset a range never changes, so tasks that run late read the same as early ones. A
+task costs Spark some 50 ms whatever it does, so small ranges share one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import NamedTuple
+
+import eosdb
+from eosdb import EARLIEST, LATEST, TopicPartition
+from eosdb.model.notices import catalog
+
+from . import files, remote
+from .cut import Cut, FileState, Lens, State, other_file, other_topic
+from .errors import SparkOptionError
+from .known_files import in_parallel
+from .offsets import ONLY
+from .options import Limit, ReadOptions
+
+
+class Range(NamedTuple):
+    """Offsets [start, end) of one partition in one file; `mark` and `topic_id` say which file and topic
+    that was when it was planned (decisions/0057)."""
+
+    path: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    mark: str | None = None
+    topic_id: str | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        return max(self.end - self.start, 0)
+
+
+def batch(asked: files.Given, options: ReadOptions) -> list[Range]:
+    """The ranges a batch reads. Raises SparkOptionError for offsets outside a log."""
+    cut = limits_cut(Lens(asked, options), options)
+    found = list(cut.files.values())
+    return [
+        range_
+        for ranges in in_parallel(lambda one: _ranges(one, options), found)
+        for range_ in ranges
+    ]
+
+
+def limits_cut(lens: Lens, options: ReadOptions) -> Cut:
+    """A cut that has what the options name to begin and to end at.
+
+    Raises SparkOptionError for partitions that are not there, as Kafka's connector does, and for offsets of
+    a checkpoint that are of another file or topic.
+    """
+    limits = {"starting": options.start, "ending": options.end}
+    marks = {m.mark for limit in limits.values() for m in limit.marked.values() if m.mark}
+    cut = lens.cut(lambda _: marks)
+    there = {tp for file in cut.files.values() for tp in file.states}
+    for side, limit in limits.items():
+        for by, offsets in (("", limit.offsets), ("ByTimestamp", limit.timestamps)):
+            named = {TopicPartition(topic, p) for topic, of in (offsets or {}).items() for p in of}
+            if (missing := named - there) and not cut.skipped:
+                raise SparkOptionError(
+                    f"option {side}Offsets{by}: {', '.join(map(str, sorted(missing)))} cannot be "
+                    "read: there is no such topic or partition among those that are subscribed to"
+                )
+        if ONLY in cut.files:
+            _check_marked(cut.files[ONLY], f"option {side}Offsets", limit)
+    return cut
+
+
+def _check_marked(file: FileState, option: str, limit: Limit) -> None:
+    for tp, marked in limit.marked.items():
+        if (why := other_file(tp, marked, file) or other_topic(tp, marked, file)) is not None:
+            raise SparkOptionError(
+                f"{option}: offset {marked.offset} of {tp} is not one of {file.path}: {why}. Give numbers "
+                "without a mark if they are meant for this one"
+            )
+
+
+def _ranges(file: FileState, options: ReadOptions) -> list[Range]:
+    starts = positions(file, options.start, options, at_end=False)
+    ends = positions(file, options.end, options, at_end=True)
+    for tp in file.states:
+        if starts[tp] > ends[tp]:
+            raise SparkOptionError(
+                f"{file.path}, {tp}: reading would begin at {starts[tp]}, behind its end {ends[tp]}"
+            )
+    return [range_of(file, tp, starts[tp], ends[tp]) for tp in file.states]
+
+
+def range_of(file: FileState, tp: TopicPartition, start: int, end: int) -> Range:
+    return Range(file.path, *tp, start, end, file.mark, file.topic_ids.get(tp.topic))
+
+
+def positions(
+    file: FileState, limit: Limit, options: ReadOptions, *, at_end: bool
+) -> dict[TopicPartition, int]:
+    """The limit as an offset of each partition. Only a time needs the file."""
+    asked = {tp: _asked(limit, tp) for tp in file.states}
+    timed: dict[TopicPartition, int] = {}
+    if limit.timestamp is not None or limit.timestamps is not None:
+        timed = {tp: time_ms for tp, time_ms in asked.items() if time_ms is not None}
+    found = {
+        tp: _offset(file.path, tp, asked[tp], state, options, at_end=at_end)
+        for tp, state in file.states.items()
+        if tp not in timed
+    }
+    if timed:
+        with remote.connect(file.path) as db:
+            for tp, time_ms in timed.items():
+                found[tp] = _at_time(db, tp, time_ms, file.states[tp], options, at_end=at_end)
+    return found
+
+
+def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
+    """What each task reads: large ranges are cut and small ones combined, about equal amounts for each. The
+    ranges of a file follow each other, so that a task opens it once."""
+    wanted = sorted((range_ for range_ in ranges if range_.size), key=attrgetter("path"))
+    total = sum(range_.size for range_ in wanted)
+    tasks = -(-total // options.rows_per_task)
+    if tasks > 1:
+        # As many for each core as for the others, as far as the driver's tell.
+        cores = os.cpu_count() or 1
+        tasks = -(-tasks // cores) * cores
+    tasks = max(tasks, options.min_partitions or 1)
+    most = max(-(-total // tasks), 1)
+    pieces = [
+        range_._replace(start=start, end=min(start + most, range_.end))
+        for range_ in wanted
+        for start in range(range_.start, range_.end, most)
+    ]
+    packs: list[list[Range]] = [[]]
+    filled = 0
+    for piece in pieces:
+        if filled and filled + piece.size > most * 1.1:
+            packs.append([])
+            filled = 0
+        packs[-1].append(piece)
+        filled += piece.size
+    return [tuple(pack) for pack in packs if pack]
+
+
+def _asked(limit: Limit, tp: TopicPartition) -> int | None:
+    if limit.timestamp is not None:
+        return limit.timestamp
+    by_partition = limit.timestamps if limit.timestamps is not None else limit.offsets
+    if by_partition is None:
+        return limit.special
+    return by_partition.get(tp.topic, {}).get(tp.partition)
+
+
+def _offset(
+    path: str,
+    tp: TopicPartition,
+    asked: int | None,
+    state: State,
+    options: ReadOptions,
+    *,
+    at_end: bool,
+) -> int:
+    start = state.offsets.log_start_offset
+    if asked is None:
+        # Kafka's connector requires every partition; here those not named begin and end as usual.
+        return state.end if at_end else start
+    if asked in (EARLIEST, LATEST):
+        return start if asked == EARLIEST else state.end
+    low, high = start, state.offsets.log_end_offset
+    if options.read_committed:
+        high = state.offsets.last_stable_offset
+    if low <= asked <= high:
+        return asked
+    what = f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}"
+    if options.fail_on_data_loss:
+        raise SparkOptionError(f"{what}; set failOnDataLoss=false to read what there is")
+    catalog.LOSS_ACCEPTED.say("%s. Continuing with what there is: failOnDataLoss=false", what)
+    return min(max(asked, low), high)
+
+
+def _at_time(
+    db: eosdb.Database,
+    tp: TopicPartition,
+    time_ms: int,
+    state: State,
+    options: ReadOptions,
+    *,
+    at_end: bool,
+) -> int:
+    # An end is found as a start is, so that times cut a log into parts that do not overlap.
+    found = db.admin.first_record_at(tp, time_ms, isolation_level=options.isolation_level)
+    if found is not None:
+        return min(found.offset, state.end)
+    if at_end or options.late_start_is_latest:
+        return state.end
+    raise SparkOptionError(
+        f"{db.path}, {tp}: there is no record at or after {time_ms}; set "
+        "startingOffsetsByTimestampStrategy=latest to begin at the end"
+    )

@@ -1,0 +1,1 @@
+"""Tasks, streams and the table function: what reads the planned ranges."""

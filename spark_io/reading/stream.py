@@ -1,0 +1,231 @@
+"""The stream reader: micro-batches of committed records, from offsets that Spark stores in its checkpoint.
+
+The checkpoint outlives the file: before an offset is used, the file is checked to be the one that the
+offset belongs to, with a history that has only grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from eosdb.spark_io.planning import columns, files, offsets, options, plan
+from eosdb.spark_io.planning.cut import Cut, Lens
+from eosdb.spark_io.planning.group_progress import GroupProgress
+from eosdb.spark_io.planning.histories import Histories
+from eosdb.spark_io.planning.known_files import in_parallel
+from eosdb.spark_io.planning.offsets import Place, Positions
+from eosdb.spark_io.planning.skipped import SkippedFile
+from eosdb.spark_io.planning.trigger import Trigger
+
+from . import tasks
+
+_MOST_OFFSETS: Final = 5_000_000
+"""Of a micro-batch, unless maxOffsetsPerTrigger says otherwise: a backfill comes in pieces, each of which
+stays when the query is killed. Kafka's connector takes everything at once."""
+
+
+class StreamTask(InputPartition):
+    """What one task of a micro-batch reads."""
+
+    def __init__(self, ranges: tuple[plan.Range, ...]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One for each query, in the driver. A micro-batch contains each transaction whole or not at all,
+    unless maxOffsetsPerTrigger, or its default, cuts it shorter."""
+
+    def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
+        # Spark also makes one for each micro-batch, only to send it to the tasks: nothing is opened here.
+        self._names = tuple(schema.fieldNames())
+        columns.check(self._names)
+        self._options = options.parse(given, streaming=True)
+        asked = files.given(given)
+        self._is_fleet = files.is_fleet(asked)
+        self._lens = Lens(asked, self._options)
+        self._histories = Histories(self._options)
+        self._last: Cut | None = None
+        self._trigger = Trigger(
+            self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
+        )
+        self._frozen: dict[Place, int] | None = None
+        group_id = self._options.group_id
+        self._group = None if group_id is None else GroupProgress(group_id)
+        self._told: tuple[dict[str, Any], Positions] = {}, Positions()
+        """The last offsets, as Spark has them and parsed: as a rule the next call begins with these."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks need the options only, not what is known of ten thousand files."""
+        return {"_names": self._names, "_options": self._options}
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        cut = plan.limits_cut(self._lens, self._options)
+        found: dict[Place, int] = {}
+        starts = in_parallel(
+            lambda file: plan.positions(file, self._options.start, self._options, at_end=False),
+            list(cut.files.values()),
+        )
+        for key, of_file in zip(cut.files, starts, strict=True):
+            found |= {(key, tp): offset for tp, offset in of_file.items()}
+        return self._to_json(self._moved(Positions(), found, cut))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_offsets_per_trigger or _MOST_OFFSETS)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        cut, (known,) = self._cut_at(start)
+        before = offsets.numbers(known.offsets)
+        if self._group is not None:
+            # Everything before the next micro-batch has been written. (Spark's own `commit` comes one
+            # batch late, and after the last one not at all.)
+            self._group.tell(
+                {
+                    (cut.files[key].path, tp): offset
+                    for (key, tp), offset in before.items()
+                    if key in cut.files
+                }
+            )
+        newest = _ends(cut)
+        if self._frozen is not None:  # A topic may have been made anew since, and is shorter.
+            newest = {p: min(end, newest[p]) for p, end in self._frozen.items() if p in newest}
+        first = {
+            (key, tp): state.offsets.log_start_offset
+            for key, file in cut.files.items()
+            for tp, state in file.states.items()
+        }
+        # Whoever asks for all there is, or for what there was at a time, waits for nothing.
+        if self._frozen is None and not isinstance(limit, ReadAllAvailable):
+            waiting = sum(
+                max(end - before.get(place, first.get(place, 0)), 0)
+                for place, end in newest.items()
+            )
+            if not self._trigger.is_due(waiting):
+                return self._to_json(known)
+        if isinstance(limit, ReadMaxRows):
+            reached = _limited(before, first, newest, limit.max_rows)
+        else:
+            reached = {**before, **_not_back(before, newest)}
+        return self._to_json(self._moved(known, reached, cut))
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """For `query.lastProgress`: the newest offsets, and which files are left out, if any."""
+        cut = self._last or self._cut()
+        newest = self._moved(Positions(), _ends(cut), cut)
+        told = offsets.to_json(newest, is_fleet=self._is_fleet)
+        if skipped := self.skipped_files():
+            told["@skipped"] = dict(skipped)
+        return told
+
+    def skipped_files(self) -> list[SkippedFile]:
+        """The files that the newest micro-batch was planned without."""
+        return [] if self._last is None else [*self._last.skipped, *self._histories.missing]
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._frozen = _ends(self._cut())
+
+    # -- records --------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[StreamTask]:
+        cut, (before, after) = self._cut_at(start, end)
+        ranges = []
+        for (key, tp), (stop, *_) in sorted(after.offsets.items()):
+            if key not in cut.files:
+                continue  # The history has said so.
+            file = cut.files[key]
+            path, state = file.path, file.states.get(tp)
+            if state is None:
+                self._histories.lost(f"{path}, {tp}: the partition is gone")
+                continue
+            # A partition created since the query began is read from its beginning.
+            first = state.offsets.log_start_offset
+            begin = before.offsets[key, tp].offset if (key, tp) in before.offsets else first
+            if begin < first and begin < stop:
+                self._histories.lost(
+                    f"{path}, {tp}: the query stands at {begin}, the log begins at {first}"
+                )
+                begin = min(first, stop)
+            ranges.append(plan.range_of(file, tp, begin, stop))
+        return [StreamTask(pack) for pack in plan.split(ranges, self._options) or [()]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, StreamTask)
+        return tasks.batches(partition.ranges, self._names, self._options)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _cut_at(self, *told: Mapping[str, Any]) -> tuple[Cut, list[Positions]]:
+        """The files as they are now, and of the told positions those that hold in them."""
+        known = [self._parsed(one) for one in told]
+        cut = self._cut(*known)
+        ids = {file.path: key for key, file in cut.files.items()}
+        known = [one.with_ids(ids) for one in known]
+        self._histories.look_for(known[-1], cut)
+        # What was planned for a file that is gone is gone; only then it matters where it was to begin.
+        known = [self._histories.still_so(one, cut) for one in reversed(known)]
+        return cut, known[::-1]
+
+    def _cut(self, *known: Positions) -> Cut:
+        """A glob or directory also includes files created since."""
+        remembered = offsets.marks(*(one.offsets for one in known))
+        self._last = self._lens.cut(
+            lambda key: remembered.get(key, ()),
+            may_be_gone=not self._options.fail_on_data_loss and bool(known),
+        )
+        return self._last
+
+    def _moved(self, before: Positions, reached: Mapping[Place, int], cut: Cut) -> Positions:
+        marks = {key: file.mark for key, file in cut.files.items()}
+        paths = {key: file.path for key, file in cut.files.items()}
+        topic_ids = {key: file.topic_ids for key, file in cut.files.items()}
+        return offsets.moved(before, reached, marks, paths, topic_ids)
+
+    def _parsed(self, told: Mapping[str, Any]) -> Positions:
+        known, parsed = self._told
+        return parsed if told == known else offsets.parse(told, is_fleet=self._is_fleet)
+
+    def _to_json(self, found: Positions) -> dict[str, Any]:
+        if found is not self._told[1]:
+            self._told = offsets.to_json(found, is_fleet=self._is_fleet), found
+        return self._told[0]
+
+
+def _ends(cut: Cut) -> dict[Place, int]:
+    return {
+        (key, tp): state.end for key, file in cut.files.items() for tp, state in file.states.items()
+    }
+
+
+def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[Place, int]:
+    return {place: max(offset, before.get(place, 0)) for place, offset in newest.items()}
+
+
+def _limited(
+    before: Mapping[Place, int], first: Mapping[Place, int], newest: Mapping[Place, int], most: int
+) -> dict[Place, int]:
+    """Move at most `most` offsets further, shared out in proportion to what waits in each partition."""
+    starts = {place: before.get(place, first.get(place, 0)) for place in newest}
+    waiting = {place: max(newest[place] - starts[place], 0) for place in newest}
+    total = sum(waiting.values())
+    if total <= most:
+        return {**before, **_not_back(before, newest)}
+    shares = {place: count * most // total for place, count in waiting.items()}
+    rest = most - sum(shares.values())
+    for place, count in sorted(waiting.items(), key=lambda item: -item[1]):
+        if rest and shares[place] < count:
+            shares[place] += 1
+            rest -= 1
+    return {**before, **{place: starts[place] + shares[place] for place in newest}}

@@ -1,0 +1,239 @@
+"""The identity of a write, and of its content. The identity recognizes it when Spark repeats it; it counts
+as a repeat only if the content is the same, and different content under its key is an error.
+
+The content is identified twice: by its rows, and by Spark's plan of the micro-batch. Either is enough: rows
+may come out differently when a batch is replayed, and a new checkpoint may bring the same rows again. Both
+are said of the topics they go to, by their ids: in another topic the same rows are another write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import marshal
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import repeat
+from operator import methodcaller
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+
+import eosdb
+from eosdb.errors import (
+    BatchDiffersError,
+    OutOfOrderSequenceNumberError,
+    UnknownTopicOrPartitionError,
+)
+from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
+from eosdb.spark_io.planning.files import local
+
+from .outgoing import Outgoing, values
+from .standing import PUT_BACK, Standing
+
+_DIGEST_SIZE: Final = 2**128
+_DIGEST: Final = methodcaller("digest")
+_NUMBER: Final[Callable[[bytes, Any], int]] = int.from_bytes
+_TEXT: Final = "rows2"
+"""What the text about a batch's rows begins with; it was "rows" when the hashes were SHA-256."""
+_TO: Final = " to "
+"""Between what a batch holds and the topics it goes to. Earlier versions did not say where."""
+
+
+class _Hash(Protocol):
+    def digest(self) -> bytes: ...
+
+
+class Rows(NamedTuple):
+    """The number of rows, and the sum of their hashes: independent of their order and batches."""
+
+    size: int = 0
+    digest: int = 0
+
+    def __str__(self) -> str:
+        return f"{_TEXT} {self.size}:{self.digest:032x}"
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
+    """For Arrow batches whose keys and values are binary."""
+    return total(Rows(batch.num_rows, _sum(batch, hashlib.blake2b, "little")) for batch in batches)
+
+
+def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
+    """Those that the rows name."""
+    return {
+        name for batch in batches for name in batch.column("topic").unique().to_pylist() if name
+    }
+
+
+def text_before(batches: Iterable[pa.RecordBatch]) -> str:
+    """What earlier versions stored of the same rows: a replay of their last batch is recognized by it."""
+    rows = total(Rows(batch.num_rows, _sum(batch, hashlib.sha256, "big")) for batch in batches)
+    return str(rows).replace(_TEXT, "rows", 1)
+
+
+def _sum(batch: pa.RecordBatch, make: Callable[[bytes], _Hash], order: str) -> int:
+    """The sum of the rows' hashes. Nothing of Python's own runs for a row."""
+    rows = zip(*map(values, batch.columns), strict=True)
+    # Version 0 of marshal writes equal values alike, whoever else refers to them.
+    hashes = map(make, map(marshal.dumps, rows, repeat(0)))
+    return sum(map(_NUMBER, map(_DIGEST, hashes), repeat(order)))
+
+
+def total(parts: Iterable[Rows]) -> Rows:
+    size = digest = 0
+    for part in parts:
+        size += part.size
+        digest += part.digest
+    return Rows(size, digest % _DIGEST_SIZE)
+
+
+def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str | None:
+    """A digest of what Spark stores in the checkpoint about the micro-batch before it runs: the sources'
+    offsets and the time. None if that cannot be read here; then the rows must do."""
+    if checkpoint is None:
+        return None
+    try:
+        with open(os.path.join(local(checkpoint), "offsets", str(batch_id)), "rb") as file:
+            return f"plan {query_id}:{hashlib.sha256(file.read()).hexdigest()[:32]}"
+    except OSError:
+        return None
+
+
+def sink_of(owner: str, which: str | None = None, order: int = 0) -> str:
+    """The name of a sink in eosdb. `owner` is a query or a job, `which` distinguishes its writes by topic
+    or name, and `order` counts several of those in one batch."""
+    return f"spark:{owner}" + (f"/{which}" if which else "") + (f"#{order}" if order else "")
+
+
+class Content(NamedTuple):
+    """What a write holds, and how to tell that it is a repeat."""
+
+    read: Callable[[], Iterable[pa.RecordBatch]]
+    """Its rows, as often as they are asked for."""
+    rows: Rows
+    topics: Collection[str]
+    """Those that its rows go to."""
+    plan: str | None = None
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        return (str(self.rows),) if self.plan is None else (str(self.rows), self.plan)
+
+
+def bring_in(
+    db: eosdb.Database,
+    sink_id: str,
+    batch_id: int,
+    outgoing: Outgoing,
+    content: Content,
+    standing: Standing | None = None,
+    *,
+    consecutive: bool = False,
+) -> eosdb.AppendOnceResult:
+    """Append once. Raises BatchDiffersError, which says what to do, and SparkOptionError if the file lacks
+    what the same query has written before."""
+    if standing is not None:
+        standing.check(db)
+    # decisions/0057: the same rows in another topic are another write, whatever its name.
+    ids = {topic: _id_of(db, topic, may_create=content.rows.size > 0) for topic in content.topics}
+    there = _together(ids.values())
+    held = [f"{text}{_TO}{there}" for text in content.held]
+
+    def append(*held: str) -> eosdb.AppendOnceResult:
+        # decisions/0014: the driver appends, and the proof goes into the same unit.
+        pairs = outgoing.pairs(content.read())
+        return db.append_once(sink_id, batch_id, pairs, held=held, consecutive=consecutive)
+
+    try:
+        try:
+            result = append(*held)
+        except BatchDiffersError:
+            result = append(*held, *content.held, text_before(content.read()))
+    except BatchDiffersError as error:
+        raise _explained(db, error, ids, there) from error
+    except OutOfOrderSequenceNumberError as error:
+        raise SparkOptionError(f"{db.path}: {error}. {PUT_BACK}") from error
+    if standing is not None:
+        standing.keep(db, batch_id)
+    return result
+
+
+def bring_in_some_order(
+    bring: Callable[[int], eosdb.AppendOnceResult], batch_id: int
+) -> eosdb.AppendOnceResult:
+    """For several writes of one batch, where it cannot be known which of them this is: what others have
+    appended has other content. `bring` gets the number of the write."""
+    for order in itertools.count():
+        try:
+            return bring(order)
+        except BatchDiffersError as error:
+            if error.newest != batch_id:
+                raise
+    raise AssertionError
+
+
+def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
+    """A topic that nothing goes to need not be there."""
+    try:
+        return str(db.broker.topic(topic, may_create=may_create).topic_id)
+    except UnknownTopicOrPartitionError:
+        if may_create:
+            raise
+        return "nowhere"
+
+
+def _together(ids: Iterable[str]) -> str:
+    """One text of limited length for any number of topics."""
+    match sorted(ids):
+        case [one]:
+            return one
+        case several:
+            return hashlib.blake2b("\n".join(several).encode(), digest_size=16).hexdigest()
+
+
+def _explained(
+    db: eosdb.Database, error: BatchDiffersError, ids: Mapping[str, str], there: str
+) -> BatchDiffersError:
+    """The same error, with what to do."""
+    went_to = {text.partition(_TO)[2] for text in error.held} - {"", there}
+    if not went_to:
+        return BatchDiffersError(
+            f"{error}. A query with a new checkpoint counts its batches from 0 again: leave out its sinkId "
+            "(of foreach_batch: sink_id), or give a new one. Of several writes with one txnAppId and "
+            "txnVersion each needs a writeName",
+            error.newest,
+            error.held,
+        )
+    names = {str(one.topic_id): one.name for one in db.broker.topic_metadata()}
+    other = min(went_to)
+    where = f"topic {names[other]}" if other in names else "topics that are gone, or others"
+    now = ", ".join(f"{name} (id {id_})" for name, id_ in sorted(ids.items()))
+    return OtherTargetError(
+        f"{db.path}: {error}: that went to {where} (id {other}), and this would go to {now}. Each target "
+        "has a query, a job or a name of its own: a topic that was made anew, or another one, needs a new "
+        "sinkId (of foreach_batch: sink_id), or a new txnAppId or txnVersion, or a new checkpoint",
+        error.newest,
+        error.held,
+    )
+
+
+class Calls:
+    """Numbers the writes to one place within one run of a micro-batch, so that each has a key of its own.
+
+    The same rows are the same write, so that a failed one may be tried again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[str, tuple[object, dict[Rows, int]]] = {}
+
+    def number(self, place: str, run: object, rows: Rows) -> int:
+        """`run` identifies one run, even of the same micro-batch."""
+        with self._lock:
+            known, numbers = self._runs.get(place, (run, {}))
+            if known != run:
+                numbers = {}
+            self._runs[place] = (run, numbers)
+            return numbers.setdefault(rows, len(numbers))
