@@ -1,0 +1,68 @@
+"""A function can be read on one screen and called without counting its arguments."""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from tests.tidy.tree import modules
+
+LINES_MAX: Final = 60
+PARAMETERS_MAX: Final = 9
+LONGER: Final = {
+    "eosdb.broker.membership.join_group": (86, 12),
+    "eosdb.broker.transactions.txn_offset_commit": (47, 11),
+    "eosdb.cli.commands.copies.export.export": (51, 10),
+    "eosdb.cli.commands.kafka.migrate.migrate_to_kafka": (56, 11),
+    "eosdb.cli.commands.kafka.relay.relay": (62, 9),
+    "eosdb.cli.commands.kafka.serve.serve": (44, 12),
+    "eosdb.cli.commands.operate.perf.produce": (55, 10),
+    "eosdb.cli.commands.spark.stream": (53, 12),
+    "eosdb.client.processor.processor.__init__": (52, 10),
+    "eosdb.client.requests.txn_offset_commit": (14, 10),
+    "eosdb.coordinator.transactions.decisions.init_producer_id": (70, 6),
+    "eosdb.database.__init__": (64, 9),
+    "eosdb.log.append.append": (73, 8),
+    "eosdb.log.append.append_marker": (34, 10),
+    "eosdb.maintenance.replay.verify": (63, 4),
+    "eosdb.store.store.__init__": (47, 10),
+    "eosdb.testing.faulty_transport.__init__": (42, 10),
+    "eosdb.wire.handlers.produce.produce": (63, 3),
+}
+"""Lines and parameters of those beyond the limits. The list may only shrink, and so may its numbers."""
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for name, path in modules().items():
+        if name.startswith("eosdb.migrations"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                key = f"{name}.{node.name}"
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                parameters = sum(argument.arg not in ("self", "cls") for argument in given)
+                before = found.get(key, (0, 0))
+                found[key] = max(lines, before[0]), max(parameters, before[1])
+    return found
+
+
+def test_functions_keep_within_the_limits_or_are_listed() -> None:
+    beyond = {
+        name: size
+        for name, size in sizes().items()
+        if size[0] > LINES_MAX or size[1] > PARAMETERS_MAX
+    }
+    assert beyond.keys() <= LONGER.keys()
+    assert not {n: s for n, s in beyond.items() if s[0] > LONGER[n][0] or s[1] > LONGER[n][1]}
+
+
+def test_the_list_holds_no_function_that_keeps_within_the_limits() -> None:
+    now = sizes()
+    kept = {
+        name
+        for name in LONGER
+        if now.get(name, (0, 0))[0] <= LINES_MAX and now.get(name, (0, 0))[1] <= PARAMETERS_MAX
+    }
+    assert not kept
