@@ -18,7 +18,6 @@ LONGER: Final = {
     "eosdb.cli.commands.kafka.serve.serve": (44, 12),
     "eosdb.cli.commands.operate.perf.produce": (55, 10),
     "eosdb.cli.commands.spark.stream": (53, 12),
-    "eosdb.client.processor.processor.__init__": (52, 10),
     "eosdb.client.requests.txn_offset_commit": (14, 10),
     "eosdb.coordinator.transactions.decisions.init_producer_id": (70, 6),
     "eosdb.database.__init__": (64, 9),
