@@ -37,19 +37,19 @@ judges: $(SETUP)
 RELAY ?=
 RELAY_TO ?= serve
 relay: $(SETUP)
-	$(PYTHON) -m benchmarks.relay_hunt file $(RELAY)
-	$(PYTHON) -m benchmarks.relay_hunt $(RELAY_TO) $(RELAY)
-	$(PYTHON) -m benchmarks.relay_hunt $(RELAY_TO) --back $(RELAY)
+	$(PYTHON) -m tests.hunts.relay file $(RELAY)
+	$(PYTHON) -m tests.hunts.relay $(RELAY_TO) $(RELAY)
+	$(PYTHON) -m tests.hunts.relay $(RELAY_TO) --back $(RELAY)
 
 # A file moved to a cluster with kills, and every group's next records compared; MOVE=host:port for a real broker.
 MOVE ?=
 move: $(SETUP)
-	$(PYTHON) -m benchmarks.move_hunt $(MOVE)
+	$(PYTHON) -m tests.hunts.move $(MOVE)
 
 # Litestream beside a writer, both killed, and every restored copy compared (COPIES="--rounds 10"); EOSDB_LITESTREAM names it.
 COPIES ?=
 copies: $(SETUP)
-	$(PYTHON) -m benchmarks.copies_hunt $(COPIES)
+	$(PYTHON) -m tests.hunts.copies $(COPIES)
 
 # Delta's and Iceberg's Spark readers on what `eosdb export` wrote, and the recipes of docs/lakehouse.md with the driver
 # killed; fetches Spark in the versions that these have jars for.

@@ -1,7 +1,7 @@
 """Kills Spark's driver and Python workers at random, again and again, while an exactly-once stream and
 large batches copy records from one file into another, and counts what arrived.
 
-    python benchmarks/spark_kills.py [--kills 30] [--records 200000] [--seed 1]
+    python tests/hunts/spark_kills.py [--kills 30] [--records 200000] [--seed 1]
 
 Each round starts the job anew: the stream goes on from its checkpoint, and the batch is tried again under
 its `txn_version`. Once both are through, records are added, and the next batch has the next version.

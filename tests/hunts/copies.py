@@ -1,6 +1,6 @@
 """Restores Litestream's replica of a file that is being written, and compares it with the file.
 
-    python -m benchmarks.copies_hunt [--litestream PROGRAM] [--rounds 30] [--seed 1]
+    python -m tests.hunts.copies [--litestream PROGRAM] [--rounds 30] [--seed 1]
 
 Litestream (`EOSDB_LITESTREAM`, or on the PATH) replicates to a folder while `copies_writer` writes at full
 speed. At random instants the writer, Litestream, both or nobody is killed with SIGKILL, and the replica is
@@ -105,7 +105,7 @@ def _wait_for_commits(notes: Path, wanted: int) -> None:
 
 
 def _writer(path: Path, notes: Path, *, own_checkpoints: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.copies_writer", str(path), str(notes)]
+    command = [sys.executable, "-m", "tests.hunts.copies_writer", str(path), str(notes)]
     if not own_checkpoints:
         command += ["--config", '{"external_checkpoints": true}']
     return subprocess.Popen(command)

@@ -1,6 +1,6 @@
 """Kills and pauses of a relay and of its target, and then whether each record is there once.
 
-`EOSDB_BENCH_KAFKA=HOST:PORT python -m benchmarks.relay_hunt kafka --restart COMMAND` takes a broker on this
+`EOSDB_BENCH_KAFKA=HOST:PORT python -m tests.hunts.relay kafka --restart COMMAND` takes a broker on this
 machine, which COMMAND starts again when it was killed; `serve` takes `eosdb serve`, `file` another file;
 with `--back` the cluster is the source and a file the target. While a program writes to the source, commits
 and aborts, each event comes at a random instant. At the end the relay catches up, and both sides are
@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import eosdb
 from benchmarks.kafka import Process
@@ -183,11 +183,12 @@ class FillingCluster:
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> FillingCluster:
-        import confluent_kafka.admin as admin
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
-        client = admin.AdminClient({"bootstrap.servers": self._address})
+        client = AdminClient({"bootstrap.servers": self._address})
         config = {"retention.ms": "-1"}
-        new = admin.NewTopic(TOPIC, PARTITIONS, replication_factor=-1, config=config)
+        new = NewTopic(TOPIC, PARTITIONS, replication_factor=-1, config=config)
         client.create_topics([new])[TOPIC].result(UP_S)
         self._thread.start()
         return self
@@ -268,10 +269,10 @@ def in_cluster(address: str) -> Iterator[Content]:
     for partition in range(PARTITIONS):
         consumer.assign([kafka.TopicPartition(TOPIC, partition, 0)])
         while (message := consumer.poll(60)) is not None:
-            if message.error() is None:
-                headers = tuple((name, data) for name, data in message.headers() or ())
+            if (error := message.error()) is None:
+                headers = tuple(cast("list[tuple[str, bytes | None]]", message.headers() or []))
                 yield partition, message.timestamp()[1], message.key(), message.value(), headers
-            elif message.error().code() == kafka.KafkaError._PARTITION_EOF:
+            elif error.code() == kafka.KafkaError._PARTITION_EOF:
                 break
         else:
             sys.exit(f"partition {partition} could not be read to its end")

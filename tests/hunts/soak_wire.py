@@ -1,6 +1,6 @@
 """A soak of the server: three foreign clients and the library copy a topic on one file, exactly once.
 
-    python -m benchmarks.soak_wire [--minutes 20] [--rate 100] [--kills 3] [--folder PATH]
+    python -m tests.hunts.soak_wire [--minutes 20] [--rate 100] [--kills 3] [--folder PATH]
 
 A process of the library writes numbered records into a topic, so many a second. confluent-kafka,
 aiokafka, kafka-python and the library's `process` copy it in transactions, each in a group of its own into
@@ -53,7 +53,7 @@ def by_library(path: str, _: str, __: float, ended: Event) -> None:
     with eosdb.connect(path) as db:
         while not ended.is_set():
             eosdb.process(
-                db, _SOURCE, lambda record: record.value, "library",  # type: ignore[arg-type,return-value]
+                db, _SOURCE, lambda record: record.value, "library",
                 group_id="library", transactional_id="library", until_idle_ms=200,
             )  # fmt: skip
 
@@ -290,7 +290,7 @@ def _wait_for_copies(db: eosdb.Database) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak_wire", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.hunts.soak_wire", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--rate", type=float, default=100, help="records a second")
     parser.add_argument("--kills", type=int, default=3, help="of the server")

@@ -1,6 +1,6 @@
 """Writes transactions at full speed while something makes a copy of the file, and notes each commit.
 
-    python -m benchmarks.copies_writer PATH NOTES [--seconds 10] [--config JSON]
+    python -m tests.hunts.copies_writer PATH NOTES [--seconds 10] [--config JSON]
 
 A transaction takes five records of `in` to `out` with the place of the group; every seventh is aborted. A
 line of NOTES is one commit that was acknowledged: when (Unix time, s), how long it took (ms), the WAL's

@@ -1,6 +1,6 @@
 """A soak: small transactions and a consumer group for a while, to see what grows.
 
-    python -m benchmarks.soak [--minutes 30] [--rate 200] [--keep-s 60] [--folder PATH]
+    python -m tests.hunts.soak [--minutes 30] [--rate 200] [--keep-s 60] [--folder PATH]
 
 One process sends small durable transactions, so many a second, another reads them as a member of a group;
 records and history are kept for a minute, and housekeeping happens by itself. Each line is the highest of a
@@ -145,7 +145,7 @@ def verdicts(found: Sequence[Line]) -> list[tuple[str, float, float, bool]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak")
+    parser = argparse.ArgumentParser(prog="python -m tests.hunts.soak")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--rate", type=float, default=200, help="transactions a second")
     parser.add_argument(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import eosdb
-from benchmarks import soak
-from benchmarks.soak import Line, Look
+from tests.hunts import soak
+from tests.hunts.soak import Line, Look
 
 
 def test_a_short_soak_ends_with_a_verdict_and_a_file_that_verifies(

@@ -1,6 +1,6 @@
 """Moves a file to a Kafka cluster with kills, and compares every record and the place of every group.
 
-    python -m benchmarks.move_hunt [HOST:PORT] [--records 20000] [--kills 20]
+    python -m tests.hunts.move [HOST:PORT] [--records 20000] [--kills 20]
 
 Without an address `eosdb serve` stands in for the cluster. While a program writes, the command is killed
 with SIGKILL after a random time, again and again, and then let through. What a group of the cluster reads
