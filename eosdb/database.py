@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, overload
 
 from eosdb.admin import outcome
@@ -37,7 +36,7 @@ from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.maintenance.whole_file import WholeFile
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
-from eosdb.model.closing import Closing
+from eosdb.model.closing import Closeable, Closing
 from eosdb.model.config import BrokerConfig
 from eosdb.model.metrics import Metrics
 from eosdb.model.progress import Progress, report_progress
@@ -115,7 +114,7 @@ def connect(
     )
 
 
-class Database(WholeFile):
+class Database(WholeFile, Closeable):
     """An open eosdb file, shared by any number of threads. A context manager that closes it.
 
     `admin` has what administrators ask, `broker` Kafka's requests; `path`, `clock` and `config` are what
@@ -512,17 +511,6 @@ class Database(WholeFile):
             sql = [self.engine.dispose] if "engine" in self.__dict__ else []
             self._closing = Closing(*sql, partial(self._store.close, orderly=orderly), self._remove)
         self._closing.run()
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else "read only" if self._store.read_only else "open"

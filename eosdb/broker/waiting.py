@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.closing import Closeable
 from eosdb.store.file.watch import Watch
 from eosdb.store.store import Store
 
@@ -17,7 +18,7 @@ _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
 _LONGEST_PAUSE_MS: Final = 10
 
 
-class Listener:
+class Listener(Closeable):
     """Listens for commits to one file, of whatever process; to be closed. Opening and closing one takes the
     kernel longer than waiting does."""
 
@@ -47,9 +48,6 @@ class Listener:
                 pauses = list(reversed(_UNTIL_COMMIT_MS))
         return found
 
-    def __enter__(self) -> Listener:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._watch is not None:
-            self._watch.__exit__(None, None, None)
+            self._watch.close()

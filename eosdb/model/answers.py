@@ -9,6 +9,7 @@ from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ConfigError, InvalidRequestError
+from eosdb.model.closing import Closeable
 from eosdb.model.words import printable
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Row(tuple[Any, ...]):
         return tuple, (tuple(self),)
 
 
-class QueryResult:
+class QueryResult(Closeable):
     """The answer to a query: `columns` and rows, which are read lazily, once, by iteration, `all`, `one`,
     `df` or `arrow`.
 
@@ -120,12 +121,6 @@ class QueryResult:
         close = getattr(self._source, "close", None)
         if close is not None:
             close()
-
-    def __enter__(self) -> QueryResult:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- shown ----------------------------------------------------------------------------------
 

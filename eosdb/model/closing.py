@@ -1,4 +1,4 @@
-"""Closing that can be repeated until it is done.
+"""Closing: at the end of a `with` block, and again after an interruption until it is done.
 
 A signal may raise between any two steps of Python (decisions/0018), and memory may run out. What is still
 to be done is a list, from which a step is taken only when it has been done: whoever is interrupted closes
@@ -8,8 +8,24 @@ again. So a step can be repeated, also when it was cut off in the middle.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
+
+
+class Closeable(ABC):
+    """A context manager that closes itself when the block ends."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Closing:

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from eosdb.client.requests import BrokerRequests, Presence
 from eosdb.client.transport import Exchange, Request, presence
 from eosdb.database import Database, connect, memory_folder
 from eosdb.errors import EosdbError
 from eosdb.model.clock import Clock
+from eosdb.model.closing import Closeable
 from eosdb.model.config import BrokerConfig
 from eosdb.model.failpoints import Failpoint
 from eosdb.testing.faulty_transport import FaultyTransport
@@ -58,7 +59,7 @@ CALM: Final = Faults(
 """A client in the process of its broker: other actors run between its requests, nothing else happens."""
 
 
-class Arena:
+class Arena(Closeable):
     """The whole world of one run. A context manager that removes its file."""
 
     def __init__(
@@ -100,12 +101,6 @@ class Arena:
         for node in self.nodes:
             node.abandon()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def transport(self, node: int, faults: Faults | None = None) -> SimulatedTransport:
         """A separate network for one client, as bad as the arena's unless `faults` are given."""

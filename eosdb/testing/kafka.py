@@ -11,12 +11,12 @@ import warnings
 from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import eosdb
 from eosdb.errors import ApiError
 from eosdb.model.clock import ManualClock, SystemClock
+from eosdb.model.closing import Closeable
 from eosdb.model.config import BrokerConfig
 from eosdb.model.reports import Diagnosis
 from eosdb.model.validation import check_whole
@@ -28,7 +28,7 @@ _BROKER: Final = BrokerConfig(group_min_session_timeout_ms=1, auto_create_topics
 """Topics are created as a Kafka broker does it when nothing else is set, and sessions may be short."""
 
 
-class KafkaDouble(str):
+class KafkaDouble(str, Closeable):
     """The address of the cluster (`bootstrap.servers`), and what a test may do to it.
 
     A `str`, so that clients, environments and command lines take it as it is. A context manager that closes
@@ -129,17 +129,6 @@ class KafkaDouble(str):
             self._faults.interrupt()
             self._server.abandon()
         return was_alive
-
-    def __enter__(self) -> KafkaDouble:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _reserve(port: int) -> socket.socket:

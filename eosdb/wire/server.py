@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Final
 
 from eosdb.admin.users import UserDirectory
@@ -15,7 +14,7 @@ from eosdb.broker.broker import Broker
 from eosdb.broker.handler import Core
 from eosdb.errors import StorageError
 from eosdb.model import threads
-from eosdb.model.closing import Closing
+from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
 from eosdb.wire import accepting, listening
 from eosdb.wire.connection import Connection, Interfere
@@ -27,7 +26,7 @@ from eosdb.wire.security import IN_THE_CLEAR, Security
 from eosdb.wire.session import ANONYMOUS, Session, asking
 
 
-class Server:
+class Server(Closeable):
     """Serves one open file to Kafka's clients until it is closed. A context manager that closes it.
 
     Kafka answers the requests of one connection one after another, so a thread for each connection is its
@@ -142,17 +141,6 @@ class Server:
             sock.close()
         for connection in list(self._connections):
             connection.forget()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _take(self, sock: socket.socket, client_host: str) -> None:
         """Serve a new connection. One too many is closed at once; of many the first is logged."""

@@ -4,13 +4,13 @@ whatever happens to the file meanwhile."""
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import Final
 
 import eosdb
 from eosdb.cli.output import cell
 from eosdb.cli.session import Session
 from eosdb.errors import EosdbError
+from eosdb.model.closing import Closeable
 from eosdb.model.overview import Overview, between
 from eosdb.model.values import TopicPartition
 
@@ -23,7 +23,7 @@ _COUNTED_MAX: Final = 10_000
 _LARGE_WAL: Final = 1 << 20
 
 
-class Reader:
+class Reader(Closeable):
     """`read` makes a reading; `note` says what stands in its way, or has just happened to the file."""
 
     def __init__(self, session: Session) -> None:
@@ -33,17 +33,6 @@ class Reader:
         self._base: Overview | None = None
         self._last: Overview | None = None
         self.note = ""
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._close()
 
     def first(self) -> Reading:
         """The first reading. Raises what opening a file raises."""
@@ -57,19 +46,19 @@ class Reader:
         except (EosdbError, OSError) as error:
             self.note = _told(error)
             try:
-                self._close()
+                self.close()
             except (EosdbError, OSError) as second:
                 self.note = _told(second)
             return None
 
-    def _close(self) -> None:
+    def close(self) -> None:
         opened, self._db = self._db, None
         if opened is not None:
             opened.close()
 
     def _read(self) -> Reading:
         if self._db is not None and _inode(self._db.path) != self._inode:
-            self._close()
+            self.close()
             self.note = "the file has been replaced: this is the new one"
         if self._db is None:
             self._db = self._session.open(read_only=True)

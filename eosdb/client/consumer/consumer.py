@@ -12,7 +12,7 @@ import dataclasses
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Generic, Self, Unpack
+from typing import Final, Generic, Unpack
 
 from eosdb.client.consumer.assigned import AssignedPartitions, OnChange
 from eosdb.client.consumer.fetcher import Cursor, Fetcher, records_of
@@ -32,6 +32,7 @@ from eosdb.errors import (
     WakeupError,
 )
 from eosdb.model.clock import Clock
+from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
@@ -49,7 +50,7 @@ from eosdb.model.values import (
 _RATES: Final = ("records-consumed", "fetch")
 
 
-class Consumer(Generic[Key, Value]):
+class Consumer(Closeable, Generic[Key, Value]):
     """Reads records of topics or partitions, alone or in a group. Not thread-safe: one thread at a time."""
 
     def __init__(
@@ -362,12 +363,6 @@ class Consumer(Generic[Key, Value]):
             except Exception as error:
                 self._closed = not isinstance(error, MemoryError)  # Then it may be closed again.
                 raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- small steps ----------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Final, Unpack
 
 from eosdb.client.answers import RequestKind
@@ -43,6 +42,7 @@ from eosdb.errors import (
     TransactionAbortableError,
 )
 from eosdb.model.clock import Clock
+from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.serializing import serialized
 from eosdb.model.settings import checked_settings
@@ -61,7 +61,7 @@ _BUFFER_BYTES: Final = 1_048_576
 _RATES: Final = ("record-send", "record-retry", "record-error", "byte", "request")
 
 
-class Producer:
+class Producer(Closeable):
     """Sends records; exactly once with a transactional id. Threads may share it."""
 
     def __init__(
@@ -390,17 +390,6 @@ class Producer:
     def partitions_for(self, topic: str) -> int:
         """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
         return self._chooser.partition_count(topic)
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- small steps ----------------------------------------------------------------------------
 

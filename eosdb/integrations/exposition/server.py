@@ -7,17 +7,17 @@ import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from eosdb.errors import EosdbError, ListenError, StorageError
 from eosdb.model import threads
+from eosdb.model.closing import Closeable
 from eosdb.model.protocol.prometheus import CONTENT_TYPE
 
 LOOPBACK: Final = "127.0.0.1"
 
 
-class FigureServer:
+class FigureServer(Closeable):
     """Serves a text at http://HOST:PORT/metrics, from threads of this process. A context manager.
 
     When `text` raises an EosdbError the answer is 503 with its message.
@@ -55,7 +55,7 @@ class FigureServer:
         self.port: Final[int] = self._server.server_address[1]
         self._thread: Final = threading.Thread(target=self._server.serve_forever, daemon=True)
 
-    def __enter__(self) -> FigureServer:
+    def __enter__(self) -> Self:
         try:
             with threads.needed("the figures"):
                 self._thread.start()
@@ -64,12 +64,7 @@ class FigureServer:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

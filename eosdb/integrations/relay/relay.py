@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Final
 
 from eosdb.errors import (
@@ -29,7 +28,7 @@ from eosdb.integrations.relay.settings import RelaySettings
 from eosdb.integrations.relay.status import Progress, RelayStatus
 from eosdb.integrations.relay.values import Chunk, Position, SourceTopic
 from eosdb.model.clock import Clock
-from eosdb.model.closing import Closing
+from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
 from eosdb.model.values import TopicPartition
 
@@ -40,7 +39,7 @@ _LOOK_FOR_TOPICS_MS: Final = 5_000
 _NOTE_EVERY_MS: Final = 5_000
 
 
-class Relay:
+class Relay(Closeable):
     """Made by `to_kafka`, `from_kafka` and `to_file`. One thread runs it; others may ask and stop it. A
     context manager that closes it."""
 
@@ -103,17 +102,6 @@ class Relay:
         """Stop, and let go of both ends. Interrupted, it may be called again."""
         self.stop()
         self._closing.run()
-
-    def __enter__(self) -> Relay:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- sessions: from taking the transactional id to the next failure -------------------------------
 

@@ -7,8 +7,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 import uvicorn
 
@@ -16,11 +15,12 @@ from eosdb.database import Database
 from eosdb.errors import ListenError, StorageError
 from eosdb.integrations.ui.app import make_app
 from eosdb.model import threads
+from eosdb.model.closing import Closeable
 
 _HOST: Final = "127.0.0.1"
 
 
-class UiServer:
+class UiServer(Closeable):
     """The pages of an open file at `url`, from a thread of this process, until it is closed. A context
     manager.
 
@@ -65,7 +65,7 @@ class UiServer:
         """Where the pages are. The token is behind the #, which no browser sends to a server."""
         return f"http://{_HOST}:{self.port}/" + (f"#token={self.token}" if self.token else "")
 
-    def __enter__(self) -> UiServer:
+    def __enter__(self) -> Self:
         try:
             with threads.needed("the page"):
                 self._thread.start()
@@ -74,12 +74,7 @@ class UiServer:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._server.should_exit = True
         self._thread.join(timeout=10)
         self._socket.close()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import select
-from types import TracebackType
 from typing import Final
+
+from eosdb.model.closing import Closeable
 
 _IN_MODIFY: Final = 0x2
 _FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK
@@ -32,7 +33,7 @@ def _watch(path: str) -> int:
     return descriptor
 
 
-class Watch:
+class Watch(Closeable):
     """Watches one file for as long as the block lasts."""
 
     def __init__(self, path: str) -> None:
@@ -51,14 +52,6 @@ class Watch:
         os.read(self._descriptor, 4_096)
         return True
 
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
