@@ -6,7 +6,7 @@ A name is imported from its module when it is first used (PEP 562): decisions/00
 import sys
 from typing import TYPE_CHECKING, Final
 
-from eosdb import errors
+from eosdb import errors as errors
 from eosdb.errors import *  # noqa: F403
 from eosdb.model.old_names import OldNames
 
@@ -15,101 +15,90 @@ from eosdb.model.old_names import OldNames
 from eosdb.store.file import forking  # noqa: F401
 
 if TYPE_CHECKING:
-    from eosdb.broker.broker import Broker
-    from eosdb.broker.outbox import UserTransaction
-    from eosdb.client.consumer.consumer import Consumer
-    from eosdb.client.processor.dead_letters import DeadLetter, DeadLetters, ReplayReport
-    from eosdb.client.processor.failure import Failure
-    from eosdb.client.processor.processor import Processor
-    from eosdb.client.producer.producer import Producer
-    from eosdb.client.producer.sent import SentRecords
-    from eosdb.database import Database, connect, process
-    from eosdb.events.kinds import Acl
-    from eosdb.model.answers import QueryResult, Row
-    from eosdb.model.clock import Clock, ManualClock, SystemClock
-    from eosdb.model.config import BrokerConfig
-    from eosdb.model.fetched import AbortedTransaction, FetchedData, FetchResult, LogRecord
-    from eosdb.model.progress import Progress
-    from eosdb.model.records.columns import PartitionColumns, PolledColumns
-    from eosdb.model.reports import (
-        CompactReport,
-        Diagnosis,
-        GroupPartition,
-        GroupReport,
-        HangingReason,
-        JournalEntry,
-        JsonView,
-        Lag,
-        LoggedBatch,
-        OffsetReset,
-        OpenTransaction,
-        PublishReport,
-        SnapshotEntry,
-        StoragePart,
-        StorageStats,
-        TopicStorage,
-        ViewDescription,
-    )
-    from eosdb.model.topic_config import TopicConfig
-    from eosdb.model.values import (
-        EARLIEST,
-        LATEST,
-        MAX_TIMESTAMP,
-        AppendOnceResult,
-        ConsumerGroupMetadata,
-        ConsumerRecord,
-        Coordinator,
-        GroupDescription,
-        GroupMemberDescription,
-        GroupState,
-        Header,
-        HousekeepingReport,
-        JoinGroupMember,
-        JoinGroupResult,
-        OffsetAndMetadata,
-        OffsetAndTimestamp,
-        PartitionOffsets,
-        ProduceResult,
-        ProducerIdAndEpoch,
-        ProducerRecord,
-        ProducerState,
-        RebuildReport,
-        Record,
-        RecordBatch,
-        RecordMetadata,
-        SnapshotInfo,
-        SyncGroupResult,
-        TimestampType,
-        TopicDescription,
-        TopicPartition,
-        TransactionDescription,
-        TransactionListing,
-        TransactionState,
-        TransactionToken,
-        VerifyReport,
-    )
+    from eosdb.broker.broker import Broker as Broker
+    from eosdb.broker.outbox import UserTransaction as UserTransaction
+    from eosdb.client.consumer.consumer import Consumer as Consumer
+    from eosdb.client.processor.dead_letters import DeadLetter as DeadLetter
+    from eosdb.client.processor.dead_letters import DeadLetters as DeadLetters
+    from eosdb.client.processor.dead_letters import ReplayReport as ReplayReport
+    from eosdb.client.processor.failure import Failure as Failure
+    from eosdb.client.processor.processor import Processor as Processor
+    from eosdb.client.producer.producer import Producer as Producer
+    from eosdb.client.producer.sent import SentRecords as SentRecords
+    from eosdb.database import Database as Database
+    from eosdb.database import connect as connect
+    from eosdb.database import process as process
+    from eosdb.events.kinds import Acl as Acl
+    from eosdb.model.answers import QueryResult as QueryResult
+    from eosdb.model.answers import Row as Row
+    from eosdb.model.clock import Clock as Clock
+    from eosdb.model.clock import ManualClock as ManualClock
+    from eosdb.model.clock import SystemClock as SystemClock
+    from eosdb.model.config import BrokerConfig as BrokerConfig
+    from eosdb.model.fetched import AbortedTransaction as AbortedTransaction
+    from eosdb.model.fetched import FetchedData as FetchedData
+    from eosdb.model.fetched import FetchResult as FetchResult
+    from eosdb.model.fetched import LogRecord as LogRecord
+    from eosdb.model.progress import Progress as Progress
+    from eosdb.model.records.columns import PartitionColumns as PartitionColumns
+    from eosdb.model.records.columns import PolledColumns as PolledColumns
+    from eosdb.model.reports import CompactReport as CompactReport
+    from eosdb.model.reports import Diagnosis as Diagnosis
+    from eosdb.model.reports import GroupPartition as GroupPartition
+    from eosdb.model.reports import GroupReport as GroupReport
+    from eosdb.model.reports import HangingReason as HangingReason
+    from eosdb.model.reports import JournalEntry as JournalEntry
+    from eosdb.model.reports import JsonView as JsonView
+    from eosdb.model.reports import Lag as Lag
+    from eosdb.model.reports import LoggedBatch as LoggedBatch
+    from eosdb.model.reports import OffsetReset as OffsetReset
+    from eosdb.model.reports import OpenTransaction as OpenTransaction
+    from eosdb.model.reports import PublishReport as PublishReport
+    from eosdb.model.reports import SnapshotEntry as SnapshotEntry
+    from eosdb.model.reports import StoragePart as StoragePart
+    from eosdb.model.reports import StorageStats as StorageStats
+    from eosdb.model.reports import TopicStorage as TopicStorage
+    from eosdb.model.reports import ViewDescription as ViewDescription
+    from eosdb.model.topic_config import TopicConfig as TopicConfig
+    from eosdb.model.values import EARLIEST as EARLIEST
+    from eosdb.model.values import LATEST as LATEST
+    from eosdb.model.values import MAX_TIMESTAMP as MAX_TIMESTAMP
+    from eosdb.model.values import AppendOnceResult as AppendOnceResult
+    from eosdb.model.values import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from eosdb.model.values import ConsumerRecord as ConsumerRecord
+    from eosdb.model.values import Coordinator as Coordinator
+    from eosdb.model.values import GroupDescription as GroupDescription
+    from eosdb.model.values import GroupMemberDescription as GroupMemberDescription
+    from eosdb.model.values import GroupState as GroupState
+    from eosdb.model.values import Header as Header
+    from eosdb.model.values import HousekeepingReport as HousekeepingReport
+    from eosdb.model.values import JoinGroupMember as JoinGroupMember
+    from eosdb.model.values import JoinGroupResult as JoinGroupResult
+    from eosdb.model.values import OffsetAndMetadata as OffsetAndMetadata
+    from eosdb.model.values import OffsetAndTimestamp as OffsetAndTimestamp
+    from eosdb.model.values import PartitionOffsets as PartitionOffsets
+    from eosdb.model.values import ProduceResult as ProduceResult
+    from eosdb.model.values import ProducerIdAndEpoch as ProducerIdAndEpoch
+    from eosdb.model.values import ProducerRecord as ProducerRecord
+    from eosdb.model.values import ProducerState as ProducerState
+    from eosdb.model.values import RebuildReport as RebuildReport
+    from eosdb.model.values import Record as Record
+    from eosdb.model.values import RecordBatch as RecordBatch
+    from eosdb.model.values import RecordMetadata as RecordMetadata
+    from eosdb.model.values import SnapshotInfo as SnapshotInfo
+    from eosdb.model.values import SyncGroupResult as SyncGroupResult
+    from eosdb.model.values import TimestampType as TimestampType
+    from eosdb.model.values import TopicDescription as TopicDescription
+    from eosdb.model.values import TopicPartition as TopicPartition
+    from eosdb.model.values import TransactionDescription as TransactionDescription
+    from eosdb.model.values import TransactionListing as TransactionListing
+    from eosdb.model.values import TransactionState as TransactionState
+    from eosdb.model.values import TransactionToken as TransactionToken
+    from eosdb.model.values import VerifyReport as VerifyReport
+
+    __all__: list[str]
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "AbortedTransaction", "Acl", "AppendOnceResult",
-    "Broker", "BrokerConfig", "Clock", "CompactReport", "Consumer", "ConsumerGroupMetadata",
-    "ConsumerRecord", "Coordinator", "Database", "DeadLetter", "DeadLetters", "Diagnosis", "Failure",
-    "FetchResult", "FetchedData",
-    "GroupDescription", "GroupMemberDescription", "GroupPartition", "GroupReport", "GroupState",
-    "HangingReason", "Header", "HousekeepingReport", "JoinGroupMember", "JoinGroupResult",
-    "JournalEntry", "Lag", "LogRecord", "LoggedBatch", "ManualClock", "OffsetAndMetadata",
-    "OffsetAndTimestamp", "OffsetReset", "OpenTransaction", "PartitionColumns", "PartitionOffsets",
-    "PolledColumns", "Processor",
-    "ProduceResult", "Producer", "ProducerIdAndEpoch", "ProducerRecord", "ProducerState",
-    "Progress", "PublishReport", "QueryResult", "RebuildReport", "Record", "RecordBatch", "RecordMetadata",
-    "ReplayReport", "Row", "SentRecords", "SnapshotEntry", "SnapshotInfo", "StoragePart", "StorageStats",
-    "SyncGroupResult", "SystemClock", "TimestampType",
-    "TopicConfig", "TopicDescription", "TopicPartition", "TopicStorage",
-    "TransactionDescription",
-    "TransactionListing", "TransactionState", "TransactionToken", "UserTransaction", "VerifyReport",
-    "JsonView", "ViewDescription", "connect", "errors", "process", *errors.__all__,
-]  # fmt: skip
 
 _NAMES: Final = {
     "eosdb.broker.broker": "Broker",
@@ -142,11 +131,12 @@ _NAMES: Final = {
     "eosdb.model.progress": "Progress",
     "eosdb.model.topic_config": "TopicConfig",
 }  # fmt: skip
-"""The imports above once more, for the interpreter; a test compares them."""
+"""The imports above, for the interpreter; a test compares them."""
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # It would promise a type checker every name.
+if not TYPE_CHECKING:  # A type checker has the imports; `__getattr__` would promise it every name.
+    __all__ = ["errors", *errors.__all__, *_MODULES]
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
@@ -159,7 +149,7 @@ if not TYPE_CHECKING:  # It would promise a type checker every name.
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *errors.__all__, *_MODULES})
 
 
 sys.meta_path.insert(0, OldNames())
