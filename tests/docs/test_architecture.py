@@ -16,7 +16,7 @@ import eosdb
 from eosdb import Acl, ManualClock, Record, RecordBatch, TopicPartition
 from eosdb.coordinator import projection
 from eosdb.events.kinds import KINDS
-from tests.tidy.test_layers import ROOMS
+from tests.tidy.test_layers import ROOMS, TIERS
 from tests.tidy.tree import ROOT
 
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def table(title: str) -> list[tuple[str, str]]:
 
 
 def in_backticks(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
+    return re.findall(r"`([^`]+)`", re.sub(r"(?s)```.*?```", "", text))
 
 
 def test_the_rooms_are_those_of_the_layer_test_in_its_order() -> None:
@@ -48,6 +48,20 @@ def test_the_rooms_are_those_of_the_layer_test_in_its_order() -> None:
 
     on_the_page = [in_backticks(first)[0] for first, _ in table("The rooms")]
     assert on_the_page == [place(names.split()[0]) for names in ROOMS]
+
+
+def test_the_drawing_shows_the_tiers_of_the_layer_test() -> None:
+    drawn = {
+        tier.strip(): [room.strip() for room in rooms.split("·")]
+        for tier, _, rooms in (line.partition("│") for line in section("The floors").splitlines())
+        if rooms
+    }
+    listed: dict[str, list[str]] = {}
+    for tier, rows in reversed(TIERS.items()):
+        names = [name for row in reversed(rows) for name in row.split()]
+        rooms = [re.sub(r"^eosdb\.(integrations\.)?", "", name).split(".")[0] for name in names]
+        listed[tier] = list(dict.fromkeys(r for r in rooms if r not in ("eosdb", "__main__")))
+    assert drawn == listed
 
 
 def test_every_file_that_is_named_is_there() -> None:
