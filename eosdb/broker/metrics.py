@@ -59,10 +59,7 @@ def _tell_of_damage(core: Any, error: EosdbError) -> None:
     text = one_line(error)
     if text not in core.damage:
         core.damage.add(text)
-        path = core.store.path
-        catalog.DAMAGE_FOUND.say(
-            "%s: damage found: %s", path, text, file=path, error=type(error).__name__
-        )
+        catalog.DAMAGE_FOUND.say(file=core.store.path, error=error)
 
 
 def count_produced(

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from eosdb.coordinator import ahead, expiry, telling
+from eosdb.coordinator import ahead, expiry
 from eosdb.coordinator.due import Due
 from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.groups import offsets as group_offsets
@@ -19,7 +19,7 @@ from eosdb.coordinator.groups.rows import Removed
 from eosdb.coordinator.leadership import Decision, End, Leadership
 from eosdb.coordinator.owners import Owners
 from eosdb.coordinator.presence import Presences
-from eosdb.coordinator.transactions import decisions, ending
+from eosdb.coordinator.transactions import decisions, ending, owned
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing
 from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
@@ -33,12 +33,18 @@ from eosdb.log import append, partition_rows, producer_rows
 from eosdb.log.producer_state import check_marker
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
+from eosdb.model.notices import catalog
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.writing.joint_unit import JointUnit
 from eosdb.store.writing.unit import Unit
 
 T = TypeVar("T")
+_REMOVAL_CAUSES: Final = {
+    "session_ended": "its session has ended",
+    "process_died": "its process has died",
+    "did_not_rejoin": "it has not joined again in time",
+}
 
 
 class _SomethingIsDueError(Exception):
@@ -120,7 +126,8 @@ class TransactionCoordinator:
 
         while any(removed := self._store.write(remove, sync=False)):
             done.add(removed)
-            telling.members_removed(gone)
+            for member in gone:
+                catalog.MEMBER_REMOVED.say(**member._asdict(), cause=_REMOVAL_CAUSES[member.reason])
         return done
 
     def next_due(self) -> int:
@@ -194,7 +201,12 @@ class TransactionCoordinator:
             fresh = self._producer_ids.next()
         if decision.end is not End.NONE:
             self._complete(decision)
-            telling.taken_over(decision.metadata)
+            prepared = decision.metadata
+            catalog.TRANSACTION_TAKEN_OVER.say(
+                transactional_id=prepared.transactional_id,
+                producer_id=prepared.producer_id,
+                producer_epoch=prepared.producer_epoch,
+            )
             raise ConcurrentTransactionsError(
                 f"transactional id {transactional_id!r}: an earlier producer's transaction was open "
                 "and has been aborted; call init_producer_id again"
@@ -398,7 +410,7 @@ class TransactionCoordinator:
                 with contextlib.suppress(TransactionCoordinatorFencedError):
                     self._complete(decision)
                 assert lost is not None
-                telling.aborted(lost, self._clock.time_ms())
+                _tell_of_abort(lost, self._clock.time_ms())
         return aborted
 
     def _first_lost(self, unit: Unit) -> str | None:
@@ -413,3 +425,17 @@ class TransactionCoordinator:
         if due.time_ms is None or due.is_over(now):
             due.time_ms, due.asked_ms = expiry.next_due(unit, self._config, now), now
         return due.time_ms
+
+
+def _tell_of_abort(lost: TransactionMetadata, now_ms: int) -> None:
+    """Log that the coordinator has aborted this transaction and fenced its producer."""
+    open_ms = max(now_ms - lost.start_time_ms, 0)  # The clock may have gone back.
+    is_orphan = owned.has_owner(lost.transactional_id) and open_ms <= lost.timeout_ms
+    notice = catalog.OWNER_DIED if is_orphan else catalog.TRANSACTION_TIMED_OUT
+    notice.say(
+        transactional_id=lost.transactional_id,
+        producer_id=lost.producer_id,
+        producer_epoch=lost.producer_epoch,
+        open_ms=open_ms,
+        timeout_ms=lost.timeout_ms,
+    )

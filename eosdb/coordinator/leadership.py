@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from eosdb.coordinator import telling
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.errors import ApiError, EosdbError, TransactionCoordinatorFencedError
 from eosdb.model.clock import Clock
 from eosdb.model.failpoints import Failpoint, ends_in_steps, reach
+from eosdb.model.notices import catalog
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
@@ -62,7 +62,7 @@ class Leadership:
         if not self._elected:
             completed = self._store.write(self._elect_and_complete, sync=False)
             self._elected = True
-            telling.recovered(self._store.path, completed)
+            self._tell_of_recovered(completed)
 
     def recover(self) -> int:
         """Complete decided transactions that no thread of ours is completing. Returns how many.
@@ -77,8 +77,12 @@ class Leadership:
             return self._elect_and_complete(unit)
 
         completed = self._store.write(take_over, sync=False)
-        telling.recovered(self._store.path, completed)
+        self._tell_of_recovered(completed)
         return completed
+
+    def _tell_of_recovered(self, completed: int) -> None:
+        if completed:
+            catalog.RECOVERED.say(file=self._store.path, transactions=completed)
 
     @contextlib.contextmanager
     def deciding(

@@ -172,17 +172,10 @@ def _warn_of_retention(
     unit.said.add(partition.topic_id)
     unit.untold.add(
         catalog.OLD_RECORDS,
-        "topic %s: records arrive that are %.1f days old by their timestamps, and retention.ms=%d keeps "
-        "them for %.1f days only, so the next housekeeping deletes them unless younger ones lie before "
-        "them. If the timestamps are event times, set retention.ms=-1 for the topic (`eosdb topics alter "
-        "%s --config retention.ms=-1`).",
-        partition.topic,
-        (now_ms - newest) / _DAY_MS,
-        config.retention_ms,
-        config.retention_ms / _DAY_MS,
-        partition.topic,
         topic=partition.topic,
         retention_ms=config.retention_ms,
+        age_days=(now_ms - newest) / _DAY_MS,
+        retention_days=config.retention_ms / _DAY_MS,
     )
 
 

@@ -76,27 +76,18 @@ class Housekeeper:
                 self._take_steps()
         except Exception as error:
             self._steps = None
-            path = self._core.store.path
-            catalog.HOUSEKEEPING_LATER.say(
-                "%s: housekeeping goes on later: %s",
-                path,
-                error,
-                file=path,
-                error=type(error).__name__,
-            )
+            catalog.HOUSEKEEPING_LATER.say(file=self._core.store.path, cause=error, error=error)
         finally:
             self._lock.release()
 
     def _tell_of(self, whole: Round) -> None:
         """A round that has deleted something says what."""
-        report, path = whole.report(), self._core.store.path
+        report = whole.report()
         done = {name: getattr(report, name) for name in catalog.HOUSEKEPT.fields[1:]}
         if any(done.values()):
             catalog.HOUSEKEPT.say(
-                "%s: housekeeping: %s",
-                path,
-                ", ".join(f"{count} {_words(name)}" for name, count in done.items() if count),
-                file=path,
+                file=self._core.store.path,
+                counts=", ".join(f"{n} {name.replace('_', ' ')}" for name, n in done.items() if n),
                 **done,
             )
 
@@ -142,7 +133,3 @@ class Housekeeper:
         finally:
             self._rested_ns, self._rows_before = monotonic_ns(clock), store.rows_written
             self._took_ns = self._rested_ns - began
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

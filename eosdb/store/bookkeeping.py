@@ -16,7 +16,6 @@ from eosdb.errors import (
     StorageError,
 )
 from eosdb.model.notices import catalog
-from eosdb.model.notices.notice import error_text
 from eosdb.model.reports import CommitTimes
 from eosdb.store.file.failures import is_failed_sync
 from eosdb.store.file.mutex import WriterMutex
@@ -128,19 +127,10 @@ class Bookkeeping:
         failed = [e for e in errors if isinstance(e, _OF_THE_FILE)]
         if failed and not self._is_failing:
             self._is_failing = True
-            self._timings.untold.add(
-                catalog.WRITES_FAIL,
-                "%s: writes fail: %s",
-                self.path,
-                error_text(failed[0]),
-                file=self.path,
-                error=type(failed[0]).__name__,
-            )
+            self._timings.untold.add(catalog.WRITES_FAIL, file=self.path, error=failed[0])
         elif self._is_failing and not errors:
             self._is_failing = False
-            self._timings.untold.add(
-                catalog.WRITES_AGAIN, "%s: writes succeed again", self.path, file=self.path
-            )
+            self._timings.untold.add(catalog.WRITES_AGAIN, file=self.path)
 
     def _tell(self) -> None:
         """Say what there is to say. Call it while nothing is held that others wait for."""

@@ -72,9 +72,7 @@ def accept(
             continue
         except (OSError, RuntimeError) as error:  # No descriptor left, or no thread.
             if not is_closed.is_set() and not is_failing:
-                catalog.CANNOT_ACCEPT.say(
-                    "cannot accept connections: %s; trying again", error, error=type(error).__name__
-                )
+                catalog.CANNOT_ACCEPT.say(error=error)
             is_failing = True
             is_closed.wait(_PAUSE_S)
 

@@ -13,7 +13,6 @@ from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 
 from eosdb.errors import EosdbError, SaslAuthenticationFailedError
 from eosdb.model.notices import catalog
-from eosdb.model.notices.notice import one_line
 from eosdb.wire import messages
 from eosdb.wire.apis import APIS, Api
 from eosdb.wire.errors import (
@@ -58,7 +57,7 @@ class Connection:
     def serve(self) -> None:
         """Answer requests until the connection ends, for whatever reason; never raises."""
         peer = self._session.client_host
-        catalog.CONNECTED.say("%s has connected", peer, client_host=peer)
+        catalog.CONNECTED.say(client_host=peer)
         try:
             self._session.host = (
                 shake_hands(self._socket, self._limits.transfer_s) or self._session.host
@@ -66,7 +65,7 @@ class Connection:
             while not self._is_closing:
                 frame = self._frames.read(self._largest_frame)
                 if frame is None:
-                    catalog.DISCONNECTED.say("%s has disconnected", peer, client_host=peer)
+                    catalog.DISCONNECTED.say(client_host=peer)
                     return
                 answer = self._answer(frame)
                 del frame  # The answer may wait for its client for long.
@@ -75,37 +74,13 @@ class Connection:
                 if self._session.login.is_refused:
                     return
         except (MalformedMessageError, TimeoutError, EosdbError) as error:
-            catalog.CONNECTION_CLOSED.say(
-                "closed the connection from %s: %s",
-                peer,
-                one_line(error),
-                client_host=peer,
-                error=type(error).__name__,
-            )
+            catalog.CONNECTION_CLOSED.say(client_host=peer, error=error)
         except RefusedByFileError as error:
-            catalog.REFUSED_BY_FILE.say(
-                "closed the connection from %s: the file has refused a request, and what stands behind it "
-                "is not carried out: %s",
-                peer,
-                error,
-                client_host=peer,
-                error=type(error.__cause__).__name__,
-            )
+            catalog.REFUSED_BY_FILE.say(client_host=peer, cause=error, error=error.__cause__)
         except OSError as error:
-            catalog.CONNECTION_BROKE.say(
-                "the connection from %s broke: %s",
-                peer,
-                error,
-                client_host=peer,
-                error=type(error).__name__,
-            )
+            catalog.CONNECTION_BROKE.say(client_host=peer, error=error)
         except Exception as error:
-            catalog.CONNECTION_FAILED.say(
-                "closed the connection from %s: a request failed",
-                peer,
-                trace=error,
-                client_host=peer,
-            )
+            catalog.CONNECTION_FAILED.say(client_host=peer, trace=error)
         finally:
             self._frames.lease.release()
             self._socket.close()
@@ -177,14 +152,7 @@ class Connection:
             raise error
         mistake = None if isinstance(error, EosdbError) else error
         catalog.REQUEST_FAILED.say(
-            "%s version %d failed: %s",
-            api.name,
-            header.version,
-            one_line(error),
-            trace=mistake,
-            api=api.name,
-            api_version=header.version,
-            error=type(error).__name__,
+            api=api.name, api_version=header.version, error=error, trace=mistake
         )
         return answer
 

@@ -147,9 +147,7 @@ class Server(Closeable):
         count = len(self._connections)
         if count >= self._limits.connections:
             if not self._is_full:
-                catalog.TOO_MANY_CONNECTIONS.say(
-                    "%d connections, further ones are closed at once", count, connections=count
-                )
+                catalog.TOO_MANY_CONNECTIONS.say(connections=count)
             self._is_full = True
             sock.close()
             return

@@ -106,7 +106,7 @@ class Lens:
         for one in skipped:
             if one not in self._told:
                 self._told.add(one)
-                catalog.FILE_LEFT_OUT.say("%s is left out: %s", *one, file=one.path)
+                catalog.FILE_LEFT_OUT.say(file=one.path, cause=one.reason)
 
     def _look(self, path: str, marks_of: MarksOf) -> FileState:
         found = (remote.look if remote.is_remote(path) else summary.look)(path, marks_of)

@@ -70,14 +70,10 @@ class GroupProgress:
                 "groupId that no consumer uses"
             )
         catalog.OFFSETS_NOT_NOTED.say(
-            "group %s: the query's progress cannot be committed in %s%s: %s. The query goes on, and it "
-            "is tried again every minute",
-            self._group_id,
-            path,
-            f" and {more} more files" if more else "",
-            why,
             file=path,
             group_id=self._group_id,
+            files=f"{path} and {more} more files" if more else path,
+            cause=why,
         )
 
     def _members(self, path: str) -> str:

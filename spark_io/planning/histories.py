@@ -57,7 +57,7 @@ class Histories:
         if what in self._told:
             return
         self._told.add(what)
-        catalog.LOSS_ACCEPTED.say("%s. Continuing with what there is: failOnDataLoss=false", what)
+        catalog.LOSS_ACCEPTED.say(loss=what)
 
     def look_for(self, known: Positions, cut: Cut) -> None:
         """Note the files that are not there; their offsets stay. Raises SparkOptionError unless they may be
@@ -84,6 +84,6 @@ class Histories:
                     "ignoreMissingFiles=true to go on without it: its offsets are kept"
                 )
             if path not in told:
-                catalog.FILE_LEFT_OUT.say("%s is left out: %s", path, reason, file=path)
+                catalog.FILE_LEFT_OUT.say(file=path, cause=reason)
             found.append(SkippedFile(path, reason))
         self.missing = tuple(found)

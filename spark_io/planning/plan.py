@@ -182,7 +182,7 @@ def _offset(
     what = f"{path}, {tp}: offset {asked} cannot be read, the log goes from {low} to {high}"
     if options.fail_on_data_loss:
         raise SparkOptionError(f"{what}; set failOnDataLoss=false to read what there is")
-    catalog.LOSS_ACCEPTED.say("%s. Continuing with what there is: failOnDataLoss=false", what)
+    catalog.LOSS_ACCEPTED.say(loss=what)
     return min(max(asked, low), high)
 
 

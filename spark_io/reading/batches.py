@@ -99,7 +99,7 @@ def _is_lost(why: str | None, source: Range, options: ReadOptions) -> bool:
         raise SparkOptionError(f"{what}. {_AGAIN}")
     if options.fail_on_data_loss:
         raise SparkOptionError(f"{what}. Set failOnDataLoss=false to read what there is")
-    catalog.LOSS_ACCEPTED.say("%s. Continuing with what there is: failOnDataLoss=false", what)
+    catalog.LOSS_ACCEPTED.say(loss=what)
     return True
 
 
@@ -123,12 +123,10 @@ def _log_start(db: eosdb.Database, source: Range) -> int:
 def _tell(source: Range, first: int, options: ReadOptions) -> None:
     """Say that a range has lost what is before an offset."""
     if first > source.start:
-        catalog.LOSS_ACCEPTED.say(
-            "%s, %s: offsets %d to %d were planned to be read and are gone since, by retention or "
-            "delete-records. Continuing with what there is: failOnDataLoss=false%s",
-            source.path,
-            source.topic_partition,
-            source.start,
-            first - 1,
-            "" if options.is_stream else f". {_AGAIN}",
+        catalog.RECORDS_LOST.say(
+            file=source.path,
+            topic_partition=source.topic_partition,
+            first=source.start,
+            last=first - 1,
+            advice="" if options.is_stream else f". {_AGAIN}",
         )

@@ -28,4 +28,4 @@ def batches(
         except EosdbError as error:
             if not options.ignoring.allows(error):
                 raise with_advice(error) from None
-            catalog.FILE_LEFT_OUT.say("%s: the rest of it is left out: %s", path, error, file=path)
+            catalog.REST_LEFT_OUT.say(file=path, cause=error)

@@ -29,7 +29,7 @@ class WriteReport:
     def say(self, path: str | os.PathLike[str]) -> None:
         """Log that rows were left out of the file, if they were."""
         if self.skipped:
-            catalog.BATCH_LEFT_OUT.say("%s: %s", path, self.why, file=os.fspath(path))
+            catalog.BATCH_LEFT_OUT.say(file=os.fspath(path), cause=self.why)
 
     def to_file(self, path: str) -> None:
         """For the driver, to which Spark hands on nothing from a commit."""

@@ -180,15 +180,7 @@ class Fetcher:
         """Somebody has deleted the topic and made one of its name: go to its beginning, and say so."""
         before = cursor.position
         cursor.begin_anew()
-        catalog.TOPIC_MADE_ANEW.say(
-            "%s: the topic was deleted and made anew; this consumer was at offset %s of the former, and "
-            "goes on where the new one begins",
-            tp,
-            before,
-            topic=tp.topic,
-            partition=tp.partition,
-            offset=before,
-        )
+        catalog.TOPIC_MADE_ANEW.say(topic=tp.topic, partition=tp.partition, offset=before)
         self.locate([tp])
 
     def _deserialized(

@@ -21,7 +21,6 @@ from eosdb.client.consumer.assignors.sticky import MemberSubscription
 from eosdb.client.consumer.attendance import Attendance
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerSettings
-from eosdb.client.consumer.telling import MembershipTelling
 from eosdb.errors import (
     ApiError,
     DatabaseClosedError,
@@ -33,6 +32,8 @@ from eosdb.errors import (
     UnknownMemberIdError,
 )
 from eosdb.model.clock import Clock, SystemClock
+from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Untold
 from eosdb.model.protocol.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -116,7 +117,10 @@ class Membership:
         """What an eager member would like to keep, though it gives up everything to join."""
         self._next_heartbeat_ms = self._ask_again_ms = self._last_poll_ms = 0
         self._backoff_ms = _FIRST_BACKOFF_MS
-        self._telling = MembershipTelling()
+        self._untold = Untold()
+        """Log lines, collected under the lock, which heartbeats need, and logged without it."""
+        self._logged_assignment: frozenset[TopicPartition] = frozenset()
+        """The assignment of the generation that was logged last."""
         self.rebalances = 0
         """How many generations it has been in."""
 
@@ -142,7 +146,7 @@ class Membership:
                 if topics != self._topics:
                     self._topics, self._must_rejoin = topics, True
         finally:
-            self._telling.tell()
+            self._untold.tell()
         if self._background is None:
             self._attendance.look(now)
         while True:
@@ -189,7 +193,7 @@ class Membership:
         """Handle the error of a failed commit, which may concern the membership."""
         with self._lock:
             self._handle(error)
-        self._telling.tell()
+        self._untold.tell()
 
     def leave(self) -> None:
         """Leave the group, unless this is a static member (KIP-345)."""
@@ -229,7 +233,7 @@ class Membership:
         except (FencedInstanceIdError, *MEMBERSHIP_ERRORS) as error:
             with self._lock:
                 self._handle(error)
-            self._telling.tell()
+            self._untold.tell()
             if self._error is not None:
                 raise
             self._prepare()
@@ -312,8 +316,24 @@ class Membership:
                 self._must_rejoin = True
             self._partitions.revoke(given_up, lost=False)
         self._partitions.assign(assigned - owned)
-        self._telling.rebalanced(self._held, assigned)
-        self._telling.tell()
+        self._tell_of_generation(assigned)
+        self._untold.tell()
+
+    def _tell_of_generation(self, assigned: Collection[TopicPartition]) -> None:
+        before, now = self._logged_assignment, frozenset(assigned)
+        self._logged_assignment = now
+        reads, gained, lost = _names(now), _names(now - before), _names(before - now)
+        self._untold.add(
+            catalog.REBALANCED,
+            group_id=self._held.group_id,
+            member_id=self._held.member_id,
+            generation_id=self._held.generation_id,
+            gained=gained,
+            lost=lost,
+            assigned_names=", ".join(reads) or "nothing",
+            gained_names=", ".join(gained) or "nothing",
+            lost_names=", ".join(lost) or "nothing",
+        )
 
     def _ask_later(self) -> None:
         self._ask_again_ms = self._clock.monotonic_ms() + self._backoff_ms
@@ -352,13 +372,25 @@ class Membership:
                 self._forget(keep_member_id=True)
         elif isinstance(error, (DatabaseClosedError, FencedInstanceIdError)):
             if self._error is None and isinstance(error, FencedInstanceIdError):
-                self._telling.fenced(self._held)
+                self._untold.add(
+                    catalog.MEMBER_FENCED,
+                    group_id=self._held.group_id,
+                    member_id=self._held.member_id,
+                    group_instance_id=self._held.group_instance_id,
+                )
             self._error = error
 
     def _note_loss(self, error: EosdbError) -> None:
-        """One that only joins has nothing to lose."""
+        """Log that the group has rebalanced without this member, unless it was only joining."""
         if self._phase is not Phase.UNJOINED and self._generation_id >= 0:
-            self._telling.lost(self._held, error)
+            self._logged_assignment = frozenset()
+            self._untold.add(
+                catalog.MEMBERSHIP_LOST,
+                group_id=self._held.group_id,
+                member_id=self._held.member_id,
+                generation_id=self._held.generation_id,
+                error=error,
+            )
 
     def _forget(self, *, keep_member_id: bool) -> None:
         """The generation ended without this member; its partitions may have other owners already."""
@@ -376,7 +408,13 @@ class Membership:
             self._generation_id >= 0
             and now_ms - self._last_poll_ms > self._settings.max_poll_interval_ms
         ):
-            self._telling.absent(self._held, self._settings.max_poll_interval_ms)
+            self._logged_assignment = frozenset()
+            self._untold.add(
+                catalog.POLLED_TOO_LATE,
+                group_id=self._held.group_id,
+                member_id=self._held.member_id,
+                max_poll_interval_ms=self._settings.max_poll_interval_ms,
+            )
             self._send_leave()
             self._forget(keep_member_id=self._settings.group_instance_id is not None)
 
@@ -412,7 +450,7 @@ class Membership:
                     return 100
                 return max(min(self._next_heartbeat_ms, self._attendance.next_look_ms) - now, 1)
         finally:
-            self._telling.tell()
+            self._untold.tell()
 
 
 def _subscription(member: JoinGroupMember) -> Subscription:
@@ -423,3 +461,7 @@ def _subscription(member: JoinGroupMember) -> Subscription:
             f"member {member.member_id!r} is in this group and does not state its subscription "
             f"({error}); use a separate group for other programs"
         ) from error
+
+
+def _names(tps: Collection[TopicPartition]) -> list[str]:
+    return [str(tp) for tp in sorted(tps)]

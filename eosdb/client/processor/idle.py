@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from eosdb.client.consumer.requests import ConsumerRequests
 from eosdb.client.consumer.settings import ConsumerConfig, ConsumerSettings
@@ -23,6 +23,7 @@ from eosdb.errors import (
 from eosdb.model.clock import Clock
 from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Notice
 from eosdb.model.protocol.consumer_protocol import decode_assignment
 from eosdb.model.values import EARLIEST, OffsetAndMetadata, TopicPartition
 
@@ -69,9 +70,7 @@ class GroupIdleness:
             try:
                 unread = self._look()
             except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
-                self._tell(
-                    ("denied",), f"what the group has not read yet may not be looked at: {error}"
-                )
+                self._tell(("denied",), catalog.GROUP_LAG_DENIED, error=error)
                 unread = {}
             has_advanced = any(unread.get(tp, 0) < count for tp, count in self._unread.items())
             if has_advanced or not self._unread:
@@ -144,13 +143,8 @@ class GroupIdleness:
             f"{sum(self._unread[tp] for tp in tps)} unread records in {', '.join(map(str, tps))}"
             for holder, tps in held.items()
         ]
-        self._tell(
-            tuple((holder, tuple(tps)) for holder, tps in held.items()),
-            f"this member has nothing left to do and waits for others, which get no further: "
-            f"{'; '.join(parts)}. What a hanging member holds moves to others when its session ends, "
-            "and what a transaction holds can be read when that ends, after transaction_timeout_ms at the "
-            "latest",
-        )
+        situation = tuple((holder, tuple(tps)) for holder, tps in held.items())
+        self._tell(situation, catalog.OTHERS_STAND_STILL, holders="; ".join(parts))
 
     def _holders(self) -> dict[TopicPartition, str]:
         try:
@@ -166,9 +160,7 @@ class GroupIdleness:
             holders.update(dict.fromkeys(assigned, member.member_id))
         return holders
 
-    def _tell(self, situation: object, message: str) -> None:
+    def _tell(self, situation: object, notice: Notice, **values: Any) -> None:
         if situation not in self._told:
             self._told.add(situation)
-            catalog.OTHERS_STAND_STILL.say(
-                "group %s: %s", self._group_id, message, group_id=self._group_id
-            )
+            notice.say(group_id=self._group_id, **values)

@@ -218,15 +218,11 @@ class Processor:
         self._wake(self._resting)
         self._broken_by = None
         if count:
-            why = "the partitions have moved" if error is None else error_text(error)
             catalog.PROCESSED_AGAIN.say(
-                "group %s: a transaction of %d records is undone, and they are processed again: %s",
-                self._group_id,
-                count,
-                why,
+                cause="the partitions have moved" if error is None else error_text(error),
                 group_id=self._group_id,
                 records=count,
-                error=None if error is None else type(error).__name__,
+                error=error,
             )
 
     def _read_and_process(self, wait_ms: int) -> bool:

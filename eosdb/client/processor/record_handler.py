@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from eosdb.client.processor import handlers
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import Failure
+from eosdb.client.processor.failure_log import FailureLog
 from eosdb.client.processor.handlers import AnyHandler
-from eosdb.client.processor.telling import Telling
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.errors import EosdbError, HandlerFailedError
 from eosdb.model.clock import Clock
@@ -60,24 +60,24 @@ class RecordHandler:
         self._clock = clock
         self._metrics = metrics
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
-        self._telling = Telling(settings, group_id)
+        self._failure_log = FailureLog(settings, group_id)
 
     def tell(self) -> None:
         """Say what became of records, unless the transaction keeps others waiting: then later."""
         if not self._transaction.holds_lock:
-            self._telling.tell()
+            self._failure_log.tell()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Other copies take over these partitions, and count attempts from 0."""
         gone = set(partitions)
         self._failures = {key: f for key, f in self._failures.items() if key[0] not in gone}
-        self._telling.forget(gone)
+        self._failure_log.forget(gone)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Forget the failures below these offsets."""
         for key in [k for k in self._failures if k[0] in offsets and k[1] < offsets[k[0]].offset]:
             del self._failures[key]
-        self._telling.committed(offsets)
+        self._failure_log.committed(offsets)
         self.tell()
 
     def try_or_give_up(self, attempt: Attempt) -> bool:
@@ -120,7 +120,7 @@ class RecordHandler:
         failure = Failure.of(attempt.origin, error, self._group_id, count, now)
         self._failures[attempt.key] = failure
         self._metrics.count("failed")
-        self._telling.failed(
+        self._failure_log.failed(
             attempt.tp.topic, failure, error, will_retry=self._has_attempts(attempt)
         )
 
@@ -191,4 +191,4 @@ class RecordHandler:
         )
         self._metrics.count("dead-lettered" if is_dead else "retried")
         if is_dead:
-            self._telling.given_up(attempt.key, failure)
+            self._failure_log.given_up(attempt.key, failure)

@@ -126,7 +126,7 @@ class Driver:
             try:
                 wait = self.step()
             except Exception as error:  # The thread must go on; each future reports its own error.
-                catalog.CALLBACK_FAILED.say("a delivery callback has raised", trace=error)
+                catalog.CALLBACK_FAILED.say(trace=error)
                 wait = 0
         idle_ms = min(linger_ms or _IDLE_MS, _IDLE_MS)
         return idle_ms if wait is None else max(1, min(wait, idle_ms))
@@ -150,13 +150,7 @@ class SingleSends:
         self._count, self._since_ms = 0, now
         if took < _SOON_MS:
             self._is_said = True
-            catalog.SINGLE_SENDS.say(
-                "%d records were sent one by one within %d ms, each in a commit of its own; many times "
-                "faster: send_many, a transaction around them, or linger_ms=5 and flush() at the end",
-                _MANY,
-                took,
-                records=_MANY,
-            )
+            catalog.SINGLE_SENDS.say(records=_MANY, took_ms=took)
 
 
 def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:

@@ -11,7 +11,6 @@ from eosdb.errors import (
     ProducerFencedError,
 )
 from eosdb.model.notices import catalog
-from eosdb.model.notices.notice import error_text
 
 
 def note_failure(manager: TransactionManager, error: EosdbError, kind: RequestKind) -> None:
@@ -25,11 +24,8 @@ def note_failure(manager: TransactionManager, error: EosdbError, kind: RequestKi
     manager.is_fencing_told = True
     producer_id, epoch = (None, None) if manager.identity is None else manager.identity
     catalog.PRODUCER_FENCED.say(
-        "transactional id %s: this producer is fenced: %s",
-        manager.transactional_id,
-        error_text(error),
         transactional_id=manager.transactional_id,
         producer_id=producer_id,
         producer_epoch=epoch,
-        error=type(error).__name__,
+        error=error,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from eosdb.errors import (
     ConfigError,
@@ -30,6 +30,7 @@ from eosdb.integrations.relay.values import Chunk, Position, SourceTopic
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable, Closing
 from eosdb.model.notices import catalog
+from eosdb.model.notices.notice import Notice
 from eosdb.model.values import TopicPartition
 
 _IDLE_MS: Final = 500
@@ -59,7 +60,8 @@ class Relay(Closeable):
         self._found_run: str | None = None
         self._failures: Iterator[int] = planning.pauses()
         self._looked_ms = self._noted_ms = clock.monotonic_ms()
-        self._told: set[str] = set()
+        self._retimed: set[str] = set()
+        """Topics whose timestamps the target replaces, and that this was logged for."""
         self._is_away = False
         self._aside = Aside(settings.name)
         self._closing: Final = Closing(target.close, source.close)
@@ -170,7 +172,7 @@ class Relay(Closeable):
         pause_ms = next(self._failures)
         self._progress.failed(str(error))
         if not self._is_away:  # Once, however long it lasts.
-            self._tell(f"{error}; trying again")
+            self._tell(catalog.RELAY_WAITS, cause=str(error), error=error)
         self._is_away = True
         until_ms = self._clock.monotonic_ms() + pause_ms
         while not self._stopped and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
@@ -204,7 +206,11 @@ class Relay(Closeable):
             )
             if known is not None and starts[tp] != known.offset:
                 self._tell(
-                    f"{tp}: went on at offset {starts[tp]} instead of {known.offset}, as on_gap says"
+                    catalog.RELAY_GAP,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offset=starts[tp],
+                    relayed_offset=known.offset,
                 )
         return starts
 
@@ -230,12 +236,9 @@ class Relay(Closeable):
         planning.checked_partitions(self._topics, facts, target.where)
         self._target_ids = {name: facts[name].topic_id for name in names}
         for name in names:
-            if facts[name].log_append_time:
-                self._tell(
-                    f"{target.where}: topic {name} has message.timestamp.type=LogAppendTime, so records "
-                    "get the time of their arrival; their own is not kept",
-                    once=True,
-                )
+            if facts[name].log_append_time and name not in self._retimed:
+                self._retimed.add(name)
+                self._tell(catalog.RELAY_TIMESTAMPS, target=target.where, topic=name)
 
     def _put_aside(self, error: TooLargeError) -> None:
         if not error.records:
@@ -251,8 +254,12 @@ class Relay(Closeable):
             topic = self._aside.put(record, str(error), self._clock.time_ms())
             self._target.create(topic, 1, {"max.message.bytes": str(2**31 - 1)})
             self._tell(
-                f"offset {record.offset} of {record.topic}-{record.partition} is too large for "
-                f"{self._target.where}, and goes to {topic}"
+                catalog.RELAY_DEAD_LETTER,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                target=self._target.where,
+                dead_letter_topic=topic,
             )
 
     # -- small steps ----------------------------------------------------------------------------------
@@ -283,13 +290,10 @@ class Relay(Closeable):
             status = self.status()
             self._settings.on_progress(status.records, status.records + status.lag)
 
-    def _tell(self, text: str, *, once: bool = False) -> None:
-        if once and text in self._told:
-            return
-        if once:
-            self._told.add(text)
-        if self._settings.notify is not None:
-            self._settings.notify(text)
+    def _tell(self, notice: Notice, **values: Any) -> None:
+        """Log it, or hand the message to `notify`, where each line is of this relay."""
+        name = self._settings.name
+        if self._settings.notify is None:
+            notice.say(relay=name, **values)
         else:
-            name = self._settings.name
-            catalog.RELAY_WAITS.say("relay %s: %s", name, text, relay=name)
+            self._settings.notify(notice.text(relay=name, **values).removeprefix(f"relay {name}: "))

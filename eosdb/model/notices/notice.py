@@ -1,9 +1,9 @@
-"""One kind of thing that eosdb says through `logging`, and how it is said.
+"""One kind of log line, and how it is logged.
 
 A library configures no logging and has no handlers: it names loggers below `eosdb`; the program decides.
-What a notice is about is in fields of the LogRecord. It is said where the effect is, once it stands, and
-while nothing is held that others wait for: a handler that is slow keeps no lock, and one that raises breaks
-no commit.
+What a line is about is also in fields of its LogRecord. A line is logged by the code that had the effect,
+after that effect is durable, and while the thread holds nothing that others wait for: a slow handler keeps
+no lock, and one that raises breaks no commit.
 """
 
 from __future__ import annotations
@@ -20,23 +20,27 @@ from eosdb.model.words import printable
 
 _TEXT_MAX: Final = 200
 _saying: Final = threading.local()
-"""What this thread is saying just now: a handler that writes to an eosdb file is not told of that, too."""
+"""The actions that this thread is logging at the moment: a handler that writes to an eosdb file does not
+make the same line again."""
 
 
-# decisions/0047: what is said is data, so the documentation and the code cannot differ.
+# decisions/0047: log lines are data, so the documentation and the code cannot differ.
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that may be said: where, how loud, and with which fields.
+    """A kind of log line: its logger, level, fields and sentence.
 
-    `action` names it for programs and is the field of that name; `fields` are the others.
+    `action` names the kind for programs, and is a field of every line; `fields` are the others. `sentence`
+    is a %-format of `fields` and of values that only the message shows. Two notices share an action where
+    an operator does the same about both.
     """
 
     room: str
     level: int
     action: str
     fields: tuple[str, ...]
+    sentence: str
     meaning: str
-    """For the documentation: when it is said."""
+    """For the documentation: when it is logged."""
     logger: logging.Logger = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -44,18 +48,19 @@ class Notice:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody listens; for callers that would have to find out what to say."""
+        """Whether the logger is enabled for it; asked where its values cost something to compute."""
         return self.logger.isEnabledFor(self.level)
 
-    def say(
-        self, message: str, *args: object, trace: BaseException | None = None, **fields: Any
-    ) -> None:
-        """Say it, unless nobody listens. Never raises what a handler or a filter raises.
+    def say(self, *, trace: BaseException | None = None, **values: object) -> None:
+        """Log it with the values of its fields and sentence, unless its level is disabled. Never raises.
 
-        Call it while nothing is held that others wait for. `trace` is shown with its traceback.
+        An exception given as `error` becomes its class's name in the field, and the sentence may show it as
+        `error_text` or `error_message`. `trace` is logged with its traceback. Call this while nothing is
+        held that others wait for.
         """
-        if not self.logger.isEnabledFor(self.level):
+        if not self.is_wanted:
             return
+        values = _with_texts(values)
         mine: set[str] = _saying.__dict__.setdefault("actions", set())
         if self.action in mine:
             return
@@ -63,10 +68,10 @@ class Notice:
         try:
             self.logger.log(
                 self.level,
-                message,
-                *args,
+                self.sentence,
+                *((values,) if values else ()),
                 exc_info=trace,
-                extra={"action": self.action, **fields},
+                extra={"action": self.action, **{name: values[name] for name in self.fields}},
                 stacklevel=2,
             )
         except Exception:
@@ -76,38 +81,50 @@ class Notice:
         finally:
             mine.discard(self.action)
 
+    def text(self, **values: object) -> str:
+        """The message alone, for a caller that shows it elsewhere."""
+        return self.sentence % _with_texts(values)
+
     def traced(self, error: BaseException) -> BaseException | None:
-        """The error, if its traceback is wanted: where this logger is set to DEBUG."""
+        """The error if this logger is set to DEBUG, where lines have tracebacks; else None."""
         return error if self.logger.isEnabledFor(logging.DEBUG) else None
 
 
 class Untold:
-    """What is to be said as soon as nothing is held that others wait for. Threads may share it."""
+    """Lines to log as soon as nothing is held that others wait for. Threads may share it."""
 
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self.waiting: Final = deque[tuple[Notice, str, tuple[object, ...], dict[str, Any]]]()
-        """In order; false when there is nothing."""
+        self.waiting: Final = deque[tuple[Notice, BaseException | None, dict[str, Any]]]()
+        """In the order of logging; false when empty."""
 
-    def add(self, notice: Notice, message: str, *args: object, **fields: Any) -> None:
-        """As `Notice.say`, later."""
+    def add(self, notice: Notice, *, trace: BaseException | None = None, **values: object) -> None:
+        """Put off `notice.say(…)` until `tell`. The values are taken now."""
         if notice.is_wanted:
-            self.waiting.append((notice, message, args, fields))
+            self.waiting.append((notice, trace, _with_texts(values)))
 
     def tell(self) -> None:
-        """Say everything that waits."""
+        """Log every line that waits."""
         while self.waiting:
             try:
-                notice, message, args, fields = self.waiting.popleft()
+                notice, trace, values = self.waiting.popleft()
             except IndexError:
-                return  # Another thread says it.
-            notice.say(message, *args, **fields)
+                return  # Another thread logs it.
+            notice.say(trace=trace, **values)
+
+
+def _with_texts(values: dict[str, object]) -> dict[str, object]:
+    error = values.get("error")
+    if not isinstance(error, BaseException):
+        return values
+    texts = {"error_text": error_text(error), "error_message": one_line(error)}
+    return {**values, **texts, "error": type(error).__name__}
 
 
 def one_line(text: object) -> str:
-    """What somebody else wrote, such as an exception's message, as a part of one line: at most 200
-    characters, with everything escaped that does not print."""
+    """Text from elsewhere, such as an exception's message, for use within a line: at most 200 characters,
+    unprintable ones escaped."""
     shown = str(text)
     if len(shown) > _TEXT_MAX:
         shown = f"{shown[: _TEXT_MAX - 1]}…"
@@ -115,6 +132,6 @@ def one_line(text: object) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """An exception in one line: its class, and what it says."""
-    said = one_line(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    """An exception in one line: its class and message."""
+    message = one_line(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

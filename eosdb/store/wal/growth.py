@@ -52,16 +52,12 @@ class WalGrowth:
         self._limit = 2 * found.wal_bytes
         self._untold.add(
             catalog.WAL_GROWS,
-            "%s: the WAL has %d MiB and grows with every write, because a snapshot from %d MiB ago is "
-            "still being read, by %s. Let it end: read the rest of the query, close its cursor or "
-            "transaction, or end the process",
-            self._path,
-            found.wal_bytes // _MIB,
-            (found.wal_bytes - found.copied_bytes) // _MIB,
-            _describe_readers(self._path, only_oldest=True)
-            or "a process that cannot be seen from here, such as another user's",
             file=self._path,
             wal_bytes=found.wal_bytes,
+            wal_mib=found.wal_bytes // _MIB,
+            snapshot_mib=(found.wal_bytes - found.copied_bytes) // _MIB,
+            readers=_describe_readers(self._path, only_oldest=True)
+            or "a process that cannot be seen from here, such as another user's",
         )
 
     def look_at_others(self, index: wal_index.WalIndex | None) -> None:
@@ -73,13 +69,7 @@ class WalGrowth:
             return
         self._limit = 2 * left
         self._untold.add(
-            catalog.WAL_GROWS,
-            "%s: %d MiB of the WAL are not in the file, and external_checkpoints leaves that to another "
-            "program. Start it (Litestream, say), or open the file without that setting",
-            self._path,
-            left // _MIB,
-            file=self._path,
-            wal_bytes=left,
+            catalog.WAL_NOT_COPIED, file=self._path, wal_bytes=left, wal_mib=left // _MIB
         )
 
 

@@ -73,15 +73,6 @@ class Timings:
         took_ms, lock_ms, work_ms, commit_ms, checkpoint_ms = (ns // 1_000_000 for ns in parts)
         self.untold.add(
             catalog.SLOW_COMMIT,
-            "%s: a commit of %d requests took %d ms: %d ms waiting for other writers, %d ms its "
-            "statements, %d ms COMMIT and fsync, %d ms the checkpoint",
-            self._path,
-            requests,
-            took_ms,
-            lock_ms,
-            work_ms,
-            commit_ms,
-            checkpoint_ms,
             file=self._path,
             took_ms=took_ms,
             lock_ms=lock_ms,

@@ -225,12 +225,7 @@ class Writer:
         finally:
             self.connection.rollback()
         self._mutex.note_sync(failed=False)
-        self._timings.untold.add(
-            catalog.WAL_RENEWED,
-            "%s: the disk had failed to sync a commit; the WAL has been written again and is on the disk",
-            self._path,
-            file=self._path,
-        )
+        self._timings.untold.add(catalog.WAL_RENEWED, file=self._path)
 
     # -- checkpoints ----------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from kafka.protocol.sasl import (
 
 from eosdb.errors import SaslAuthenticationFailedError
 from eosdb.model.notices import catalog
-from eosdb.model.notices.notice import one_line
 from eosdb.wire.errors import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_SASL_MECHANISM
 from eosdb.wire.sasl import MECHANISMS
 from eosdb.wire.session import Session
@@ -47,13 +46,7 @@ def authenticate(
     try:
         token = step(session, bytes(request.auth_bytes))
     except SaslAuthenticationFailedError as error:
-        catalog.LOGIN_REFUSED.say(
-            "refused a login from %s: %s",
-            session.client_host,
-            one_line(error),
-            client_host=session.client_host,
-            error=type(error).__name__,
-        )
+        catalog.LOGIN_REFUSED.say(client_host=session.client_host, error=error)
         return SaslAuthenticateResponse(
             error_code=error.code, error_message=str(error), auth_bytes=b"", session_lifetime_ms=0
         )

@@ -132,13 +132,7 @@ def delete_records(
 def log_without_effect(topic: str, settings: Iterable[str]) -> None:
     kept = without_effect(settings)
     if kept:
-        catalog.SETTINGS_KEPT.say(
-            "topic %s: %s: kept, without effect in eosdb",
-            topic,
-            ", ".join(kept),
-            topic=topic,
-            settings=list(kept),
-        )
+        catalog.SETTINGS_KEPT.say(topic=topic, settings=list(kept), setting_names=", ".join(kept))
 
 
 def repeated(names: Iterable[_N]) -> list[_N]:

@@ -1,12 +1,13 @@
-"""What a processor says of its records: one line for each failed attempt, and one for each dead letter.
+"""The log lines of a processor: one for each failed attempt, and one for each dead letter.
 
-A handler of two parameters runs inside the file's only write lock, so nothing is said before that is free;
-and a dead letter is one when its transaction is committed, not before.
+A handler of two parameters runs inside the file's only write lock, so nothing is logged until that is
+released; and a dead letter is logged once its transaction is committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from eosdb.client.processor.config import ProcessorSettings
 from eosdb.client.processor.failure import Failure
@@ -17,82 +18,56 @@ from eosdb.model.values import OffsetAndMetadata, TopicPartition
 Key = tuple[TopicPartition, int]
 
 
-class Telling:
-    """Collects what is to be said. Used by the one thread that processes."""
+class FailureLog:
+    """Collects the lines until they may be logged. Used by the one thread that processes."""
 
     def __init__(self, settings: ProcessorSettings, group_id: str) -> None:
         self._settings = settings
         self._group_id = group_id
         self._untold = Untold()
         self._given_up: dict[Key, Failure] = {}
-        """Dead letters of the transaction that is open."""
+        """Dead letters of the open transaction."""
 
     def tell(self) -> None:
-        """Say what has been collected."""
-        if self._untold.waiting:
-            self._untold.tell()
+        """Log the collected lines."""
+        self._untold.tell()
 
     def failed(self, topic: str, failure: Failure, error: Exception, *, will_retry: bool) -> None:
-        """An attempt has failed at a record that was read from `topic`, perhaps a retry topic."""
+        """Collect the line of a failed attempt at a record of `topic`, which may be a retry topic."""
         if not catalog.ATTEMPT_FAILED.is_wanted:
             return
-        step, delay_ms, following = self._next(topic, will_retry=will_retry)
+        step, delay_ms, step_text = self._next(topic, will_retry=will_retry)
         settings = self._settings
         self._untold.add(
             catalog.ATTEMPT_FAILED,
-            "group %s: %s-%d offset %d: attempt %d of %d failed: %s; %s",
-            self._group_id,
-            failure.topic,
-            failure.partition,
-            failure.offset,
-            failure.attempts,
-            settings.max_attempts * (len(settings.retry_topics) + 1),
-            _text(failure),
-            following,
             trace=catalog.ATTEMPT_FAILED.traced(error),
-            topic=failure.topic,
-            partition=failure.partition,
-            offset=failure.offset,
-            group_id=self._group_id,
-            attempt=failure.attempts,
-            error=failure.error,
+            **self._place(failure),
+            attempts=settings.max_attempts * (len(settings.retry_topics) + 1),
             next_step=step,
+            next_step_text=step_text,
             delay_ms=delay_ms,
         )
 
     def given_up(self, key: Key, failure: Failure) -> None:
-        """The record that was read at `key` is a dead letter, once the transaction is committed."""
+        """Note that the record read at `key` becomes a dead letter when the transaction is committed."""
         self._given_up[key] = failure
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """A transaction is committed up to these offsets."""
+        """Collect the lines of the dead letters that a transaction has committed, up to these offsets."""
         for key in [k for k in self._given_up if k[0] in offsets and k[1] < offsets[k[0]].offset]:
             failure = self._given_up.pop(key)
             self._untold.add(
                 catalog.DEAD_LETTER,
-                "group %s: %s-%d offset %d: given up after attempt %d, and sent to %s: %s",
-                self._group_id,
-                failure.topic,
-                failure.partition,
-                failure.offset,
-                failure.attempts,
-                self._settings.dead_letter_topic,
-                _text(failure),
-                topic=failure.topic,
-                partition=failure.partition,
-                offset=failure.offset,
-                group_id=self._group_id,
-                attempt=failure.attempts,
-                error=failure.error,
+                **self._place(failure),
                 dead_letter_topic=self._settings.dead_letter_topic,
             )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Others process these now."""
+        """Forget dead letters of partitions that other members process now."""
         self._given_up = {k: f for k, f in self._given_up.items() if k[0] not in partitions}
 
     def _next(self, topic: str, *, will_retry: bool) -> tuple[str, int, str]:
-        """What comes next: its name, the pause before it in ms, and in words."""
+        """The next step after a failure: its name, the pause before it (ms), and a text about it."""
         settings = self._settings
         if will_retry:
             pause_ms = settings.retry_backoff_ms
@@ -107,6 +82,15 @@ class Telling:
         name = settings.dead_letter_topic
         return "dead_letter", 0, f"goes to the dead letter topic {name}"
 
-
-def _text(failure: Failure) -> str:
-    return f"{failure.error}: {one_line(failure.message)}" if failure.message else failure.error
+    def _place(self, failure: Failure) -> dict[str, Any]:
+        """The values that both kinds of lines have."""
+        message = one_line(failure.message)
+        return {
+            "topic": failure.topic,
+            "partition": failure.partition,
+            "offset": failure.offset,
+            "group_id": self._group_id,
+            "attempt": failure.attempts,
+            "error": failure.error,
+            "cause": f"{failure.error}: {message}" if message else failure.error,
+        }
