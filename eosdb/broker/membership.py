@@ -41,11 +41,14 @@ from eosdb.store.writing.unit import Unit
 class MembershipRequests(RequestHandler):
     """The part of `Broker` that members of groups talk to (Kafka's classic protocol)."""
 
-    def presence(self) -> Presence | None:
-        """For a consumer in this process that is about to join: others notice when it is gone without
-        having left. None where no lock can be had, as its session will tell, too."""
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        """A lock for a consumer in this process that is about to join a group, or for the owner of a
+        transactional id: other processes notice at once when this one dies. None if no lock is available;
+        then the session, or the transaction's time-out, has to do."""
         try:
-            return self._coordinator.presences.begin(self._coordinator.look_for_the_dead)
+            return self._coordinator.presences.begin(
+                self._coordinator.look_for_the_dead, transactional_id
+            )
         except (DatabaseLockedError, StorageError):
             return None
 

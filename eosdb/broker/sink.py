@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from eosdb.broker.handler import Core, RequestHandler
 from eosdb.broker.metrics import count_produced
 from eosdb.broker.produce import ProduceRequests
-from eosdb.coordinator.transactions import owned
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.errors import (
     ApiError,
@@ -31,6 +30,7 @@ from eosdb.log import once
 from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.once import SinkBatch
 from eosdb.log.producer_state import SEQUENCE_COUNT
+from eosdb.model.protocol.owned_ids import SINK
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.validation import check_collection, check_int, check_text, check_topic_partition
 from eosdb.model.values import (
@@ -183,12 +183,12 @@ class OnceAppender(RequestHandler):
     # -- in a transaction -----------------------------------------------------------------------
 
     def _in_transaction(self, this: SinkBatch, parts: Iterator[Part]) -> AppendOnceResult:
-        name = owned.PREFIX + this.sink_id
+        name = SINK + this.sink_id
         me = self._begin(name)
         sender = Sender(name, me)
         offsets: dict[TopicPartition, int] = {}
         # decisions/0034: whoever finds the transaction open can tell whether this process lives.
-        with self._coordinator.owners.own(me):
+        with self._coordinator.presences.owning(name, me.producer_epoch):
             try:
                 while some := _take(parts, _STEP_RECORDS, _STEP_BYTES)[0]:
                     self._count(self._step(sender, some), offsets)

@@ -43,8 +43,9 @@ class Presence(Protocol):
 class IsPresent(Protocol):
     """A broker, or the way to one, in a process that has the file open."""
 
-    def presence(self) -> Presence | None:
-        """A new one, for a member that is about to join; None where there is none to be had."""
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        """A new presence, for a member that is about to join or for the owner of a transactional id (see
+        `owned_ids`); None if no lock is available."""
 
 
 class BrokerRequests(Protocol):

@@ -111,9 +111,9 @@ class DirectTransport:
         exchange.carry_out(request, self._broker)
         return exchange
 
-    def presence(self) -> Presence | None:
-        """For a member of a group: see `IsPresent`."""
-        return presence(self._broker)
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        """See `IsPresent`."""
+        return presence(self._broker, transactional_id)
 
     def submit_all(
         self, name: str, requests: Sequence[Request[T]], *, sync: bool
@@ -186,10 +186,10 @@ class DirectTransport:
         return None
 
 
-def presence(way: object) -> Presence | None:
-    """That of a member which reaches the broker by this transport, or of this broker itself; None if it
-    need not be in a process that has the file open."""
-    return way.presence() if isinstance(way, IsPresent) else None
+def presence(way: object, transactional_id: str | None = None) -> Presence | None:
+    """A presence by way of this transport or broker (see `IsPresent`); None if it may be in another
+    process than the one that has the file open."""
+    return way.presence(transactional_id) if isinstance(way, IsPresent) else None
 
 
 def as_transport(given: Transport | BrokerRequests) -> Transport:

@@ -17,9 +17,8 @@ from eosdb.coordinator.expiry import Expired
 from eosdb.coordinator.groups import offsets as group_offsets
 from eosdb.coordinator.groups.rows import Removed
 from eosdb.coordinator.leadership import Decision, End, Leadership
-from eosdb.coordinator.owners import Owners
 from eosdb.coordinator.presence import Presences
-from eosdb.coordinator.transactions import decisions, ending, owned
+from eosdb.coordinator.transactions import decisions, ending
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.decisions import FenceOngoing
 from eosdb.coordinator.transactions.producer_ids import ProducerIdManager
@@ -34,6 +33,7 @@ from eosdb.log.producer_state import check_marker
 from eosdb.model.clock import Clock
 from eosdb.model.config import BrokerConfig
 from eosdb.model.notices import catalog
+from eosdb.model.protocol.owned_ids import has_owner
 from eosdb.model.values import ProducerIdAndEpoch, TopicPartition
 from eosdb.store.store import Store
 from eosdb.store.writing.joint_unit import JointUnit
@@ -59,7 +59,6 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._producer_ids = ProducerIdManager(store, clock, config.producer_id_block_size)
-        self.owners: Final = Owners(store)
         self.presences: Final = Presences(store, clock)
         self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
         self.after_write: Callable[[], None] = lambda: None
@@ -104,7 +103,7 @@ class TransactionCoordinator:
         return bool(
             self.leadership.foreign_decided(unit)
             or self._due_time(unit) <= self._clock.time_ms()
-            or self.owners.first_orphan(unit)
+            or self.presences.first_orphan(unit)
             or (self.presences.is_look_due() and self.presences.has_dead(unit))
         )
 
@@ -133,7 +132,7 @@ class TransactionCoordinator:
     def next_due(self) -> int:
         """The time (ms) before which nothing is due, as the file is now."""
         with self._store.read() as connection:
-            if self.owners.has_orphan(connection) or self.presences.has_dead(connection):
+            if self.presences.has_dead(connection):
                 return 0
             return expiry.next_due(connection, self._config, self._clock.time_ms())
 
@@ -154,7 +153,7 @@ class TransactionCoordinator:
         """At the opening of the file: complete and abort what dead processes left, and remove members
         that died."""
         self.leadership.recover()
-        self._abort_while(self.owners.first_orphan)
+        self._abort_while(self.presences.first_orphan)
         self.look_for_the_dead()
 
     # -- requests -------------------------------------------------------------------------------
@@ -396,7 +395,7 @@ class TransactionCoordinator:
                     return None
                 if decisions.is_timed_out(current, now):
                     prepared = decisions.abort_timed_out(current, now)
-                elif self.owners.is_orphan(current) or self.presences.is_orphan(current):
+                elif self.presences.is_orphan(current):
                     prepared = decisions.abort_orphan(current, now)
                 else:
                     return None
@@ -415,7 +414,7 @@ class TransactionCoordinator:
 
     def _first_lost(self, unit: Unit) -> str | None:
         timed_out = transaction_rows.first_timed_out(unit, self._clock.time_ms())
-        return timed_out or self.owners.first_orphan(unit) or self.presences.first_orphan(unit)
+        return timed_out or self.presences.first_orphan(unit)
 
     # -- what is due ----------------------------------------------------------------------------
 
@@ -430,7 +429,7 @@ class TransactionCoordinator:
 def _tell_of_abort(lost: TransactionMetadata, now_ms: int) -> None:
     """Log that the coordinator has aborted this transaction and fenced its producer."""
     open_ms = max(now_ms - lost.start_time_ms, 0)  # The clock may have gone back.
-    is_orphan = owned.has_owner(lost.transactional_id) and open_ms <= lost.timeout_ms
+    is_orphan = has_owner(lost.transactional_id) and open_ms <= lost.timeout_ms
     notice = catalog.OWNER_DIED if is_orphan else catalog.TRANSACTION_TIMED_OUT
     notice.say(
         transactional_id=lost.transactional_id,

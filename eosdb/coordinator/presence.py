@@ -1,17 +1,18 @@
-"""Whether the process of a group's member, or of an open transaction, is still there: it holds a lock that
-its death releases.
+"""Whether the process of a group's member, or of the owner of an open transaction, is alive: it holds a
+lock of the lock file, which the kernel releases when the process dies.
 
-A member that lives in a process which has the file open holds a lock of the lock file from before it joins
-until it has left. The kernel releases it when the process dies, so the next who looks removes the member
-at once, where its session would keep its partitions waiting. Members without one – static ones, those that
-come over the wire – are known by their sessions alone, as are those that live and do not answer.
+A member holds one from before it joins until it has left, so that whoever looks next removes a dead member
+at once instead of waiting for its session to end. Static members, and those that come over the wire, hold
+none and have their sessions alone.
 
-A processor holds such a lock for its transactions, too, whose ids name it: what a dead one left open is
-aborted in the round that removes it from its group.
+The owner of a transaction whose id says so (`owned_ids`) holds one from before the transaction begins until
+it has ended: the next write aborts what a dead owner left open. A living owner, running or stopped, is only
+subject to the time-out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sqlite3
 import weakref
@@ -22,22 +23,23 @@ from eosdb.coordinator.groups import rows
 from eosdb.coordinator.transactions import rows as transaction_rows
 from eosdb.coordinator.transactions.state import TransactionMetadata
 from eosdb.model.clock import Clock
-from eosdb.model.protocol.owned_ids import owner_of
+from eosdb.model.protocol.owned_ids import EPOCHS, has_owner, owner_lock
 from eosdb.model.values import TransactionState
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import Unit
 
 LOOK_EVERY_MS: Final = 200
 """How often a database object looks whether members have died, while it writes or its members wait."""
-_PLACES_AT: Final = 2**61
+_MEMBERS_AT: Final = 2**61
 """Where the locks of members begin, beyond those of transactions."""
 _NUMBERS: Final = 2**52
-"""How many numbers there are: JSON's readers tell them all apart."""
+"""How many numbers members draw from; JSON represents them all exactly."""
 
 
 class Presence:
-    """That one member is there: begun before it joins, ended once it has left, at the latest when it is
-    forgotten, its database is closed or its process dies."""
+    """The lock of one member, or of one owner of a transactional id: from before it joins, or begins a
+    transaction, until it has left, or closed its producer; at the latest until this object is
+    garbage-collected, its database is closed or its process dies."""
 
     def __init__(self, number: int, end: Callable[[], None], look: Callable[[], None]) -> None:
         self.number: Final = number
@@ -47,18 +49,18 @@ class Presence:
         self._end.atexit = False
 
     def look(self) -> None:
-        """Remove members whose processes have died, if there are any; looks every 200 ms at most.
+        """Remove members and abort transactions whose processes have died; checks every 200 ms at most.
 
         Raises the errors of a write.
         """
         self._look()
 
     def end(self) -> None:
-        """The member has left; may be called twice."""
+        """Release the lock. May be repeated."""
         self._end()
 
 
-# decisions/0041: a process that dies is noticed, one that hangs has its session.
+# decisions/0034: a process that dies is noticed at once, one that hangs has its session or time-out.
 class Presences:
     """One per coordinator. Threads may share it."""
 
@@ -66,29 +68,57 @@ class Presences:
         self._store = store
         self._clock = clock
         self._next_look_ms = 0
-        self._known: Mapping[str, _Locked] = {}
+        self._groups: Mapping[str, _Members] = {}
+        self._own_ids = set[str]()
+        """Ids whose owners are alive in this object: no need to ask the kernel."""
 
-    def begin(self, look: Callable[[], None]) -> Presence:
-        """A new one. Raises DatabaseLockedError and StorageError where no lock can be had, and
-        ReadOnlyDatabaseError."""
-        locks = self._store.owner_locks()
+    def begin(self, look: Callable[[], None], transactional_id: str | None) -> Presence:
+        """The presence of a member, or of the owner of this id in all its epochs.
+
+        Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError.
+        """
+        locks, own_ids = self._store.owner_locks(), self._own_ids
+        if transactional_id is not None:
+            first = owner_lock(transactional_id, 0)
+            locks.hold(first, EPOCHS)
+            own_ids.add(transactional_id)
+
+            def end() -> None:
+                own_ids.discard(transactional_id)
+                locks.release(first, EPOCHS)
+
+            return Presence(first, end, look)
         # Random: a number that was used before could keep a dead member of that number alive.
         number = 1 + secrets.randbelow(_NUMBERS - 1)
-        locks.hold(_place(number))
-        return Presence(number, lambda: locks.release(_place(number)), look)
+        locks.hold(_MEMBERS_AT + number)
+        return Presence(number, lambda: locks.release(_MEMBERS_AT + number), look)
+
+    @contextlib.contextmanager
+    def owning(self, transactional_id: str, producer_epoch: int) -> Iterator[None]:
+        """Own the id in this epoch during the block. Enter it before the transaction begins: an open one
+        without an owner is aborted by the next write of any process.
+
+        Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError.
+        """
+        locks, number = self._store.owner_locks(), owner_lock(transactional_id, producer_epoch)
+        locks.hold(number)
+        try:
+            yield
+        finally:
+            locks.release(number)
 
     def is_there(self, number: int) -> bool:
-        """Whether the presence of this number has neither ended nor died. A reader cannot know, and is
-        told so."""
-        return self._store.is_owned(_place(number))
+        """Whether the member with this number neither ended its presence nor died. True for a read-only
+        database, which has no lock file to look into."""
+        return self._store.is_owned(_MEMBERS_AT + number)
 
     def is_look_due(self) -> bool:
         """Whether the last look was long enough ago."""
         return self._clock.monotonic_ms() >= self._next_look_ms
 
     def has_dead(self, source: Unit | sqlite3.Connection) -> bool:
-        """Whether the process of a member or of an open transaction has died. Found that none has, the
-        next look is due later."""
+        """Whether the process of a member, or of the owner of an open transaction, has died. If none has,
+        the next look is due 200 ms from now."""
         now = self._clock.monotonic_ms()
         if any(self._dead(source)) or self.first_orphan(source) is not None:
             return True
@@ -97,52 +127,50 @@ class Presences:
 
     def dead(self, source: Unit | sqlite3.Connection) -> dict[str, set[str]]:
         """By group: the members whose processes have died."""
-        found: dict[str, set[str]] = {}
+        dead: dict[str, set[str]] = {}
         for group_id, member_id in self._dead(source):
-            found.setdefault(group_id, set()).add(member_id)
-        return found
+            dead.setdefault(group_id, set()).add(member_id)
+        return dead
 
     def first_orphan(self, source: Unit | sqlite3.Connection) -> str | None:
-        """The id of an open transaction whose id names a lock that nobody holds; None if there is none.
-
-        The transaction was read before its lock is looked at, and the lock was taken before it began."""
-        found = transaction_rows.with_locks(source)
-        return next((name for name, number in found if not self.is_there(number)), None)
+        """The id of an open transaction whose owner is dead; None if there is none."""
+        owned = transaction_rows.owned(source)
+        return next((name for name in owned if self._is_dead(name, owned[name])), None)
 
     def is_orphan(self, current: TransactionMetadata) -> bool:
-        """Whether this transaction is one."""
-        number = owner_of(current.transactional_id)
-        if current.state is not TransactionState.ONGOING or number is None:
+        """Whether this is an open transaction whose owner is dead."""
+        name = current.transactional_id
+        if current.state is not TransactionState.ONGOING or not has_owner(name):
             return False
-        return not self.is_there(number)
+        return self._is_dead(name, owner_lock(name, current.producer_epoch))
+
+    def _is_dead(self, transactional_id: str, number: int) -> bool:
+        """The transaction was read before its lock is looked at, and the lock was taken before it began."""
+        return transactional_id not in self._own_ids and not self._store.is_owned(number)
 
     def _dead(self, source: Unit | sqlite3.Connection) -> Iterator[tuple[str, str]]:
         """The member was read before its lock is looked at, and the lock was taken before it joined."""
-        before, known = self._known, dict[str, _Locked]()
-        for group_id, members in rows.stored_members(source):
-            locked = before.get(group_id)
-            if locked is None or locked.members != members:
-                locked = _Locked(members)
-            known[group_id] = locked
-        self._known = known
+        before, groups = self._groups, dict[str, _Members]()
+        for group_id, stored in rows.stored_members(source):
+            members = before.get(group_id)
+            if members is None or members.stored != stored:
+                members = _Members(stored)
+            groups[group_id] = members
+        self._groups = groups
         return (
             (group_id, member_id)
-            for group_id, locked in known.items()
-            for member_id, number in locked.numbers
+            for group_id, members in groups.items()
+            for member_id, number in members.locks
             if not self.is_there(number)
         )
 
 
-class _Locked:
-    """The members of a group that have locks."""
+class _Members:
+    """The members of a group that hold locks."""
 
-    __slots__ = ("members", "numbers")
+    __slots__ = ("locks", "stored")
 
-    def __init__(self, members: str) -> None:
-        self.members: Final = members
-        """As the group's row has them."""
-        self.numbers: Final = rows.owner_locks(members)
-
-
-def _place(number: int) -> int:
-    return _PLACES_AT + number
+    def __init__(self, stored: str) -> None:
+        self.stored: Final = stored
+        """The column `members` of the group's row."""
+        self.locks: Final = rows.owner_locks(stored)

@@ -213,7 +213,7 @@ class GroupMember(NamedTuple):
     client_host: str = ""
     """Of members that came over the wire."""
     owner_lock: int = 0
-    """Of members whose process holds a lock while it lives: its number (decisions/0041)."""
+    """Of members whose process holds a lock while it lives: its number (decisions/0034)."""
 
 
 class GroupChanged(NamedTuple):

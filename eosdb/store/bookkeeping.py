@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from eosdb.errors import (
@@ -91,17 +91,6 @@ class Bookkeeping:
         return self._timings.times()
 
     # -- owners ---------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def owning(self, number: int) -> Iterator[None]:
-        """Hold the lock of this number during the block, or until the process dies.
-
-        Raises DatabaseLockedError when somebody holds it, and StorageError.
-        """
-        self._check_writable()
-        assert self._mutex is not None
-        with self._mutex.owning(number):
-            yield
 
     def owner_locks(self) -> OwnerLocks:
         """The locks held until they are released, the file is closed, or the process dies. Raises

@@ -140,9 +140,9 @@ class Arena(Closeable):
             self.say(f"    node {node} {name}{_short(args)}")
         return answer
 
-    def presence(self, node: int) -> Presence | None:
-        """For the running actor as a member of a group: it ends with the actor, at the latest."""
-        real = presence(self.nodes[node].broker)
+    def presence(self, node: int, transactional_id: str | None) -> Presence | None:
+        """For the running actor, with which it ends at the latest."""
+        real = presence(self.nodes[node].broker, transactional_id)
         if real is None:
             return None
         made = SimulatedPresence(real, self.scheduler.current, self.clock)
@@ -212,8 +212,8 @@ class NodeBroker:
     def transaction_version(self) -> int:
         return self._arena.config.transaction_version
 
-    def presence(self) -> Presence | None:
-        return self._arena.presence(self._node)
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        return self._arena.presence(self._node, transactional_id)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *args, **options: self._arena.request(self._node, name, *args, **options)

@@ -105,9 +105,9 @@ class FaultyTransport:
             self._deliver_due()
             return exchange
 
-    def presence(self) -> Presence | None:
-        """For a member of a group: no network is between it and its own process."""
-        return presence(self._broker)
+    def presence(self, transactional_id: str | None = None) -> Presence | None:
+        """No network is between an owner of locks and its own process."""
+        return presence(self._broker, transactional_id)
 
     def poll(self) -> int | None:
         """Deliver what has arrived. Returns the ms until the next arrival; None if nothing is in flight."""

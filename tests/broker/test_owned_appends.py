@@ -139,6 +139,16 @@ def test_a_living_append_is_left_alone(path: Path, stopped: bool) -> None:
         assert db.verify().ok
 
 
+def test_a_killed_append_is_aborted_though_an_earlier_attempt_of_its_sink_lives(path: Path) -> None:
+    with connect(path) as db, owner(path) as earlier:
+        earlier.send_signal(signal.SIGSTOP)
+        with owner(path) as child:
+            kill(child)
+        assert is_open(db)
+        db.append_once("another", 0, {OTHER: [Record(value=b"v")]})
+        assert not is_open(db)
+
+
 def test_children_do_not_keep_the_append_of_a_killed_process_alive(path: Path) -> None:
     """A forked child inherits descriptors, but it is not the owner."""
     with owner(path, "fork") as child:
@@ -231,18 +241,18 @@ def test_several_appends_of_one_process_do_not_disturb_each_other(
         assert len(values) == len(set(values)) == 12 * CHUNK
 
 
-def test_the_lock_of_an_owner_is_found_by_everybody_and_ends_with_the_block(path: Path) -> None:
+def test_the_locks_of_an_owner_are_seen_by_everybody_until_they_are_released(path: Path) -> None:
     with connect(path) as db, connect(path) as another:
         before = os.path.getsize(mutex(db).path)
-        for number in (0, 1, 2**60):
-            with mutex(db).owning(number):
-                assert mutex(db).is_owned(number)
-                assert mutex(another).is_owned(number)
-                assert not mutex(db).is_owned(number + 1)
-                with (
-                    pytest.raises(eosdb.DatabaseLockedError),
-                    mutex(another).owning(number),
-                ):
-                    pass
+        mine, others = mutex(db).owner_locks, mutex(another).owner_locks
+        for number, count in ((0, 1), (1, 3), (2**60, 2**15)):
+            mine.hold(number, count)
+            for each in (number, number + count - 1):
+                assert mutex(db).is_owned(each)
+                assert mutex(another).is_owned(each)
+                with pytest.raises(eosdb.DatabaseLockedError):
+                    others.hold(each)
+            assert not mutex(db).is_owned(number + count)
+            mine.release(number, count)
             assert not mutex(another).is_owned(number)
         assert os.path.getsize(mutex(db).path) == before

@@ -1,21 +1,26 @@
-"""A transactional id says which lock its owner holds, or none."""
+"""A transactional id says whether its owner holds a lock, and with the epoch, which one."""
 
 from __future__ import annotations
 
 import pytest
 
-from eosdb.model.protocol.owned_ids import MARK, owner_of, with_owner
+from eosdb.model.protocol.owned_ids import EPOCHS, SINK, has_owner, owner_lock, with_owner
 
 
-@pytest.mark.parametrize("transactional_id", ["g-member", "", "a\nb", f"x{MARK}7"])
-def test_the_number_is_read_as_it_was_written(transactional_id: str) -> None:
-    for number in (1, 2**52 - 1):
-        assert owner_of(with_owner(transactional_id, number)) == number
+@pytest.mark.parametrize("transactional_id", ["g", "", "a\nb", "\ud800"], ids=repr)
+def test_ids_of_processors_and_sinks_have_owners_and_their_users_own_ids_have_none(
+    transactional_id: str,
+) -> None:
+    assert has_owner(with_owner(transactional_id, "member-1"))
+    assert has_owner(SINK + transactional_id)
+    assert not has_owner(transactional_id)
+    assert not has_owner(f"{transactional_id}-member-1")
+    assert not has_owner(f"{transactional_id}:__eosdb.owner:7"), "of a version before: times out"
 
 
-@pytest.mark.parametrize(
-    "end", ["", "0", "-1", "07", "x", "7 ", "7\n", "٣", "99999999999999999"], ids=repr
-)
-def test_what_is_no_number_names_no_lock(end: str) -> None:
-    assert owner_of(f"g{MARK}{end}") is None
-    assert owner_of(f"g-{end}") is None
+def test_each_id_and_epoch_has_a_lock_of_its_own_below_those_of_members() -> None:
+    ids = [f"{SINK}{i}" for i in range(1_000)]
+    locks = {owner_lock(name, epoch) for name in ids for epoch in (0, 1, EPOCHS - 1)}
+    assert len(locks) == 3_000
+    assert all(0 <= lock < 2**61 for lock in locks)
+    assert owner_lock("a", 7) == owner_lock("a", 0) + 7

@@ -347,11 +347,12 @@ class Processor:
             member = self._consumer.group_metadata()
             name = member.group_instance_id or member.member_id
             self._own_id = f"{self._transactional_id}-{name}"
-            # decisions/0041: nobody takes the id again when this process dies, so a lock says that it has.
+            # decisions/0034: nobody takes the id again when this process dies, so a lock says that it has.
             if not member.group_instance_id:
-                self._presence = presence(self._transport)
-            if self._presence is not None:
-                self._own_id = with_owner(self._own_id, self._presence.number)
+                owned_id = with_owner(self._transactional_id, member.member_id)
+                self._presence = presence(self._transport, owned_id)
+                if self._presence is not None:
+                    self._own_id = owned_id
         config = self._settings.for_producer(self._own_id)
         return Producer(self._transport, self._clock, **config)
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import operator
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eosdb.coordinator.due import Due
-from eosdb.coordinator.transactions import owned
 from eosdb.coordinator.transactions.changes import expected, in_order
 from eosdb.coordinator.transactions.decisions import (
     TransactionMetadata,
@@ -36,7 +35,7 @@ from eosdb.events.kinds import (
 )
 from eosdb.log import append, partition_rows
 from eosdb.model.damage import parsed, reads
-from eosdb.model.protocol import owned_ids
+from eosdb.model.protocol.owned_ids import OWNED_BY, SINK, has_owner, owner_lock
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
     ProducerIdAndEpoch,
@@ -86,15 +85,10 @@ _TIMED_OUT: Final = (
     "SELECT transactional_id FROM transactional_ids "
     f"WHERE state {IS_ONGOING} AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
 )
-# `+`: by the index of open transactions, which are few. There may be many ids of sinks.
-_WITH_OWNERS: Final = (
-    "SELECT transactional_id, producer_id, producer_epoch FROM transactional_ids "
-    f"WHERE state {IS_ONGOING} AND +transactional_id >= '{owned.PREFIX}' "
-    f"AND +transactional_id < '{owned.PREFIX[:-1]};' ORDER BY start_time + timeout_ms"
-)
-_WITH_LOCKS: Final = (
-    "SELECT transactional_id FROM transactional_ids "
-    f"WHERE state {IS_ONGOING} AND instr(transactional_id, '{owned_ids.MARK}') "
+# `instr` keeps SQLite to the index of open transactions, which are few. There may be many ids of sinks.
+_OWNED: Final = (
+    f"SELECT transactional_id, producer_epoch FROM transactional_ids WHERE state {IS_ONGOING} "
+    f"AND (instr(transactional_id, '{SINK}') = 1 OR instr(transactional_id, '{OWNED_BY}')) "
     "ORDER BY start_time + timeout_ms"
 )
 _SAVE: Final = (
@@ -110,17 +104,18 @@ class TransactionMemo(Memo):
     """By transactional id; None: not known."""
     decided: frozenset[str] | None = None
     """The ids with a decided, incomplete transaction; None: not looked up yet."""
-    owned: dict[str, ProducerIdAndEpoch] | None = None
-    """The open transactions that have owners; None: not looked up yet."""
+    owned: dict[str, int] | None = None
+    """The open transactions with an owner, and the number of its lock; None: not looked up yet."""
 
     def follow(self, saved: TransactionMetadata) -> None:
         """Stay in step with the row."""
         transactional_id = saved.transactional_id
         self.rows[transactional_id] = saved
-        if self.owned is not None and owned.has_owner(transactional_id):
-            self.owned.pop(transactional_id, None)
+        if self.owned is not None and has_owner(transactional_id):
             if saved.state is TransactionState.ONGOING:
-                self.owned[transactional_id] = saved.producer
+                self.owned[transactional_id] = owner_lock(transactional_id, saved.producer_epoch)
+            else:
+                self.owned.pop(transactional_id, None)
         if self.decided is None:
             return
         if saved.state.is_decided:
@@ -305,29 +300,15 @@ def decided_ids(unit: Unit) -> frozenset[str]:
     return memo.decided
 
 
-def with_owners(source: Unit | sqlite3.Connection) -> dict[str, ProducerIdAndEpoch]:
-    """The open transactions that have owners, dead or alive, by transactional id."""
-    return {
-        transactional_id: ProducerIdAndEpoch(producer_id, producer_epoch)
-        for transactional_id, producer_id, producer_epoch in source.execute(_WITH_OWNERS).fetchall()
-    }
-
-
-def remembered_with_owners(unit: Unit) -> dict[str, ProducerIdAndEpoch]:
-    """The same, looked up only once. Not to be changed."""
-    memo = unit.memos[TransactionMemo]
+def owned(source: Unit | sqlite3.Connection) -> Mapping[str, int]:
+    """The open transactions that have an owner, dead or alive, and the number of its lock."""
+    memo = source.memos[TransactionMemo] if isinstance(source, Unit) else TransactionMemo()
     if memo.owned is None:
-        memo.owned = with_owners(unit)
+        memo.owned = {
+            transactional_id: owner_lock(transactional_id, producer_epoch)
+            for transactional_id, producer_epoch in source.execute(_OWNED).fetchall()
+        }
     return memo.owned
-
-
-def with_locks(source: Unit | sqlite3.Connection) -> list[tuple[str, int]]:
-    """The open transactions whose ids name their owners' locks, dead or alive, with the numbers."""
-    return [
-        (transactional_id, number)
-        for (transactional_id,) in source.execute(_WITH_LOCKS).fetchall()
-        if (number := owned_ids.owner_of(transactional_id)) is not None
-    ]
 
 
 def keep_alive(

@@ -124,7 +124,7 @@ OWNER_DIED: Final = Notice(
     TRANSACTIONS, WARNING, "owner_died", (*_PRODUCER, "open_ms"),
     "transactional id %(transactional_id)s: the transaction of producer %(producer_id)d, epoch "
     "%(producer_epoch)d, is aborted: it was open for %(open_ms)d ms, and its process has died",
-    "the process that had a large `append_once` open has died, and its transaction has been aborted",
+    "the process of a large `append_once` or of a processor has died, and its transaction has been aborted",
 )  # fmt: skip
 TRANSACTION_TAKEN_OVER: Final = Notice(
     TRANSACTIONS, WARNING, "transaction_taken_over", _PRODUCER,

@@ -1,24 +1,36 @@
-"""Transactional ids that say which lock their owner holds: those of processors.
+"""Transactional ids whose owner holds a lock: those of large `append_once` calls, and of processors.
 
-The number is part of the id, so it is in every event and row of the transaction, and in every request.
+The lock follows from the id and the epoch, so nothing of it is stored and no request has to carry it. The
+owner of an `append_once` holds the lock of its epoch, because the next attempt of the sink has the same id
+with a higher epoch; a processor, whose id nobody else uses, holds the locks of all epochs.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 from typing import Final
 
-MARK: Final = ":__eosdb.owner:"
-"""What stands between the id as its user knows it and the number."""
-_OWNED: Final = re.compile(rf".*{re.escape(MARK)}([1-9][0-9]{{0,15}})", re.DOTALL)
+SINK: Final = "__eosdb.sink:"
+"""What the ids of `append_once` begin with."""
+OWNED_BY: Final = "-owned-by-"
+"""What stands in a processor's id between the id that its user chose and the member's."""
+EPOCHS: Final = 2**15
+_IDS: Final = 2**46
 
 
-def with_owner(transactional_id: str, number: int) -> str:
-    """The id of the transactions whose owner holds the lock of this number."""
-    return f"{transactional_id}{MARK}{number}"
+def with_owner(transactional_id: str, member_id: str) -> str:
+    """The id of a processor's transactions."""
+    return f"{transactional_id}{OWNED_BY}{member_id}"
 
 
-def owner_of(transactional_id: str) -> int | None:
-    """The number of the owner's lock; None if the id names none."""
-    found = _OWNED.fullmatch(transactional_id)
-    return None if found is None else int(found[1])
+def has_owner(transactional_id: str) -> bool:
+    """Whether whoever has a transaction of this id open holds a lock."""
+    return transactional_id.startswith(SINK) or OWNED_BY in transactional_id
+
+
+def owner_lock(transactional_id: str, producer_epoch: int) -> int:
+    """The number of the lock, below 2**61: those of an id are consecutive, by epoch."""
+    digest = hashlib.blake2b(
+        transactional_id.encode(errors="surrogatepass"), digest_size=8
+    ).digest()
+    return int.from_bytes(digest, "big") % _IDS * EPOCHS + producer_epoch

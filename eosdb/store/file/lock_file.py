@@ -22,9 +22,9 @@ def byte_range(kind: int, byte: int, length: int = 1) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
 
 
-def owner_byte(kind: int, number: int) -> bytes:
-    """The same for the lock of the owner with this number, from 0 to 2**62."""
-    return byte_range(kind, _OWNERS_AT + number)
+def owner_bytes(kind: int, number: int, count: int = 1) -> bytes:
+    """The same for the locks of owners from this number on, from 0 to 2**62."""
+    return byte_range(kind, _OWNERS_AT + number, count)
 
 
 def is_locked(file: FileIO, asked: bytes) -> bool:

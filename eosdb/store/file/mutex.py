@@ -17,7 +17,7 @@ import fcntl
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from io import FileIO
 from typing import Final
@@ -31,7 +31,7 @@ from eosdb.store.file.lock_file import (
     close_lock_file,
     is_locked,
     open_lock_file,
-    owner_byte,
+    owner_bytes,
 )
 from eosdb.store.file.owner_locks import OwnerLocks
 
@@ -54,7 +54,6 @@ class WriterMutex:
         self.path: Final = path
         self._timeout_ms = timeout_ms
         self.owner_locks: Final = OwnerLocks(path)
-        """Those held until they are released; `owning` has a block for each."""
         self._use(open_lock_file(path))
         self._has_sync_failed = False
         """Whether one has, which could not be told to the others."""
@@ -116,32 +115,10 @@ class WriterMutex:
 
     # -- owners ---------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def owning(self, number: int) -> Iterator[None]:
-        """Hold the lock of this number during the block, on a descriptor of its own: this object, too,
-        finds it held. The kernel releases it when the process dies.
-
-        Raises DatabaseLockedError when somebody holds it, and StorageError.
-        """
-        try:
-            file = open_lock_file(self.path)
-        except OSError as error:
-            raise StorageError(f"{self.path} cannot be opened: {error.strerror}") from error
-        try:
-            try:
-                fcntl.fcntl(file, fcntl.F_OFD_SETLK, owner_byte(fcntl.F_WRLCK, number))
-            except OSError as error:
-                raise DatabaseLockedError(
-                    f"{self.path}: the lock of owner {number} cannot be had: {error.strerror}"
-                ) from error
-            yield
-        finally:
-            close_lock_file(file)
-
     def is_owned(self, number: int) -> bool:
         """Whether somebody holds the lock of this number, in any process."""
         try:
-            return is_locked(self._file, owner_byte(fcntl.F_WRLCK, number))
+            return is_locked(self._file, owner_bytes(fcntl.F_WRLCK, number))
         except (OSError, ValueError):  # Closed meanwhile: whoever asks next knows more.
             return True
 

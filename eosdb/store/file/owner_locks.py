@@ -1,5 +1,5 @@
-"""Locks that an open database holds for its own, all of them on one descriptor: one for each member of a
-group that lives in this process, however many there are.
+"""The locks by which an open database shows that owners in its process are alive: members of groups, and
+whoever has a transaction open. All of them are on one descriptor, however many there are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from io import FileIO
 from typing import Final
 
 from eosdb.errors import DatabaseClosedError, DatabaseLockedError, StorageError
-from eosdb.store.file.lock_file import close_lock_file, open_lock_file, owner_byte
+from eosdb.store.file.lock_file import close_lock_file, open_lock_file, owner_bytes
 
 
 class OwnerLocks:
@@ -24,9 +24,9 @@ class OwnerLocks:
         self._file: FileIO | None = None
         self._is_closed = False
 
-    def hold(self, number: int) -> None:
-        """Hold the lock of this number until `release`, `close`, or the end of the process. Within this
-        object nobody else may have the number.
+    def hold(self, number: int, count: int = 1) -> None:
+        """Hold `count` locks from this number on until `release`, `close`, or the end of the process.
+        The caller makes sure that nobody else uses the numbers within this object.
 
         Raises DatabaseLockedError when somebody else holds it, DatabaseClosedError and StorageError.
         """
@@ -36,7 +36,7 @@ class OwnerLocks:
                     raise DatabaseClosedError(f"{self._path}: the database has been closed")
                 if self._file is None:
                     self._file = open_lock_file(self._path)
-                asked = owner_byte(fcntl.F_WRLCK, number)
+                asked = owner_bytes(fcntl.F_WRLCK, number, count)
                 fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, asked)
         except (BlockingIOError, PermissionError):
             raise DatabaseLockedError(
@@ -47,10 +47,10 @@ class OwnerLocks:
                 f"{self._path}: the lock of owner {number} cannot be had: {error.strerror}"
             ) from error
 
-    def release(self, number: int) -> None:
+    def release(self, number: int, count: int = 1) -> None:
         """Harmless when it is not held. Takes no lock of Python's, so that a finalizer may call it."""
         if self._file is not None and not self._is_closed and self._process == os.getpid():
-            asked = owner_byte(fcntl.F_UNLCK, number)
+            asked = owner_bytes(fcntl.F_UNLCK, number, count)
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, asked)
 
     def close(self) -> None:
