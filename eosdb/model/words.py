@@ -1,11 +1,57 @@
-"""Text for people that others have chosen: names, ids, keys, messages."""
+"""Text for people: what others have chosen (names, ids, keys, messages), amounts, sizes, durations."""
 
 from __future__ import annotations
 
+from typing import Final
 
-def printable(text: str) -> str:
-    """The text as a part of one line: what does not print is escaped – line breaks, what steers a terminal,
-    marks that turn the direction – so that nothing looks like something else."""
+_BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_STEPS: Final = (("d", "d", 86_400), ("h", "h", 3_600), ("min", "m", 60), ("s", "s", 1))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Escape what does not print, except the characters of `keep`: line breaks, terminal control
+    characters, marks that turn the direction, surrogates. So no text can look like another."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def number(count: float) -> str:
+    """Such as `1,234`; below 10 with one decimal, unless the number is whole."""
+    return f"{count:.1f}" if abs(count) < 10 and count != int(count) else f"{count:,.0f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Such as `1 record` and `1,234 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units: `512 B`, `17.5 MiB`, `300 MiB`."""
+    sign, count = ("-" if count < 0 else ""), abs(count)
+    for unit in _BINARY:
+        if round(count) < 1024 or unit == _BINARY[-1]:
+            break
+        count /= 1024
+    digits = 0 if unit == "B" or round(count, 1) >= 100 else 1
+    return f"{sign}{count:.{digits}f} {unit}"
+
+
+def duration(ms: float, *, short: bool = False) -> str:
+    """The two largest units: `350 ms`, `2.5 s`, `12 s`, `2 h 5 min`. Short, for the columns of a table and
+    of at most seven characters: `0.4s`, `12s`, `2h05m`, `400d`."""
+    ms = max(ms, 0)
+    if short and ms < 9_950:
+        return f"{ms / 1000:.1f}s"
+    if ms < 999.5:
+        return f"{ms:.0f} ms"
+    if ms < 9_950:
+        return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
+    left = round(ms / 1000)
+    place = next(i for i, step in enumerate(_STEPS) if left >= step[2])
+    name, letter, seconds = _STEPS[place]
+    count, left = divmod(left, seconds)
+    parts = [(left // step[2], step) for step in _STEPS[place + 1 : place + 2]]
+    if short:
+        return f"{count}{letter}" + "".join(f"{n:02}{step[1]}" for n, step in parts if count < 100)
+    return f"{count:,} {name}" + "".join(f" {n} {step[0]}" for n, step in parts if n)

@@ -12,13 +12,15 @@ from eosdb.cli.params import TIME_MS
 from eosdb.cli.session import Session, pass_session
 from eosdb.model.timeline.timeline import BY
 
-_SUFFIXES = (".svg", ".html", ".png")
+_SUFFIXES = (".svg", ".html")
 
 
-def _suffix(_: click.Context, __: click.Parameter, path: Path) -> Path:
-    if path.suffix.lower() not in _SUFFIXES:
+def _suffix(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in _SUFFIXES:
+        png = " (PNG is not drawn any more: a browser converts an .svg)"
         raise click.BadParameter(
-            f"got {path.name!r}, expected a name that ends in one of {', '.join(_SUFFIXES)}"
+            f"got {path.name!r}, expected a name that ends in {' or '.join(_SUFFIXES)}"
+            + (png if path.suffix.lower() == ".png" else "")
         )
     return path
 
@@ -48,11 +50,10 @@ def _suffix(_: click.Context, __: click.Parameter, path: Path) -> Path:
 @click.option(
     "--out",
     "path",
-    required=True,
     callback=_suffix,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Output file: .svg, .png, or .html with a table of the transactions.",
+    help="Write a file instead: .svg, or .html with a table of the transactions.",
 )
 @pass_session
 def timeline(
@@ -64,52 +65,51 @@ def timeline(
     since: int | None,
     until: int | None,
     by: str,
-    path: Path,
+    path: Path | None,
 ) -> None:
     """Draw the transactions of TOPIC along its offsets, or along time, and the positions of its readers.
 
-    One lane per partition. Transactions that are too many to be drawn one by one become columns in the
-    colours of their outcomes, with the long and the open ones above them. TIME: milliseconds since the
-    epoch, or ISO 8601 (UTC unless it names a zone). Needs Matplotlib: pip install "eosdb[timeline]".
+    One lane per partition, in the terminal or in a file. Transactions that are too many to be drawn one by
+    one become columns in the colours of their outcomes, with the long and the open ones above them. TIME:
+    milliseconds since the epoch, or ISO 8601 (UTC unless it names a zone).
 
     \b
     Example:
+      eosdb timeline orders
       eosdb timeline orders --out orders.html
-      eosdb timeline orders --partition 2 --from 1000 --to 1500 --out window.png
       eosdb timeline orders --by time --since 2026-11-22T10:00 --until 2026-11-22T12:00 --out noon.svg
     """
-    try:
-        from . import timeline_page, timeline_picture
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise click.ClickException(
-            'pictures are drawn with Matplotlib, which is not installed: pip install "eosdb[timeline]"'
-        ) from None
+    from rich.console import Console
+
+    from eosdb.model.timeline import lanes, svg
+
+    from . import timeline_blocks, timeline_page
+
+    console = Console(highlight=False)
     with session.open(read_only=True) as db:
         count = 1 if partition is not None else len(db.admin.describe_topic(topic).partitions)
-        if count > timeline_picture.LANES_MAX:
+        if count > lanes.LANES_MAX:
             raise click.ClickException(
-                f"{topic} has {count} partitions, a picture holds {timeline_picture.LANES_MAX}: "
+                f"{topic} has {count} partitions, a picture holds {lanes.LANES_MAX}: "
                 "name one with --partition"
             )
-        lanes = db.admin.timeline(
-            topic, partition, by=by, start=start, end=end, since=since, until=until
+        most = {} if path is not None else {"max_bins": console.width, "max_transactions": 60}
+        timelines = db.admin.timeline(
+            topic, partition, by=by, start=start, end=end, since=since, until=until, **most
         )
-    drawers = {
-        ".svg": timeline_page.svg,
-        ".html": timeline_page.html,
-        ".png": timeline_picture.png,
-    }
-    _write(path, drawers[path.suffix.lower()](lanes))
+    if path is None:
+        timeline_blocks.show(timelines, console)
+        return
+    page = path.suffix.lower() == ".html"
+    _write(path, (timeline_page.html if page else svg.document)(timelines))
     output.line(f"wrote {path}")
 
 
-def _write(path: Path, content: bytes) -> None:
-    """The file appears whole or not at all."""
+def _write(path: Path, content: str) -> None:
+    """Write the file atomically."""
     temporary = path.with_name(f".timeline-{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(content)
+        temporary.write_text(content, encoding="utf-8")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

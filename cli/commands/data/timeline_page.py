@@ -1,77 +1,40 @@
-"""The picture as a document: SVG with labelled bars, and a page with the picture and its figures."""
+"""The picture of a topic as a page with tables of its transactions and groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from eosdb.cli.output import cell
 from eosdb.model.clock import format_time_ms
-
-from . import timeline_picture
-from .timeline_lane import COLOURS, bar_id, summary
-
-if TYPE_CHECKING:
-    from eosdb.model.timeline.timeline import PartitionTimeline, TransactionSpan
+from eosdb.model.timeline import svg
+from eosdb.model.timeline.lanes import summary
+from eosdb.model.timeline.timeline import PartitionTimeline
+from eosdb.model.words import printable
 
 _STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #111827; margin: 1.5rem; }
 svg { width: 100%; height: auto; max-width: 1500px; }
+svg.sample { width: .7em; height: .7em; }
 h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid #E5E7EB; }
 td.name { max-width: 40rem; overflow-wrap: anywhere; }
 td.number, th.number { text-align: right; }
-.outcome::before { content: ""; display: inline-block; width: .7em; height: .7em; margin-right: .4em; }
 """
 
 
-def svg(lanes: Sequence[PartitionTimeline]) -> bytes:
-    """The picture; viewers that support it show a bar's description on hover."""
-    drawn = timeline_picture.svg(lanes)
-    for lane in lanes:
-        for span in lane.transactions or lane.longest:
-            opening = f'<g id="{bar_id(lane, span)}">'
-            drawn = drawn.replace(opening, f"{opening}<title>{escape(_described(span))}</title>", 1)
-    return drawn.encode()
-
-
-def _described(span: TransactionSpan) -> str:
-    end, ended = "the log end", ""
-    if span.marker_offset >= 0:
-        end, ended = f"{span.marker_offset:,}", f" to {_moment(span.marker_ms)}"
-    return (
-        f"{cell(_name(span))}: {span.outcome}, {span.records:,} records, "
-        f"offsets {span.first_offset:,} to {end}, {_moment(span.first_ms)}{ended}, "
-        f"producer id {span.producer_id}"
-    )
-
-
-def _moment(time_ms: int) -> str:
-    return format_time_ms(time_ms, "milliseconds")
-
-
-def _name(span: TransactionSpan) -> str:
-    return "(unknown)" if span.transactional_id is None else span.transactional_id
-
-
-def html(lanes: Sequence[PartitionTimeline]) -> bytes:
-    """One self-contained page: the picture, its transactions, its groups."""
-    picture = svg(lanes).decode()
-    title = escape(f"Timeline of {cell(lanes[0].topic)}")
-    colours = "".join(
-        f".{name}::before {{ background: {colour}; }}\n" for name, colour in COLOURS.items()
-    )
+def html(lanes: Sequence[PartitionTimeline]) -> str:
+    """One self-contained page."""
+    title = escape(f"Timeline of {printable(lanes[0].topic)}")
     parts = [
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>',
-        f"<style>{_STYLE}{colours}</style>\n</head>\n<body>",
-        picture[picture.index("<svg") :],
+        f"<style>{_STYLE}</style>\n</head>\n<body>",
+        svg.document(lanes),
         *_transactions(lanes),
         *_groups(lanes),
         "</body>\n</html>\n",
     ]
-    return "\n".join(parts).encode()
+    return "\n".join(parts)
 
 
 def _transactions(lanes: Sequence[PartitionTimeline]) -> Iterator[str]:
@@ -91,17 +54,26 @@ def _transactions(lanes: Sequence[PartitionTimeline]) -> Iterator[str]:
                 _number(lane.partition),
                 _number(span.first_offset),
                 _number(span.marker_offset) if span.marker_offset >= 0 else _number(None),
-                _text(_moment(span.first_ms)),
-                _text(_moment(span.marker_ms) if span.marker_offset >= 0 else "–"),
+                _text(format_time_ms(span.first_ms, "milliseconds")),
+                _text(
+                    format_time_ms(span.marker_ms, "milliseconds")
+                    if span.marker_offset >= 0
+                    else "–"
+                ),
                 _number(span.records),
-                f'<td><span class="outcome {span.outcome}">{span.outcome}</span></td>',
-                _text(_name(span)),
+                _outcome(span.outcome),
+                _text("(unknown)" if span.transactional_id is None else span.transactional_id),
                 _number(span.producer_id),
             )
             for lane in lanes
             for span in lane.transactions or lane.longest
         ),
     )  # fmt: skip
+
+
+def _outcome(outcome: str) -> str:
+    sample = f'<rect class="{outcome}" width="99" height="99"/>'
+    return f'<td><svg class="timeline sample">{sample}</svg> {outcome}</td>'
 
 
 def _groups(lanes: Sequence[PartitionTimeline]) -> Iterator[str]:
@@ -143,4 +115,4 @@ def _number(value: int | None) -> str:
 
 
 def _text(value: str) -> str:
-    return f'<td class="name">{escape(cell(value))}</td>'
+    return f'<td class="name">{escape(printable(value))}</td>'

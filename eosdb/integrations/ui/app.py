@@ -24,6 +24,7 @@ from eosdb.integrations.ui.changes import Changes, Open
 from eosdb.integrations.ui.guard import Guard
 from eosdb.integrations.ui.pages import Pages
 from eosdb.integrations.ui.watching import INTERVAL_MS, Watcher
+from eosdb.model.timeline.svg import STYLE
 
 _TYPES: Final = {"ui.css": "text/css", "ui.js": "text/javascript"}
 _QUIET_S: Final = 15
@@ -49,7 +50,8 @@ def make_app(
     routes: list[BaseRoute] = [
         *pages.routes(),
         Route("/live", _live(watcher, stopping)),
-        *(Route(f"/{name}", _static(name, kind)) for name, kind in _TYPES.items()),
+        *(Route(f"/{name}", _static(_file(name), kind)) for name, kind in _TYPES.items()),
+        Route("/timeline.css", _static(STYLE.encode(), "text/css")),
     ]
     if may_change and open_to_write is not None:
         routes += Changes(token, open_to_write, pages.done).routes()
@@ -58,9 +60,11 @@ def make_app(
     return Guard(app, port)  # Around all of it: errors get its headers, too.
 
 
-def _static(name: str, kind: str) -> Callable[[Request], Response]:
-    content = files("eosdb.integrations.ui").joinpath("static", name).read_bytes()
+def _file(name: str) -> bytes:
+    return files("eosdb.integrations.ui").joinpath("static", name).read_bytes()
 
+
+def _static(content: bytes, kind: str) -> Callable[[Request], Response]:
     def file(request: Request) -> Response:
         return Response(content, media_type=kind)
 

@@ -1,1 +1,1 @@
-"""A partition's transactions along its offsets or along time: the values, and the scale of a drawing."""
+"""A partition's transactions along its offsets or along time: the values, and the drawing."""

@@ -1,5 +1,5 @@
-"""What every drawer of a timeline needs and none should decide for itself: round ticks, times as words,
-how high the parts of a column are, which transactions stand out above it. Pure, in any unit of length."""
+"""The scale of a drawing: round ticks, times as words, the heights of the parts of a column, and the
+transactions that are drawn above it one by one. Pure, in any unit of length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eosdb.model.clock import format_time_ms
 from eosdb.model.timeline.timeline import PartitionTimeline, TimelineBin, TransactionSpan, rows
 
 KINDS: Final = ("aborted", "open", "committed", "plain")
-"""The parts of a column from the bottom up: what is rare lies where heights are compared best."""
+"""The parts of a column from the bottom up. The rare ones come first, where heights compare best."""
 _RARE: Final = ("aborted", "open")
 _LONG: Final = 100
 """A transaction stands out if it takes at least this part of the axis."""
@@ -34,64 +34,65 @@ def ticks(low: int, high: int, by: str, most: int) -> tuple[int, ...]:
 
 
 def moments(times: Sequence[float]) -> list[tuple[str, str]]:
-    """For each time (epoch ms, ascending) its day, where that begins, and its time of day (UTC), where it
-    differs from the one before; "" if not. Milliseconds are told of where the times are close."""
+    """Return for each time (epoch ms, ascending) its day and its time of day (UTC); each is "" if it equals
+    the previous one. Milliseconds are included if the times are less than a second apart on average."""
     whole = [round(time) for time in times]
     close = len(whole) < 2 or whole[-1] - whole[0] < _S * len(whole)
     timespec = "milliseconds" if close and any(time % _S for time in whole) else "seconds"
-    found = []
+    words = []
     before = ("", "")
     for time in whole:
         day, _, clock = format_time_ms(time, timespec).rstrip("Z").partition("T")
         is_new = (day, clock) != before
-        found.append((day if day != before[0] else "", clock if is_new else ""))
+        words.append((day if day != before[0] else "", clock if is_new else ""))
         before = day, clock
-    return found
+    return words
 
 
 def heights(timeline: PartitionTimeline, height: float, least: float) -> list[dict[str, float]]:
-    """For each bin how high each of KINDS is in it, a marker counted with the outcome it gave.
+    """Return for each bin the height of each of KINDS, a marker counted with its transaction.
 
-    Along offsets that is the share of the bin's offsets; along time the number of records, the fullest bin
-    being as high as `height`. What is rare but matters, aborted and open, has at least `least`.
+    If the axis is offsets, that is the share of the bin's offsets. If it is time, it is proportional to
+    the number of records, and the fullest bin is `height` high. Aborted and open parts are at least
+    `least` high.
     """
-    counts = [_counts(one) for one in timeline.bins]
-    most = max((sum(found.values()) for found in counts), default=0)
-    made = []
-    for one, found in zip(timeline.bins, counts, strict=True):
-        unit = height / max(one.end - one.start if timeline.by == "offset" else most, 1)
+    counts = [_counts(part) for part in timeline.bins]
+    most = max((sum(records.values()) for records in counts), default=0)
+    columns = []
+    for part, records in zip(timeline.bins, counts, strict=True):
+        unit = height / max(part.end - part.start if timeline.by == "offset" else most, 1)
         parts = {
             kind: max(count * unit, least if kind in _RARE else least / 3)
-            for kind, count in found.items()
+            for kind, count in records.items()
             if count
         }
         surplus = sum(parts.values()) - height
         if surplus > 0:
             highest = max(parts, key=lambda kind: parts[kind])
             parts[highest] -= surplus
-        made.append(parts)
-    return made
+        columns.append(parts)
+    return columns
 
 
-def _counts(one: TimelineBin) -> dict[str, int]:
+def _counts(part: TimelineBin) -> dict[str, int]:
     return {
-        "aborted": one.aborted + one.abort_markers,
-        "open": one.open,
-        "committed": one.committed + one.commit_markers,
-        "plain": one.plain,
+        "aborted": part.aborted + part.abort_markers,
+        "open": part.open,
+        "committed": part.committed + part.commit_markers,
+        "plain": part.plain,
     }
 
 
 def fullest(timeline: PartitionTimeline) -> int:
     """How many records the fullest bin holds, markers included."""
-    return max((one.stored for one in timeline.bins), default=0)
+    return max((part.stored for part in timeline.bins), default=0)
 
 
 def standing_out(
     timeline: PartitionTimeline, clearance: float, most_rows: int
 ) -> list[tuple[TransactionSpan, int]]:
-    """Of too many transactions those to draw one by one nevertheless, and each one's row: the open and
-    the long ones, as many as find room in `most_rows` rows."""
+    """Choose what to draw one by one when there are too many transactions: open and long ones, as many as
+    fit into `most_rows` rows. Returns each with its row."""
     low, high = timeline.axis
 
     def length(span: TransactionSpan) -> int:
@@ -108,8 +109,7 @@ def standing_out(
     least_first = sorted(spans, key=lambda span: (span.outcome == "open", length(span)))
     kept = list(spans)
     for dropped in least_first:
-        found = rows([timeline.extent(span) for span in kept], clearance)
-        if max(found, default=0) < most_rows:
+        if max(rows([timeline.extent(span) for span in kept], clearance), default=0) < most_rows:
             break
         kept.remove(dropped)
     return list(zip(kept, rows([timeline.extent(span) for span in kept], clearance), strict=True))

@@ -1,7 +1,6 @@
 """One partition's transactions along its offsets or along time: the values from which a picture is drawn.
 
-`Database.admin.timeline` makes them. Everything in them is plain numbers and names, so that any drawer
-(Matplotlib, a web page) can take them as they are.
+`Database.admin.timeline` returns them. Everything in them is plain numbers and names.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 from eosdb.model.values import PartitionOffsets
 
 BY: Final = ("offset", "time")
-"""What a timeline runs along."""
+"""What the axis of a timeline counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +33,22 @@ class TransactionSpan:
     outcome: str
     """`committed`, `aborted` or `open`."""
     first_ms: int
-    """When what is at `first_offset` was appended, by the clock of who appended it (epoch ms)."""
+    """When the record at `first_offset` was appended, by the clock of the process that did (epoch ms)."""
     marker_ms: int
-    """The same of the marker; -1 for none."""
+    """When the marker was appended; -1 for an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineBin:
-    """What is stored in one part of the axis: data records by outcome, and markers, each of which ended a
-    transaction there."""
+    """Counts of what is stored in one part of the axis: data records by outcome, and markers."""
 
     start: int
     end: int
-    """[start, end) of the axis: offsets, or epoch ms where the timeline runs along time."""
+    """[start, end) of the axis, in offsets, or in epoch ms if the axis is time."""
     first_offset: int
-    """Of what lies here; -1 if nothing does."""
+    """The first offset stored here; -1 for none."""
     first_ms: int
-    """When that was appended (epoch ms); -1 if nothing lies here."""
+    """When it was appended (epoch ms); -1 for none."""
     committed: int
     aborted: int
     open: int
@@ -79,10 +77,10 @@ class GroupPosition:
 class PartitionTimeline:
     """One partition's log in the window of the offsets [start, end), appended in [start_ms, end_ms).
 
-    `committed`, `aborted` and `open` count the transactions that touch the window; `transactions` are
-    these, by first offset, or empty if there are too many (`aggregated`); then `longest` has those that
-    take the most of the axis, and those that are open. The bins have one width along the axis, though the
-    last may be shorter, and cover the window whether aggregated or not.
+    `committed`, `aborted` and `open` count the transactions that touch the window. `transactions` lists
+    them by first offset. If there are too many (`aggregated`) it is empty, and `longest` lists the open
+    transactions and those that take the most of the axis. The bins always cover the window; all have the
+    same width, except that the last may be narrower.
     """
 
     topic: str
@@ -99,7 +97,7 @@ class PartitionTimeline:
     """What the axis counts: `offset` or `time`."""
     start_ms: int
     end_ms: int
-    """Now, where a transaction is open at the end of a window that has no end of its own."""
+    """The current time if a transaction is open and the window has no `until`."""
     longest: tuple[TransactionSpan, ...] = ()
     groups: tuple[GroupPosition, ...] = ()
     groups_left_out: int = 0
@@ -120,7 +118,7 @@ class PartitionTimeline:
         return (self.start, self.end) if self.by == "offset" else (self.start_ms, self.end_ms)
 
     def extent(self, span: TransactionSpan) -> tuple[int, int]:
-        """Where the transaction lies on the axis; an open one goes on to the log end, or to now."""
+        """Where the transaction lies on the axis; an open one extends to the log end, or to now."""
         if self.by == "offset":
             ended = span.marker_offset >= 0
             return span.first_offset, (span.marker_offset if ended else self.offsets.log_end_offset)
@@ -129,64 +127,65 @@ class PartitionTimeline:
         )
 
     def place(self, offset: int) -> float:
-        """Where an offset lies on the axis; on one of time about when it was appended."""
+        """Where an offset lies on the axis; if the axis is time, the estimate of `time_at`."""
         return offset if self.by == "offset" else self.time_at(offset)
 
     def time_at(self, offset: int) -> float:
-        """About when the offset was appended (epoch ms): known for the first of each bin, and in between in
-        proportion."""
-        known = self._known()
-        at = bisect.bisect_right(known, offset, key=lambda one: one.first_offset)
+        """Estimate when the offset was appended (epoch ms): interpolated between the first records of the
+        bins, whose times are exact."""
+        bins = self._stored_bins()
+        at = bisect.bisect_right(bins, offset, key=lambda part: part.first_offset)
         if at == 0:
             return self.start_ms
-        one = known[at - 1]
+        part = bins[at - 1]
         if offset >= self.end:
             return self.end_ms
-        # Where something is open the end is now, which tells nothing of the last records.
-        after, until = self.end, one.first_ms if self.open else self.end_ms
-        if at < len(known):
-            after, until = known[at].first_offset, known[at].first_ms
+        # With an open transaction the end is the current time, which is not that of the last records.
+        after, until = self.end, part.first_ms if self.open else self.end_ms
+        if at < len(bins):
+            after, until = bins[at].first_offset, bins[at].first_ms
         if self.by == "time":
-            until = min(until, one.end)
-        done = (offset - one.first_offset) / max(after - one.first_offset, 1)
-        return one.first_ms + min(done, 1) * max(until - one.first_ms, 0)
+            until = min(until, part.end)
+        done = (offset - part.first_offset) / max(after - part.first_offset, 1)
+        return part.first_ms + min(done, 1) * max(until - part.first_ms, 0)
 
     def offset_at(self, time_ms: float) -> int:
-        """About the first offset appended at this time (epoch ms) or later."""
-        known = self._known()
-        at = bisect.bisect_right(known, time_ms, key=lambda one: one.first_ms)
-        after = known[at].first_offset if at < len(known) else self.end
+        """Estimate the first offset appended at this time (epoch ms) or later."""
+        bins = self._stored_bins()
+        at = bisect.bisect_right(bins, time_ms, key=lambda part: part.first_ms)
+        after = bins[at].first_offset if at < len(bins) else self.end
         if at == 0:
             return after
-        one = known[at - 1]
-        until = known[at].first_ms if at < len(known) else self.end_ms
+        part = bins[at - 1]
+        until = bins[at].first_ms if at < len(bins) else self.end_ms
         if self.by == "time":
-            until = min(until, one.end)
-        done = (time_ms - one.first_ms) / max(until - one.first_ms, 1)
-        return one.first_offset + round(min(done, 1) * (after - one.first_offset))
+            until = min(until, part.end)
+        done = (time_ms - part.first_ms) / max(until - part.first_ms, 1)
+        return part.first_offset + round(min(done, 1) * (after - part.first_offset))
 
-    def _known(self) -> list[TimelineBin]:
-        """The bins that hold something, by offset."""
+    def _stored_bins(self) -> list[TimelineBin]:
+        """The bins that are not empty, by offset."""
         return sorted(
-            (one for one in self.bins if one.first_offset >= 0), key=lambda one: one.first_offset
+            (part for part in self.bins if part.first_offset >= 0),
+            key=lambda part: part.first_offset,
         )
 
     def rows(self, clearance: float = 1) -> tuple[int, ...]:
-        """For each transaction the lowest row in which it covers no other (greedy interval colouring).
+        """Return the row of each transaction, so that none overlap (greedy interval colouring).
 
-        An open one goes on to the end; `clearance` is the least room a transaction takes on the axis.
+        `clearance` is the least length a transaction takes on the axis.
         """
         return rows([self.extent(span) for span in self.transactions], clearance)
 
 
 def rows(extents: list[tuple[int, int]], clearance: float) -> tuple[int, ...]:
-    """For each interval the lowest row in which it covers no earlier one."""
+    """Return for each interval the lowest row in which it overlaps no earlier one."""
     ends: list[float] = []
-    found = []
+    chosen = []
     for first, last in extents:
         row = next((i for i, end in enumerate(ends) if end <= first), len(ends))
         if row == len(ends):
             ends.append(0)
         ends[row] = max(last + 1, first + clearance)
-        found.append(row)
-    return tuple(found)
+        chosen.append(row)
+    return tuple(chosen)

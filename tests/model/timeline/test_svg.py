@@ -1,0 +1,98 @@
+"""The picture of a topic: bars while transactions are few, columns when they are many."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import eosdb
+from eosdb.model.clock import ManualClock
+from eosdb.model.timeline import svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def write(db: eosdb.Database, transactions: int, clock: ManualClock | None = None) -> None:
+    db.admin.create_topic("t")
+    with db.producer(transactional_id="a") as producer:
+        producer.init_transactions()
+        for number in range(transactions):
+            producer.begin_transaction()
+            producer.send("t", b"x")
+            producer.flush()
+            if clock is not None and number == 2:
+                clock.advance(5_000)
+            if number == transactions // 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+
+
+def bars(root: ET.Element) -> list[ET.Element]:
+    return [g[0] for g in root.iter(f"{SVG}g") if g.get("id", "").startswith("transaction-")]
+
+
+def test_a_few_transactions_are_bars_from_left_to_right() -> None:
+    with eosdb.connect(":memory:", clock=(clock := ManualClock(1_795_348_800_000))) as db:
+        write(db, 5, clock)
+        root = ET.fromstring(svg.document(db.admin.timeline("t")))
+    committed = "committed"
+    assert [bar.get("class") for bar in bars(root)] == [committed] * 2 + ["aborted"] + [
+        committed
+    ] * 2
+    lefts = [float(bar.get("x", "")) for bar in bars(root)]
+    assert lefts == sorted(set(lefts))
+    words = [text.text or "" for text in root.iter(f"{SVG}text")]
+    assert [word for word in words if re.match(r"\d\d:|\d{4}-", word)] == [
+        "12:00:00", "2026-11-22", "12:00:05",
+    ]  # fmt: skip
+
+
+def test_many_are_columns_in_which_the_aborted_one_is_seen() -> None:
+    with eosdb.connect(":memory:") as db:
+        write(db, 1_000)
+        content = svg.document(db.admin.timeline("t"))
+        part = svg.document(db.admin.timeline("t", start=1_000, end=1_050))
+    assert not bars(ET.fromstring(content))
+    (aborted,) = re.findall(r'<path id="band-0-aborted"[^>]* d="(.*?)"', content)
+    assert all(float(size) >= 3 for size in re.findall(r"(?:v-|h)([\d.]+)", aborted))
+    assert len(bars(ET.fromstring(part))) == 25
+
+
+def test_bars_lie_above_the_columns() -> None:
+    with eosdb.connect(":memory:", clock=(clock := ManualClock(1_795_348_800_000))) as db:
+        db.admin.create_topic("t")
+        names = ("busy", "long", "open")
+        busy, long, still_open = (db.producer(transactional_id=name) for name in names)
+        for producer in (busy, long, still_open):
+            producer.init_transactions()
+        for number in range(400):
+            clock.advance(100)
+            if number in (100, 390):
+                other = long if number == 100 else still_open
+                other.begin_transaction()
+                other.send("t", b"x")
+                other.flush()
+            if number == 200:
+                long.commit_transaction()
+            with busy.transaction():
+                busy.send("t", b"x")
+        for by in ("offset", "time"):
+            content = svg.document(db.admin.timeline("t", by=by))
+            drawn = bars(ET.fromstring(content))
+            assert [bar.get("class") for bar in drawn] == ["committed", "open"]
+            (band,) = re.findall(r'<path id="band-0-committed"[^>]* d="(.*?)"', content)
+            columns = re.findall(r"M\S+ ([\d.]+)v-([\d.]+)", band)
+            roof = min(float(bottom) - float(height) for bottom, height in columns)
+            assert all(
+                float(bar.get("y", "")) + float(bar.get("height", "")) <= roof for bar in drawn
+            )
+        db.abandon()
+
+
+def test_a_log_without_records_has_its_offsets_alone() -> None:
+    with eosdb.connect(":memory:") as db:
+        db.admin.create_topic("t")
+        words = list(ET.fromstring(svg.document(db.admin.timeline("t"))).itertext())
+    assert "log start = LSO = log end 0" in words
+    assert "no records" in words
