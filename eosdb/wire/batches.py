@@ -11,10 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
 from typing import Any, Final
 
-from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from aiokafka.record.util import calc_crc32c
-
 from eosdb.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -23,6 +19,12 @@ from eosdb.model.fetched import FetchedColumns
 from eosdb.model.records.record_columns import RecordColumns
 from eosdb.model.values import NO_SEQUENCE, Header, RecordBatch
 from eosdb.wire import compression
+from eosdb.wire.borrowed import (
+    CorruptRecordException,
+    DefaultRecordBatch,
+    DefaultRecordBatchBuilder,
+    calc_crc32c,
+)
 from eosdb.wire.limits import Allowance
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")

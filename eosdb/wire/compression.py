@@ -11,6 +11,7 @@ from typing import Final
 import cramjam
 
 from eosdb.errors import InvalidRecordError, UnsupportedCompressionTypeError
+from eosdb.wire.borrowed import is_buffer_too_small
 from eosdb.wire.limits import Allowance
 
 _ZSTD: Final = 4
@@ -53,8 +54,7 @@ def _within(
         except cramjam.DecompressionError as error:
             del out[begin:]
             allowance.no_use(size)
-            # The one message of all its codecs for a buffer that is too small.
-            if "failed to write whole buffer" not in str(error):
+            if not is_buffer_too_small(error):
                 raise
             if size == allowance.bytes_left:
                 allowance.decompressed(size + 1)

@@ -9,13 +9,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBufferPool
 
-from eosdb.wire import shape
+from eosdb.wire import borrowed, shape
 
 _HEADER: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
@@ -87,7 +85,7 @@ def encode(response: ApiMessage, header: RequestHeader) -> bytearray:
     flexible = response.flexible_version_q(header.version) and header.api_key != API_VERSIONS
     frame: bytearray = response.encode(version=header.version)
     if len(frame) > _KEPT:
-        EncodeBufferPool._local.__dict__.clear()
+        borrowed.drop_encode_buffer()
     before = b"\0" if flexible else b""
     size = _INT32.size + len(before) + len(frame)
     frame[:0] = struct.pack(">ii", size, header.correlation_id) + before
@@ -96,17 +94,11 @@ def encode(response: ApiMessage, header: RequestHeader) -> bytearray:
 
 def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> bytearray | None:
     """The answer that says nothing but the error, if a response of the API has one for all of it."""
-    response = response_of(header.api_key)
+    response = borrowed.response_of(header.api_key)
     field = response.fields.get("error_code")
     if field is None or not field.for_version_q(header.version):
         return None
     return encode(response(error_code=code, version=header.version), header)
-
-
-def response_of(api_key: int) -> Any:
-    """The response of an API, of all its versions."""
-    registry: dict[int, Any] = ResponseClassRegistry._response_class_registry
-    return registry[api_key][None]
 
 
 def framed(content: bytes) -> bytes:
@@ -115,10 +107,7 @@ def framed(content: bytes) -> bytes:
 
 
 @lru_cache(maxsize=512)
-def _reader(request: type[ApiMessage], version: int) -> tuple[bool, shape.Walk, Any]:
+def _reader(request: type[ApiMessage], version: int) -> tuple[bool, shape.Walk, borrowed.Decode]:
     flexible: bool = request.flexible_version_q(version)
-    struct_field: Any = request._struct
-    decode = struct_field.compiled_decode_from(
-        version, compact=flexible, tagged=flexible, data_class=request
-    )
-    return flexible, shape.of_struct(struct_field, version, flexible), decode
+    walk = shape.of_field(borrowed.schema(request, version), flexible)
+    return flexible, walk, borrowed.decoder(request, version)

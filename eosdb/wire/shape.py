@@ -10,8 +10,10 @@ microseconds (decisions/0031).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from eosdb.wire.borrowed import Field
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -51,42 +53,19 @@ Walk = Callable[[bytes | bytearray, int, Counts], int]
 """From where a value begins to where it ends. Raises ValueError, IndexError, and struct.error."""
 
 
-def of_struct(field: Any, version: int, flexible: bool) -> Walk:
-    """The walk through a structure of kafka-python's schemas: all its fields in their order."""
-    steps = [of_field(inner, version, flexible) for inner in field.untagged_fields(version)]
-    if flexible:
-        known = {
-            inner.tag: of_field(inner, version, flexible)
-            for inner in field.fields.values()
-            if inner.for_version_q(version) and inner.tagged_field_q(version)
-        }
-        steps.append(_tagged(known))
-
-    def walk(data: bytes | bytearray, at: int, counts: Counts) -> int:
-        for step in steps:
-            at = step(data, at, counts)
-        return at
-
-    return walk
-
-
-def of_field(field: Any, version: int, flexible: bool) -> Walk:
-    """The walk through one field."""
-    nullable: bool = field.nullable_for_version_q(version)
-    if field.is_array():
-        inner = field.array_of
-        if inner.is_struct():
-            return _array(of_struct(inner, version, flexible), nullable, flexible)
-        return _array(of_field(inner, version, flexible), nullable, flexible)
-    if field.is_struct():
-        walk = of_struct(field, version, flexible)
-        return _nullable(walk) if nullable else walk
-    size = _FIXED.get(field.type_str)
+def of_field(field: Field, flexible: bool) -> Walk:
+    """The walk through a field, or through a whole message."""
+    if field.element is not None:
+        return _array(of_field(field.element, flexible), field.is_nullable, flexible)
+    if field.fields is not None:
+        walk = _structure(field.fields, field.tagged, flexible)
+        return _nullable(walk) if field.is_nullable else walk
+    size = _FIXED.get(field.type_name)
     if size is not None:
         return lambda data, at, counts: at + size
-    if field.type_str == "string":
-        return _sized(None if flexible else _INT16, nullable, _LONGEST_STRING)
-    return _sized(None if flexible else _INT32, nullable)
+    if field.type_name == "string":
+        return _sized(None if flexible else _INT16, field.is_nullable, _LONGEST_STRING)
+    return _sized(None if flexible else _INT32, field.is_nullable)
 
 
 def tagged_fields(data: bytes | bytearray, at: int, counts: Counts) -> int:
@@ -106,6 +85,19 @@ def unsigned_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 28:
             raise ValueError("a varint of more than five bytes")
+
+
+def _structure(fields: Iterable[Field], tagged: Mapping[int, Field], flexible: bool) -> Walk:
+    steps = [of_field(field, flexible) for field in fields]
+    if flexible:
+        steps.append(_tagged({tag: of_field(field, flexible) for tag, field in tagged.items()}))
+
+    def walk(data: bytes | bytearray, at: int, counts: Counts) -> int:
+        for step in steps:
+            at = step(data, at, counts)
+        return at
+
+    return walk
 
 
 def _length(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from uuid import UUID
 
 from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
@@ -17,38 +18,25 @@ from eosdb.wire.messages import MalformedMessageError
 from eosdb.wire.session import NO_TOPIC, Session
 
 _LEAST = 3
-"""Those before are named for librdkafka alone, as in Kafka (apis.py)."""
+"""Older versions are only announced, for librdkafka, as by Kafka (apis.py)."""
 _VERSION_2_FROM = 12
 _BY_ID_FROM = 13
 _Partition = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 
+class _Decoded(NamedTuple):
+    """The batches of a request, the partitions refused before the broker is called, and the topics' ids."""
+
+    batches: dict[TopicPartition, RecordBatch]
+    refused: dict[TopicPartition, ProduceResult]
+    topic_ids: dict[str, UUID]
+
+
 def produce(session: Session, request: ProduceRequest, version: int) -> ProduceResponse | None:
-    """One answer for each partition; none at all for acks=0, where an error ends the connection."""
+    """A response for each partition; none at all for acks=0, where an error ends the connection."""
     if version < _LEAST:
         raise MalformedMessageError(f"Produce version {version} is named, and not served")
-    results: dict[TopicPartition, ProduceResult] = {}
-    decoded: dict[TopicPartition, RecordBatch] = {}
-    allowance = Allowance(session.lease)
-    names = session.broker.topic_names() if version >= _BY_ID_FROM else {}
-    ids: dict[str, UUID] = {}
-    for topic in request.topic_data:
-        if version >= _BY_ID_FROM:
-            topic.topic_id = topic.topic_id or NO_TOPIC
-            topic.name = names.get(topic.topic_id, f"?{topic.topic_id}")
-            ids[topic.name] = topic.topic_id
-        for data in topic.partition_data:
-            tp = TopicPartition(topic.name, data.index)
-            if topic.topic_id not in names and version >= _BY_ID_FROM:
-                results[tp] = ProduceResult(error=unknown_id(topic.topic_id))
-                continue
-            try:
-                if tp in decoded or tp in results:
-                    raise InvalidRecordError(f"{tp} comes twice in one request")
-                decoded[tp] = batches.decode(data.records, version, allowance)
-            except ApiError as error:
-                decoded.pop(tp, None)
-                results[tp] = ProduceResult(error=_alone(error))
+    decoded, results, ids = _decode(session, request, version)
     try:
         results |= session.broker.produce(
             decoded,
@@ -88,6 +76,31 @@ def produce(session: Session, request: ProduceRequest, version: int) -> ProduceR
     )
 
 
+def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded:
+    """Decode each partition's batch; from version 13 on, put the names of the topics into the request."""
+    decoded = _Decoded({}, {}, {})
+    allowance = Allowance(session.lease)
+    names = session.broker.topic_names() if version >= _BY_ID_FROM else {}
+    for topic in request.topic_data:
+        if version >= _BY_ID_FROM:
+            topic.topic_id = topic.topic_id or NO_TOPIC
+            topic.name = names.get(topic.topic_id, f"?{topic.topic_id}")
+            decoded.topic_ids[topic.name] = topic.topic_id
+        for data in topic.partition_data:
+            tp = TopicPartition(topic.name, data.index)
+            if topic.topic_id not in names and version >= _BY_ID_FROM:
+                decoded.refused[tp] = ProduceResult(error=unknown_id(topic.topic_id))
+                continue
+            try:
+                if tp in decoded.batches or tp in decoded.refused:
+                    raise InvalidRecordError(f"{tp} comes twice in one request")
+                decoded.batches[tp] = batches.decode(data.records, version, allowance)
+            except ApiError as error:
+                decoded.batches.pop(tp, None)
+                decoded.refused[tp] = ProduceResult(error=_alone(error))
+    return decoded
+
+
 def _partition(index: int, code: int, result: ProduceResult) -> _Partition:
     return _Partition(
         index=index,
@@ -106,8 +119,8 @@ def _partition(index: int, code: int, result: ProduceResult) -> _Partition:
 
 
 def _alone(error: ApiError) -> ApiError:
-    """The error without the calls that it came through: they would keep the batch, and themselves, until
-    Python looks for cycles."""
+    """The error without its traceback and causes, whose frames would keep the batch in memory until the
+    garbage collector runs."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 

@@ -8,7 +8,8 @@ from random import Random
 from typing import Any, Final
 
 from eosdb.wire.apis import APIS
-from eosdb.wire.messages import API_VERSIONS, response_of
+from eosdb.wire.borrowed import response_of
+from eosdb.wire.messages import API_VERSIONS
 from tests.wire.fuzz import bodies
 from tests.wire.fuzz.batches import changed, mutated
 from tests.wire.fuzz.target import Target

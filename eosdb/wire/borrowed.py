@@ -1,0 +1,88 @@
+"""The internals of kafka-python, aiokafka and cramjam that the server uses; nothing else here touches them.
+
+Their authors promise none of it. So the extra `serve` pins the three to their minor versions, and
+tests/wire/test_borrowed.py has a test for each use, which says what must stay as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka.errors import CorruptRecordException as CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch as DefaultRecordBatch
+from aiokafka.record.default_records import DefaultRecordBatchBuilder as DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c as calc_crc32c
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBufferPool
+
+Decode = Callable[[memoryview, int], tuple[Any, int]]
+"""Decodes the message that begins at an offset, and returns it and where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a message in one version: an array of `element`, a structure of `fields` and `tagged`
+    fields by their tags, or a value of the primitive type `type_name`."""
+
+    is_nullable: bool
+    type_name: str = ""
+    element: Field | None = None
+    fields: tuple[Field, ...] | None = None
+    tagged: Mapping[int, Field] = field(default_factory=dict)
+
+
+def schema(request: Any, version: int) -> Field:
+    """The structure of a request's body."""
+    return _structure(request._struct, version, is_nullable=False)
+
+
+def decoder(request: Any, version: int) -> Decode:
+    """kafka-python's compiled decoder of a request's body."""
+    flexible = request.flexible_version_q(version)
+    decode: Decode = request._struct.compiled_decode_from(
+        version, compact=flexible, tagged=flexible, data_class=request
+    )
+    return decode
+
+
+def response_of(api_key: int) -> Any:
+    """The class of an API's responses, for all versions."""
+    registry: dict[int, Any] = ResponseClassRegistry._response_class_registry
+    return registry[api_key][None]
+
+
+def drop_encode_buffer() -> None:
+    """Free the buffer in which this thread encodes: it has the size of the largest message so far."""
+    EncodeBufferPool._local.__dict__.clear()
+
+
+def is_buffer_too_small(error: Exception) -> bool:
+    """Whether a `decompress_into` of cramjam has failed for want of space: all its codecs say so alike."""
+    return "failed to write whole buffer" in str(error)
+
+
+def _field(of_library: Any, version: int) -> Field:
+    is_nullable: bool = of_library.nullable_for_version_q(version)
+    if of_library.is_array():
+        inner = of_library.array_of
+        element = (
+            _structure(inner, version, is_nullable=False)
+            if inner.is_struct()
+            else _field(inner, version)
+        )
+        return Field(is_nullable, element=element)
+    if of_library.is_struct():
+        return _structure(of_library, version, is_nullable=is_nullable)
+    return Field(is_nullable, of_library.type_str)
+
+
+def _structure(of_library: Any, version: int, *, is_nullable: bool) -> Field:
+    tagged = {
+        inner.tag: _field(inner, version)
+        for inner in of_library.fields.values()
+        if inner.for_version_q(version) and inner.tagged_field_q(version)
+    }
+    fields = tuple(_field(inner, version) for inner in of_library.untagged_fields(version))
+    return Field(is_nullable, fields=fields, tagged=tagged)
