@@ -96,8 +96,6 @@ if TYPE_CHECKING:
     from eosdb.model.values import TransactionToken as TransactionToken
     from eosdb.model.values import VerifyReport as VerifyReport
 
-    __all__: list[str]
-
 __version__ = "0.1.0"
 
 _NAMES: Final = {
@@ -135,7 +133,8 @@ _NAMES: Final = {
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # A type checker has the imports; `__getattr__` would promise it every name.
+# A type checker has the imports: `__all__` would hide them from it, `__getattr__` promise it every name.
+if not TYPE_CHECKING:
     __all__ = ["errors", *errors.__all__, *_MODULES]
 
     def __getattr__(name: str) -> object:
