@@ -31,7 +31,7 @@ from eosdb.log.batch import PreparedBatch, prepare
 from eosdb.log.once import SinkBatch
 from eosdb.log.producer_state import SEQUENCE_COUNT
 from eosdb.model.protocol.owned_ids import SINK
-from eosdb.model.records.record_columns import RecordColumns
+from eosdb.model.records.record_columns import RecordColumns, piece_length
 from eosdb.model.validation import check_collection, check_int, check_text, check_topic_partition
 from eosdb.model.values import (
     EPOCH_PER_TRANSACTION,
@@ -300,7 +300,7 @@ class _Pieces:
 
     def measured(self, size: int) -> None:
         """The newest piece has so many bytes: the next one is as long as suits such records."""
-        self._count = max(1, min(_PART_RECORDS, _PART_BYTES * self._count // max(size, 1)))
+        self._count = piece_length(self._count, size, _PART_RECORDS, _PART_BYTES)
 
     def of(self, given: Any) -> Iterator[Sequence[Record]]:
         if isinstance(given, RecordColumns):

@@ -15,6 +15,7 @@ from eosdb.model.values import TransactionState
 from eosdb.store import baseline, journal
 from eosdb.store.file.connection import connect
 from eosdb.store.file.failures import translate, translated
+from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id, kind
 from eosdb.store.schema import newest as newest_schema
 from eosdb.store.store import Store
@@ -35,7 +36,7 @@ def info(store: Store) -> dict[str, object]:
         counters = dict(connection.execute("SELECT name, value FROM counters"))
         found = {
             "size_bytes": os.path.getsize(store.path),
-            "wal_bytes": _size(store.path + "-wal"),
+            "wal_bytes": size_of(store.path + "-wal"),
             "file_id": file_id.read(connection),
             "schema_version": kind.of(connection).version,
             "sqlite_version": sqlite3.sqlite_version,
@@ -133,13 +134,6 @@ def _first_sentence(sql: str) -> str:
     lines = takewhile(lambda line: line.startswith("-- "), sql.splitlines())
     text = " ".join(line.removeprefix("-- ") for line in lines)
     return text.partition(". ")[0].removesuffix(".") + "."
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except FileNotFoundError:
-        return 0
 
 
 _COMPUTED = {

@@ -7,7 +7,6 @@ a topic made anew, and records deleted: each is told of, never read over.
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ import eosdb
 from eosdb.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from eosdb.integrations.arrow import records
 from eosdb.model.notices import catalog
+from eosdb.model.records.garbage import without_garbage_collection
 from eosdb.spark_io.planning import remote
 from eosdb.spark_io.planning.errors import SparkOptionError
 from eosdb.spark_io.planning.options import ReadOptions
@@ -38,9 +38,7 @@ def batches(
     """
     with contextlib.ExitStack() as cleanup:
         # Millions of tuples without references: looking for cycles among them takes a sixth of the time.
-        if gc.isenabled():
-            gc.disable()
-            cleanup.callback(gc.enable)
+        cleanup.enter_context(without_garbage_collection())
         path = ranges[0].path
         db = cleanup.enter_context(remote.connect(path))
         for source in ranges:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
 from itertools import repeat
 from typing import Any, Final
 from uuid import UUID
@@ -20,6 +19,7 @@ from eosdb.errors import (
 from eosdb.model.fetched import FetchedData
 from eosdb.model.notices import catalog
 from eosdb.model.records.columns import PartitionColumns
+from eosdb.model.records.garbage import without_garbage_collection
 from eosdb.model.records.serializing import Deserializer, as_far_as_it_goes
 from eosdb.model.values import (
     EARLIEST,
@@ -140,7 +140,7 @@ class Fetcher:
         collected: list[PartitionColumns] = []
         self._turn += 1
         try:
-            with nullcontext() if self._calls_the_user else _without_collection():
+            with nullcontext() if self._calls_the_user else without_garbage_collection():
                 for i in range(len(tps)):
                     tp = tps[(self._turn + i) % len(tps)]
                     limit -= self._collect_from(tp, self.cursors[tp], limit, collected)
@@ -314,7 +314,7 @@ class Fetcher:
 def records_of(found: Iterable[PartitionColumns]) -> list[ConsumerRecord]:
     """One object for each record, which is a third of the cost of reading: no Python code runs for it."""
     records: list[ConsumerRecord] = []
-    with _without_collection():
+    with without_garbage_collection():
         for part in found:
             fields = zip(
                 repeat(part.topic), repeat(part.partition), part.offsets, part.timestamps,
@@ -330,22 +330,3 @@ def _made(
     if deserializer is None:
         return column, None
     return as_far_as_it_goes(None if data is None else deserializer(data) for data in column)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Suspend Python's cyclic garbage collector for the block, which is short and calls no user code.
-
-    It runs whenever enough containers have been allocated: for a list of 10,000 records some fifteen times
-    over the list, and now and then over everything else in the process, to find nothing. That takes a third
-    of the time of reading, or more. Suspended, it runs once, when the list is complete. A collector that is
-    already off, or suspended by another thread, is left alone.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

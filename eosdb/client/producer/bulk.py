@@ -18,12 +18,13 @@ from eosdb.client.producer.partitioning import PartitionChooser
 from eosdb.client.producer.sent import SentRecords
 from eosdb.client.producer.settings import ProducerSettings
 from eosdb.model.clock import Clock
+from eosdb.model.records.record_columns import piece_length
 from eosdb.model.records.serializing import as_far_as_it_goes
 from eosdb.model.validation import shown
 
-PIECE_RECORDS: Final = 500
+_PIECE_RECORDS: Final = 500
 """How many records are laid out at once."""
-PIECE_BYTES: Final = 262_144
+_PIECE_BYTES: Final = 262_144
 """Fewer records at once, as long as they are larger."""
 CHUNK_RECORDS: Final = 5_000
 """How many records wait at most before they are sent."""
@@ -44,7 +45,7 @@ class Pieces:
 
     def measured(self, size: int) -> None:
         """The piece had so many bytes: the next one is as long as suits such records."""
-        self._count = max(1, min(PIECE_RECORDS, PIECE_BYTES * self._count // max(size, 1)))
+        self._count = piece_length(self._count, size, _PIECE_RECORDS, _PIECE_BYTES)
 
 
 class _Share:

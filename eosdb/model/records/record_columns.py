@@ -93,3 +93,8 @@ class RecordColumns(Sequence[Record]):
             headers[i] if headers else (),
             self.timestamps[i],
         )
+
+
+def piece_length(length: int, size: int, most_records: int, most_bytes: int) -> int:
+    """How many records to put into the next piece, after one of `length` records had `size` bytes."""
+    return max(1, min(most_records, most_bytes * length // max(size, 1)))

@@ -1,60 +1,16 @@
 -- Every batch ever appended, as the journal has it, control batches among them; records may be gone.
 CREATE VIEW record_batches AS
 SELECT
-    j.position, j.timestamp, j.topic, j.partition,
-    ifnull(json_extract(j.detail, '$.base_offset'), json_extract(j.detail, '$.offset')) AS base_offset,
-    ifnull(json_extract(j.detail, '$.count'), 1) AS count,
+    j.position, j.timestamp, j.topic, j.partition, j.base_offset, j.count,
     coalesce(
         json_extract(j.detail, '$.producer_id'),
         CASE WHEN j.transactional_id IS NULL THEN -1 END,
-        (
-            SELECT h.producer_id FROM transaction_history h
-            WHERE h.transactional_id = j.transactional_id AND h.position < j.position
-            ORDER BY h.position DESC LIMIT 1
-        ),
-        -- Its transaction's events are gone: as of the baseline, or before that as its records have it.
-        (
-            SELECT b.producer_id FROM eosdb_baseline_transactional_ids b
-            WHERE b.transactional_id = j.transactional_id
-                AND j.position > (SELECT position FROM eosdb_baseline)
-        ),
-        (
-            SELECT r.producer_id FROM records r
-            WHERE r.partition_id = json_extract(j.detail, '$.partition_id')
-                AND r."offset" >= ifnull(
-                    json_extract(j.detail, '$.base_offset'), json_extract(j.detail, '$.offset')
-                )
-                AND r."offset" < ifnull(
-                    json_extract(j.detail, '$.base_offset'), json_extract(j.detail, '$.offset')
-                ) + ifnull(json_extract(j.detail, '$.count'), 1)
-            ORDER BY r."offset" LIMIT 1
-        )
+        json_extract(j.producer, '$[0]')
     ) AS producer_id,
     coalesce(
         json_extract(j.detail, '$.producer_epoch'),
         CASE WHEN j.transactional_id IS NULL THEN -1 END,
-        (
-            SELECT h.producer_epoch FROM transaction_history h
-            WHERE h.transactional_id = j.transactional_id AND h.position < j.position
-            ORDER BY h.position DESC LIMIT 1
-        ),
-        -- Its transaction's events are gone: as of the baseline, or before that as its records have it.
-        (
-            SELECT b.producer_epoch FROM eosdb_baseline_transactional_ids b
-            WHERE b.transactional_id = j.transactional_id
-                AND j.position > (SELECT position FROM eosdb_baseline)
-        ),
-        (
-            SELECT r.producer_epoch FROM records r
-            WHERE r.partition_id = json_extract(j.detail, '$.partition_id')
-                AND r."offset" >= ifnull(
-                    json_extract(j.detail, '$.base_offset'), json_extract(j.detail, '$.offset')
-                )
-                AND r."offset" < ifnull(
-                    json_extract(j.detail, '$.base_offset'), json_extract(j.detail, '$.offset')
-                ) + ifnull(json_extract(j.detail, '$.count'), 1)
-            ORDER BY r."offset" LIMIT 1
-        )
+        json_extract(j.producer, '$[1]')
     ) AS producer_epoch,
     ifnull(
         json_extract(j.detail, '$.base_sequence'),
@@ -72,5 +28,37 @@ SELECT
         j.timestamp - ifnull(json_extract(j.detail, '$.age_ms'), 0)
     ) AS max_timestamp,
     ifnull(json_extract(j.detail, '$.size'), 0) AS size
-FROM journal j
-WHERE j.kind IN ('BatchAppended', 'MarkerWritten');
+FROM (
+    SELECT
+        b.*,
+        -- Id and epoch as of the newest transition of the transaction. If its events are gone: as of the
+        -- baseline, or for a batch before the baseline as its records have them.
+        coalesce(
+            (
+                SELECT json_array(h.producer_id, h.producer_epoch) FROM transaction_history h
+                WHERE h.transactional_id = b.transactional_id AND h.position < b.position
+                ORDER BY h.position DESC LIMIT 1
+            ),
+            (
+                SELECT json_array(i.producer_id, i.producer_epoch)
+                FROM eosdb_baseline_transactional_ids i
+                WHERE i.transactional_id = b.transactional_id
+                    AND b.position > (SELECT position FROM eosdb_baseline)
+            ),
+            (
+                SELECT json_array(r.producer_id, r.producer_epoch) FROM records r
+                WHERE r.partition_id = json_extract(b.detail, '$.partition_id')
+                    AND r."offset" >= b.base_offset AND r."offset" < b.base_offset + b.count
+                ORDER BY r."offset" LIMIT 1
+            )
+        ) AS producer
+    FROM (
+        SELECT
+            *,
+            ifnull(json_extract(detail, '$.base_offset'), json_extract(detail, '$.offset'))
+                AS base_offset,
+            ifnull(json_extract(detail, '$.count'), 1) AS count
+        FROM journal
+        WHERE kind IN ('BatchAppended', 'MarkerWritten')
+    ) b
+) j;

@@ -7,7 +7,6 @@ synced under "full"; one that is only made valid by a later, synced unit need no
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from typing import Final
 
@@ -17,6 +16,7 @@ from eosdb.model.notices import catalog
 from eosdb.store.file.connection import WAL_LIMIT_BYTES, connect
 from eosdb.store.file.failures import is_failed_sync, translated
 from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.open_files import size_of
 from eosdb.store.wal import index as wal_index
 from eosdb.store.wal import renewal as wal_renewal
 from eosdb.store.wal.growth import Checkpoint, WalGrowth
@@ -96,7 +96,7 @@ class Writer:
         self._begun = 0
         self._changes_before = 0
         # Left by other processes, which may have been killed before they could copy it.
-        self._wal_bytes = _size(f"{path}-wal")
+        self._wal_bytes = size_of(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
         """What the last checkpoint found in the WAL beyond what had been estimated."""
@@ -328,10 +328,3 @@ def _is_closed(connection: sqlite3.Connection) -> bool:
         return connection.total_changes < 0
     except sqlite3.ProgrammingError:
         return True
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except FileNotFoundError:
-        return 0
