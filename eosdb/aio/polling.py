@@ -16,7 +16,7 @@ from eosdb.client.consumer.assigned import OnChange
 from eosdb.client.consumer.consumer import Consumer
 from eosdb.client.consumer.fetcher import records_of
 from eosdb.errors import IllegalStateError, WakeupError
-from eosdb.model.records.columns import PartitionColumns
+from eosdb.model.records.columns import piece
 from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 
@@ -72,16 +72,8 @@ class PolledConsumer(Consumer[Key, Value]):
         for part in polled:
             records = found.setdefault(TopicPartition(part.topic, part.partition), [])
             for start in range(0, len(part), _PIECE):
-                records += records_of([_piece(part, start, start + _PIECE)])
+                records += records_of([piece(part, start, start + _PIECE)])
         return found
-
-
-def _piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
-    return PartitionColumns(
-        part.topic, part.partition, part.offsets[start:end], part.timestamps[start:end],
-        part.timestamp_types[start:end], part.keys[start:end], part.values[start:end],
-        part.headers[start:end],
-    )  # fmt: skip
 
 
 def with_undelivered(

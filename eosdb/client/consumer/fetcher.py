@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, Final
 from uuid import UUID
@@ -18,7 +19,7 @@ from eosdb.errors import (
 )
 from eosdb.model.fetched import FetchedData
 from eosdb.model.notices import catalog
-from eosdb.model.records.columns import PartitionColumns
+from eosdb.model.records.columns import COLUMNS, PartitionColumns, columns_of, piece
 from eosdb.model.records.garbage import without_garbage_collection
 from eosdb.model.records.serializing import Deserializer, as_far_as_it_goes
 from eosdb.model.values import (
@@ -33,7 +34,7 @@ from eosdb.model.values import (
 _FETCH_RECORDS: Final = 2_000
 _new: Final = tuple.__new__
 Columns = tuple[Sequence[Any], ...]
-"""Offsets, timestamps, timestamp types, keys, values and headers."""
+"""A sequence for each of `COLUMNS`."""
 
 
 class Cursor:
@@ -64,7 +65,7 @@ class Cursor:
 
     def _empty(self) -> None:
         self._offsets: Sequence[int] = ()
-        self._columns: Columns = ((),) * 6
+        self._columns: Columns = ((),) * len(COLUMNS)
         self._next = 0
 
     def seek(self, offset: int) -> None:
@@ -80,14 +81,7 @@ class Cursor:
     def fill(self, fetched: FetchedData) -> None:
         """Continue with these records, and after them where the fetch says."""
         self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
-        self._columns = (
-            fetched.offsets,
-            fetched.timestamps,
-            fetched.timestamp_types,
-            fetched.keys,
-            fetched.values,
-            fetched.headers,
-        )
+        self._columns = columns_of(fetched)
         self._next = 0
         self.advance(0)
 
@@ -187,21 +181,16 @@ class Fetcher:
         self, tp: TopicPartition, columns: Columns
     ) -> tuple[PartitionColumns, Exception | None]:
         """What the user gets, up to the first record that a deserializer refuses, and how it does."""
+        part = PartitionColumns(*tp, *columns)
         if not self._calls_the_user:
-            return PartitionColumns(*tp, *columns), None
-        offsets, timestamps, kinds, keys, values, headers = columns
-        made_keys, key_error = _made(keys, self._settings.key_deserializer)
-        made_values, value_error = _made(
-            values[: len(made_keys)], self._settings.value_deserializer
+            return part, None
+        keys, key_error = _deserialize(part.keys, self._settings.key_deserializer)
+        values, value_error = _deserialize(
+            part.values[: len(keys)], self._settings.value_deserializer
         )
-        end = len(made_values)
-        return (
-            PartitionColumns(
-                *tp, offsets[:end], timestamps[:end], kinds[:end], made_keys[:end], made_values,
-                headers[:end],
-            ),
-            value_error or key_error,
-        )  # fmt: skip
+        end = len(values)
+        whole = replace(piece(part, 0, end), keys=keys[:end], values=values)
+        return whole, value_error or key_error
 
     def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
         """Fetch the next records, possibly none to return. True at the end of the readable log."""
@@ -324,7 +313,7 @@ def records_of(found: Iterable[PartitionColumns]) -> list[ConsumerRecord]:
     return records
 
 
-def _made(
+def _deserialize(
     column: Sequence[Any], deserializer: Deserializer | None
 ) -> tuple[Sequence[Any], Exception | None]:
     if deserializer is None:

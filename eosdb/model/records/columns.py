@@ -6,10 +6,11 @@ Arrow and pandas are asked for only when somebody wants them: they are no requir
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import IllegalStateError
 from eosdb.model.values import Header
@@ -34,6 +35,17 @@ class PartitionColumns:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+
+COLUMNS: Final = ("offsets", "timestamps", "timestamp_types", "keys", "values", "headers")
+"""The fields of PartitionColumns, and of FetchedData, that have an element for each record."""
+columns_of: Final[Callable[[Any], tuple[Sequence[Any], ...]]] = attrgetter(*COLUMNS)
+
+
+def piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
+    """The records from index `start` to index `end`."""
+    columns = [column[start:end] for column in columns_of(part)]
+    return PartitionColumns(part.topic, part.partition, *columns)
 
 
 # decisions/0024: what the fetch has is what the caller gets.
