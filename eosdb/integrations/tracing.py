@@ -16,13 +16,14 @@ from weakref import WeakKeyDictionary
 
 from eosdb.aio.producer import AsyncProducer
 from eosdb.broker.outbox import UserTransaction
+from eosdb.client.processor.failure import Failure
 from eosdb.client.processor.own_tables import UnitTransaction
 from eosdb.client.processor.producing import ProducerTransaction
 from eosdb.client.processor.record_handler import Attempt, RecordHandler
 from eosdb.client.processor.transaction import ProcessingTransaction
 from eosdb.client.producer.producer import Producer
 from eosdb.errors import ConfigError
-from eosdb.model.values import ConsumerRecord, Header
+from eosdb.model.values import ConsumerRecord, Header, ProducerRecord
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -60,8 +61,8 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
         (Producer, "commit_transaction", _committing),
         (AsyncProducer, "send", _sending_async),
         (UserTransaction, "publish", _sending),
-        (RecordHandler, "_try", _trying),
-        (RecordHandler, "_give_up", _giving_up),
+        (RecordHandler, "process", _processing),
+        (RecordHandler, "send_failed", _sending_failed),
         (ProducerTransaction, "commit", _committing),
         (UnitTransaction, "commit", _committing),
         (ProcessingTransaction, "mend", _mending),
@@ -151,10 +152,10 @@ def _note_offset(span: Span, sent: Any) -> None:
 # -- processing ---------------------------------------------------------------------------------
 
 
-def _trying(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
+def _processing(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
     from opentelemetry.trace import SpanKind
 
-    def attempt(self: RecordHandler, origin: ConsumerRecord) -> Exception | None:
+    def process(self: RecordHandler, origin: ConsumerRecord) -> Exception | None:
         attributes = _attributes(origin.topic, "process", "process") | _place(self, origin)
         with tracer.start_as_current_span(
             f"process {origin.topic}",
@@ -165,44 +166,45 @@ def _trying(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
             error: Exception | None = original(self, origin)
             if error is not None:
                 _note_failure(span, error)
-        _processed.setdefault(self._transaction, []).append(span.get_span_context())
+        _processed.setdefault(self.transaction, []).append(span.get_span_context())
         return error
 
-    return attempt
+    return process
 
 
-def _giving_up(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The record goes to a retry topic, or becomes a dead letter; it keeps the trace that it has."""
+def _sending_failed(tracer: Tracer, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A span for a record sent to a retry topic or as a dead letter, which keeps the trace that it has."""
     from opentelemetry.trace import SpanKind
 
-    def give_up(self: RecordHandler, attempt: Attempt, failure: Any) -> None:
-        settings = self._settings
-        topic = settings.own_topics[settings.stage(attempt.tp.topic)]
+    def send_failed(
+        self: RecordHandler, attempt: Attempt, failure: Failure, record: ProducerRecord
+    ) -> None:
+        topic = str(record.topic)
         with tracer.start_as_current_span(
             f"send {topic}",
             context=context_of(attempt.record),
             kind=SpanKind.PRODUCER,
             attributes={
                 **_attributes(topic, "send", "send"),
-                "messaging.eosdb.dead_letter": topic == settings.dead_letter_topic,
+                "messaging.eosdb.dead_letter": topic == self.settings.dead_letter_topic,
                 "messaging.eosdb.attempts": failure.attempts,
                 "error.type": failure.error,
             },
         ):
             token = _is_given_up.set(True)
             try:
-                original(self, attempt, failure)
+                original(self, attempt, failure, record)
             finally:
                 _is_given_up.reset(token)
 
-    return give_up
+    return send_failed
 
 
 def _place(handler: RecordHandler, record: ConsumerRecord) -> dict[str, str | int]:
     return {
         "messaging.destination.partition.id": str(record.partition),
         "messaging.eosdb.offset": record.offset,
-        "messaging.consumer.group.name": handler._group_id,
+        "messaging.consumer.group.name": handler.group_id,
     }
 
 

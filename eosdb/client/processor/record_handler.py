@@ -54,9 +54,9 @@ class RecordHandler:
         self._handler = handler
         self._file = file
         self._sink = sink
-        self._group_id = group_id
-        self._settings = settings
-        self._transaction = transaction
+        self.group_id = group_id
+        self.settings = settings
+        self.transaction = transaction
         self._clock = clock
         self._metrics = metrics
         self._failures: dict[tuple[TopicPartition, int], Failure] = {}
@@ -64,7 +64,7 @@ class RecordHandler:
 
     def tell(self) -> None:
         """Say what became of records, unless the transaction keeps others waiting: then later."""
-        if not self._transaction.holds_lock:
+        if not self.transaction.holds_lock:
             self._failure_log.tell()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -84,16 +84,16 @@ class RecordHandler:
         """Whether the record is done, possibly as a retry or dead letter; if not, the transaction is
         broken."""
         while self._has_attempts(attempt):
-            error = self._try(attempt.origin)
+            error = self.process(attempt.origin)
             if error is None:
                 return True
             self._note_failure(attempt, error)
             if self._has_attempts(attempt):
-                self.committed(self._transaction.let_go())
-                self._clock.sleep_ms(self._settings.retry_backoff_ms)
+                self.committed(self.transaction.let_go())
+                self._clock.sleep_ms(self.settings.retry_backoff_ms)
             else:
                 self._check_may_give_up(attempt, error)
-            if self._transaction.is_broken:
+            if self.transaction.is_broken:
                 return False
         self._give_up(attempt, self._failures[attempt.key])
         return True
@@ -107,17 +107,34 @@ class RecordHandler:
         if not self._has_attempts(attempt):
             self._check_may_give_up(attempt, error)
 
+    # decisions/0047: the two hooks of tracing, which wraps them when a program asks for spans.
+
+    def process(self, origin: ConsumerRecord) -> Exception | None:
+        """Run the handler once, and send its results. Returns the error if that failed."""
+        start = self._metrics.now_ns()
+        error = self.transaction.deliver(lambda tx: self._results(origin, tx))
+        if error is None:
+            latency_ms = (self._metrics.now_ns() - start) / 1_000_000
+            self._metrics.record({"process": 1}, {"process-latency": latency_ms})
+        return error
+
+    def send_failed(self, attempt: Attempt, failure: Failure, record: ProducerRecord) -> None:
+        """Send the record that takes a failed one to a retry topic or to the dead letter topic."""
+        self.transaction.send(record)
+
+    # -- small steps ----------------------------------------------------------------------------
+
     def _has_attempts(self, attempt: Attempt) -> bool:
         """Whether it may be tried again in this topic."""
         failure = self._failures.get(attempt.key)
         here = 0 if failure is None else failure.attempts - attempt.before
-        return here < self._settings.max_attempts
+        return here < self.settings.max_attempts
 
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:
         known = self._failures.get(attempt.key)
         count = (attempt.before if known is None else known.attempts) + 1
         now = self._clock.time_ms()
-        failure = Failure.of(attempt.origin, error, self._group_id, count, now)
+        failure = Failure.of(attempt.origin, error, self.group_id, count, now)
         self._failures[attempt.key] = failure
         self._metrics.count("failed")
         self._failure_log.failed(
@@ -126,9 +143,9 @@ class RecordHandler:
 
     def _check_may_give_up(self, attempt: Attempt, error: Exception) -> None:
         """Raises HandlerFailedError if there is no dead letter topic."""
-        if self._settings.dead_letter_topic is not None:
+        if self.settings.dead_letter_topic is not None:
             return
-        self.committed(self._transaction.let_go())
+        self.committed(self.transaction.let_go())
         failure = self._failures[attempt.key]
         raise HandlerFailedError(
             f"{attempt.tp} offset {attempt.record.offset}: failed {failure.attempts} times, last with "
@@ -136,18 +153,9 @@ class RecordHandler:
             "handler, or set a dead_letter_topic"
         ) from error
 
-    def _try(self, origin: ConsumerRecord) -> Exception | None:
-        """Run the handler, and send its results. Returns why that failed."""
-        start = self._metrics.now_ns()
-        error = self._transaction.deliver(lambda tx: self._results(origin, tx))
-        if error is None:
-            latency_ms = (self._metrics.now_ns() - start) / 1_000_000
-            self._metrics.record({"process": 1}, {"process-latency": latency_ms})
-        return error
-
     def _results(self, origin: ConsumerRecord, tx: Any) -> list[ProducerRecord]:
         """What the handler returns for the record, ready to be sent."""
-        given = self._settings.deserialized(origin)
+        given = self.settings.deserialized(origin)
         with handlers.running(self._file, has_transaction=tx is not None):
             results = handlers.call(self._handler, given, tx)
         return [self._ready(given, result) for result in results]
@@ -168,27 +176,26 @@ class RecordHandler:
         return replace(
             result,
             topic=topic,
-            key=serialized("key", result.key, self._settings.key_serializer),
-            value=serialized("value", result.value, self._settings.value_serializer),
+            key=serialized("key", result.key, self.settings.key_serializer),
+            value=serialized("value", result.value, self.settings.value_serializer),
         )
 
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
         """Send it to the next retry topic, or to the dead letter topic."""
-        settings, record = self._settings, attempt.record
+        settings, record = self.settings, attempt.record
         stage = settings.stage(attempt.tp.topic)
         is_dead = stage == len(settings.retry_topics)
         if not is_dead:
             due_ms = self._clock.time_ms() + settings.retry_delays_ms[stage]
             failure = replace(failure, due_ms=due_ms)
-        self._transaction.send(
-            ProducerRecord(
-                topic=settings.own_topics[stage],
-                key=record.key,
-                value=record.value,
-                headers=failure.mark(record.headers),
-                timestamp=record.timestamp,
-            )
+        failed = ProducerRecord(
+            topic=settings.own_topics[stage],
+            key=record.key,
+            value=record.value,
+            headers=failure.mark(record.headers),
+            timestamp=record.timestamp,
         )
+        self.send_failed(attempt, failure, failed)
         self._metrics.count("dead-lettered" if is_dead else "retried")
         if is_dead:
             self._failure_log.given_up(attempt.key, failure)
