@@ -176,15 +176,19 @@ class Database(WholeFile, Closeable):
         self._publisher = Publisher(core)
         self._once = OnceAppender(core)
         if not read_only:
-            self._coordinator.after_write = self._housekeeper.run_when_due
-            if path != MEMORY:
-                self._store.before_close(self._snapshot_at_close)
-            try:
-                self._coordinator.recover()
-            except BaseException:
-                with contextlib.suppress(EosdbError):  # What has failed is told, and not this.
-                    self._store.close(orderly=False)
-                raise
+            self._recover()
+
+    def _recover(self) -> None:
+        """Complete what killed processes have left behind. Closes the store if that fails."""
+        self._coordinator.after_write = self._housekeeper.run_when_due
+        if self.path != MEMORY:
+            self._store.before_close(self._snapshot_at_close)
+        try:
+            self._coordinator.recover()
+        except BaseException:
+            with contextlib.suppress(EosdbError):  # The first error is raised, not this one.
+                self._store.close(orderly=False)
+            raise
 
     @cached_property
     def engine(self) -> Engine:
