@@ -107,7 +107,7 @@ class RecordHandler:
         if not self._has_attempts(attempt):
             self._check_may_give_up(attempt, error)
 
-    # decisions/0047: the two hooks of tracing, which wraps them when a program asks for spans.
+    # -- the hooks of eosdb.integrations.tracing, which wraps them when a program asks for spans -----
 
     def process(self, origin: ConsumerRecord) -> Exception | None:
         """Run the handler once, and send its results. Returns the error if that failed."""
