@@ -188,8 +188,7 @@ class TransactionAdmin(RequestHandler):
         append.append_marker(
             unit,
             partition,
-            entry.producer_id,
-            entry.producer_epoch,
+            ProducerIdAndEpoch(entry.producer_id, entry.producer_epoch),
             max(entry.coordinator_epoch, transaction_rows.epoch(unit)),
             committed=False,
             transactional_id=found.transactional_id,

@@ -349,8 +349,7 @@ class TransactionCoordinator:
                 append.append_marker(
                     unit,
                     partition,
-                    producer_id,
-                    producer_epoch,
+                    ProducerIdAndEpoch(producer_id, producer_epoch),
                     coordinator_epoch,
                     committed=committed,
                     transactional_id=None,

@@ -222,11 +222,6 @@ def members(detail: str) -> Any:
     return found if end == len(detail) else parsed(detail)  # Blanks around it, or no JSON.
 
 
-def detail_fields(kind: type[Event]) -> tuple[str, ...]:
-    """What an event of this kind says beyond the journal's own columns."""
-    return SHAPES[kind.__name__][0].names
-
-
 def _text_of(hint: Any) -> Callable[[Any], str]:
     return form(hint).text or str
 

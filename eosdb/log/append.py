@@ -31,7 +31,6 @@ from eosdb.log.producer_state import (
     Incoming,
     LookBehind,
     StoredRange,
-    Validation,
     check_marker,
     judge,
     judge_by_rows,
@@ -97,7 +96,6 @@ def append(
     *,
     transactional_id: str | None = None,
     producer: ProducerIdAndEpoch | None = None,
-    validation: Validation = Validation.FULL,
 ) -> ProduceResult:
     """Append the batch, or find that it is stored already and write nothing.
 
@@ -105,23 +103,13 @@ def append(
     MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and the
     errors of `judge` and `judge_by_rows`.
     """
-    if batch.size > config.max_message_bytes:
-        raise MessageTooLargeError(
-            f"{partition.topic_partition}: the batch has {batch.size} bytes, max.message.bytes is "
-            f"{config.max_message_bytes}; send fewer or smaller records"
-        )
-    if config.compact and batch.has_null_key:
-        keyless = InvalidRecordError(
-            f"{partition.topic_partition}: the topic is compacted, every record needs a key"
-        )
-        keyless.records = [at for at, key in enumerate(batch.payload[::2]) if key is None]
-        raise keyless
+    _check_fits(partition, batch, config)
     log_append_time = (
         now_ms if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
     )
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
     if batch.producer_id >= 0:
-        verdict = _decide(unit, partition.partition_id, batch, validation)
+        verdict = _decide(unit, partition.partition_id, batch)
     if isinstance(verdict, Duplicate):
         return ProduceResult(
             verdict.base_offset,
@@ -163,6 +151,21 @@ def append(
     )
 
 
+def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig) -> None:
+    """Check what the topic's configuration demands of every batch."""
+    if batch.size > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"{partition.topic_partition}: the batch has {batch.size} bytes, max.message.bytes is "
+            f"{config.max_message_bytes}; send fewer or smaller records"
+        )
+    if config.compact and batch.has_null_key:
+        keyless = InvalidRecordError(
+            f"{partition.topic_partition}: the topic is compacted, every record needs a key"
+        )
+        keyless.records = [at for at, key in enumerate(batch.payload[::2]) if key is None]
+        raise keyless
+
+
 def _warn_of_retention(
     unit: Unit, partition: Partition, config: TopicConfig, newest: int, now_ms: int
 ) -> None:
@@ -182,8 +185,7 @@ def _warn_of_retention(
 def append_marker(
     unit: Unit,
     partition: Partition,
-    producer_id: int,
-    producer_epoch: int,
+    producer: ProducerIdAndEpoch,
     coordinator_epoch: int,
     *,
     committed: bool,
@@ -197,6 +199,7 @@ def append_marker(
     `is_expected` where producer and coordinator are those that hold the transactional id now. Raises
     InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
     """
+    producer_id, producer_epoch = producer
     entry = producer_rows.load(unit, partition.partition_id, producer_id)
     check_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
     control = "COMMIT" if committed else "ABORT"
@@ -205,8 +208,8 @@ def append_marker(
         now_ms, partition.topic, partition.partition, transactional_id, partition.partition_id, offset,
         producer_id, producer_epoch, coordinator_epoch, control,
     )  # fmt: skip
-    known = ProducerIdAndEpoch(producer_id, producer_epoch) if is_expected else None
-    position = unit.record(event, lean.marker(known, coordinator_epoch if is_expected else NAMED))
+    expected = lean.marker(producer, coordinator_epoch) if is_expected else lean.marker(None, NAMED)
+    position = unit.record(event, expected)
     numbers = _Numbers(
         partition.partition_id, offset, 0, producer_id, producer_epoch, NO_SEQUENCE, 0, 1, position,
         now_ms,
@@ -259,9 +262,7 @@ def check_overtakes_nothing(
         )
 
 
-def _decide(
-    unit: Unit, partition_id: int, batch: PreparedBatch, validation: Validation
-) -> Accept | Duplicate:
+def _decide(unit: Unit, partition_id: int, batch: PreparedBatch) -> Accept | Duplicate:
     incoming = Incoming(
         batch.producer_epoch, batch.base_sequence, batch.count, batch.is_transactional
     )
@@ -273,7 +274,7 @@ def _decide(
         or len(entry.batches) < RETAINED_BATCHES
     ):
         newest = _newest_stored_serial(unit, partition_id, batch.producer_id, batch.producer_epoch)
-    verdict = judge(entry, incoming, newest, validation)
+    verdict = judge(entry, incoming, newest)
     if isinstance(verdict, LookBehind):
         stored = _stored_range(unit, partition_id, batch, verdict.base_serial)
         verdict = judge_by_rows(batch.producer_id, incoming, verdict, stored)

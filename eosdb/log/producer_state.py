@@ -9,7 +9,6 @@ counts on where Kafka's int32 wraps to 0, so that rows from before and after a w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, NamedTuple
 
 from eosdb.errors import (
@@ -47,17 +46,6 @@ def nearest_serial(sequence: int, expected: int) -> int:
     """The serial of `sequence` that lies nearest to the next expected one (± 2**30)."""
     half = SEQUENCE_COUNT // 2
     return expected + (sequence - expected + half) % SEQUENCE_COUNT - half
-
-
-class Validation(Enum):
-    """How strictly an append is checked (Kafka: the origin of the append)."""
-
-    FULL = "full"
-    """A client's batch: epoch and sequence."""
-    EPOCH_ONLY = "epoch only"
-    """The coordinator's: the epoch alone."""
-    NONE = "none"
-    """Replay: everything that was written is accepted."""
 
 
 class BatchMetadata(NamedTuple):
@@ -166,7 +154,6 @@ def judge(
     entry: ProducerStateEntry | None,
     incoming: Incoming,
     newest_stored_serial: int = NO_SEQUENCE,
-    validation: Validation = Validation.FULL,
 ) -> Accept | Duplicate | LookBehind:
     """Whether a batch of a known producer (or an unknown one: `entry` None) may be appended.
 
@@ -176,10 +163,6 @@ def judge(
     InvalidTxnStateError for a plain batch inside an open transaction. The order is Kafka's:
     duplicate, epoch, sequence, transaction.
     """
-    if validation is Validation.NONE:
-        return Accept(_continued(entry, incoming, newest_stored_serial))
-    if entry is None and validation is Validation.EPOCH_ONLY:
-        return Accept(NO_SEQUENCE)
     if entry is None:
         base = nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
         return _start(max(base, incoming.base_sequence), newest_stored_serial)
@@ -189,9 +172,6 @@ def judge(
             f"seen {entry.producer_epoch}; a newer producer has taken over, or call "
             "init_producer_id again"
         )
-    if validation is Validation.EPOCH_ONLY:
-        _check_transaction(entry, incoming)
-        return Accept(NO_SEQUENCE)
     if incoming.producer_epoch > entry.producer_epoch:
         if incoming.base_sequence != 0:
             raise _out_of_order(entry, incoming, "0, the first of a new epoch")
@@ -277,16 +257,6 @@ def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
     if newest_stored_serial < 0 or base_serial > newest_stored_serial:
         return Accept(base_serial)
     return LookBehind(base_serial)
-
-
-def _continued(
-    entry: ProducerStateEntry | None, incoming: Incoming, newest_stored_serial: int
-) -> int:
-    expected = newest_stored_serial + 1
-    if entry is not None and entry.producer_epoch == incoming.producer_epoch and entry.batches:
-        expected = entry.last_serial + 1
-    serial = nearest_serial(incoming.base_sequence, expected)
-    return serial if serial >= 0 else incoming.base_sequence
 
 
 def _check_transaction(entry: ProducerStateEntry, incoming: Incoming) -> None:

@@ -79,8 +79,7 @@ def verify(
 
     Returns how many events there are and what differs. `inspect` gets every event as it is folded.
     """
-    scratch = sqlite3.connect("", isolation_level=None)
-    try:
+    with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.execute("BEGIN")
         create_materialized(scratch)
         problems: list[str] = []
@@ -95,19 +94,8 @@ def verify(
         ) -> Iterator[tuple[int, Event | Lean]]:
             nonlocal last
             for position, event in events:
-                kind = kind_of(event)
-                if position <= begun:
-                    if kind not in (BatchAppended, MarkerWritten):
-                        problems.append(
-                            f"journal: position {position} is not behind the baseline ({begun}), and its "
-                            f"{kind.__name__} describes no records; expected it to be gone"
-                        )
-                else:
-                    if position != last + 1:
-                        problems.append(
-                            f"journal: position {position} follows {last}, expected {last + 1}"
-                        )
-                    last = position
+                problems.extend(_misplaced(position, kind_of(event), begun, last))
+                last = max(last, position)
                 yield position, event
 
         def altered(position: int) -> None:
@@ -133,8 +121,19 @@ def verify(
             ]
         problems += differences(connection, scratch, _told_by(begun))
         return count, problems
-    finally:
-        scratch.close()
+
+
+def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Iterator[str]:
+    """Why an event of this kind must not be at this position, with the baseline at `begun` and the event
+    before it at `last`."""
+    if position <= begun:
+        if kind not in (BatchAppended, MarkerWritten):
+            yield (
+                f"journal: position {position} is not behind the baseline ({begun}), and its "
+                f"{kind.__name__} describes no records; expected it to be gone"
+            )
+    elif position != last + 1:
+        yield f"journal: position {position} follows {last}, expected {last + 1}"
 
 
 def _told_by(begun: int) -> str:

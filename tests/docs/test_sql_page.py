@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import eosdb
-from eosdb.events.encoding import detail_fields
-from eosdb.events.kinds import KINDS
+from eosdb.events.encoding import SHAPES
 from scripts import make_datasette
 from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
@@ -70,7 +69,7 @@ def test_values_have_the_type_on_the_page(analyst: sqlite3.Connection, view: str
 def test_the_page_lists_the_members_of_every_kind_of_event() -> None:
     rows = re.findall(r"(?m)^\| `([A-Z]\w+)` \| (.+) \|$", PAGE)
     listed = {kind: tuple(re.findall(r"`(\w+)`", members)) for kind, members in rows}
-    assert listed == {kind: detail_fields(cls) for kind, cls in KINDS.items()}
+    assert listed == {kind: fields.names for kind, (fields, *_) in SHAPES.items()}
 
 
 def test_every_query_has_a_title_of_its_own_and_an_expected_answer() -> None:

@@ -15,7 +15,6 @@ from eosdb.log.producer_state import (
     LookBehind,
     ProducerStateEntry,
     StoredRange,
-    Validation,
     judge,
     judge_by_rows,
 )
@@ -64,17 +63,14 @@ def batch(
 
 
 def decide(
-    known: ProducerStateEntry | None,
-    incoming: Incoming,
-    rows: Iterable[Row] = (),
-    validation: Validation = Validation.FULL,
+    known: ProducerStateEntry | None, incoming: Incoming, rows: Iterable[Row] = ()
 ) -> Accept | Duplicate:
     """The decision as the log takes it: rows are looked at only where the entry does not decide it."""
     rows = [row for row in rows if row.epoch == incoming.producer_epoch]
     newest = max((row.last_serial for row in rows), default=-1)
     if known is not None and known.producer_epoch == incoming.producer_epoch and known.batches:
         newest = -1
-    verdict = judge(known, incoming, newest, validation)
+    verdict = judge(known, incoming, newest)
     if isinstance(verdict, LookBehind):
         first, last = verdict.base_serial, verdict.base_serial + incoming.count - 1
         stored = StoredRange()
@@ -90,15 +86,10 @@ def decide(
     return verdict
 
 
-def answer(
-    known: ProducerStateEntry | None,
-    incoming: Incoming,
-    rows: Iterable[Row] = (),
-    validation: Validation = Validation.FULL,
-) -> str:
+def answer(known: ProducerStateEntry | None, incoming: Incoming, rows: Iterable[Row] = ()) -> str:
     """The decision in a word or two."""
     try:
-        verdict = decide(known, incoming, rows, validation)
+        verdict = decide(known, incoming, rows)
     except ApiError as error:
         return error.name
     if isinstance(verdict, Duplicate):

@@ -15,10 +15,8 @@ from eosdb.errors import (
     OutOfOrderSequenceNumberError,
 )
 from eosdb.log.producer_state import (
-    Accept,
     Incoming,
     LookBehind,
-    Validation,
     judge,
     nearest_serial,
     round_of,
@@ -310,54 +308,6 @@ def test_a_serial_is_a_sequence_and_a_round(serial: int, sequence: int, rounds: 
 )
 def test_the_nearest_serial(sequence: int, expected: int, serial: int) -> None:
     assert nearest_serial(sequence, expected) == serial
-
-
-# -- weaker validation -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sequence", [-1, 0, 5, 20])
-@pytest.mark.parametrize(
-    "known", [None, KNOWN, MARKER_ONLY], ids=["unknown", "known", "marker only"]
-)
-@pytest.mark.parametrize("rows", [[], ROWS], ids=["no rows", "rows"])
-def test_epoch_only_never_looks_at_sequences(known: object, sequence: int, rows: list[Row]) -> None:
-    verdict = decide(known, batch(sequence), rows, Validation.EPOCH_ONLY)  # type: ignore[arg-type]
-    assert verdict == Accept(-1)
-
-
-@pytest.mark.parametrize(
-    ("incoming", "expected"),
-    [
-        pytest.param(batch(0, epoch=2), STALE, id="an older epoch"),
-        pytest.param(batch(0, epoch=4, transactional=True), "new at -1", id="a newer epoch"),
-        pytest.param(batch(0), WRONG_STATE, id="a plain batch inside a transaction"),
-        pytest.param(batch(0, transactional=True), "new at -1", id="a transactional one"),
-    ],
-)
-def test_epoch_only_checks_epoch_and_transaction(incoming: Incoming, expected: str) -> None:
-    assert answer(OPEN, incoming, validation=Validation.EPOCH_ONLY) == expected
-
-
-@pytest.mark.parametrize(
-    "incoming",
-    [
-        pytest.param(batch(20), id="the next"),
-        pytest.param(batch(0, epoch=1), id="an old epoch"),
-        pytest.param(batch(25), id="a gap"),
-        pytest.param(batch(17), id="an overlap"),
-        pytest.param(batch(5, epoch=4), id="a newer epoch not from 0"),
-        pytest.param(batch(TOP), id="from the other end"),
-    ],
-)
-@pytest.mark.parametrize(
-    "known", [None, KNOWN, MARKER_ONLY, OPEN], ids=["unknown", "known", "marker only", "open"]
-)
-def test_without_validation_whatever_was_written_is_taken(
-    known: object, incoming: Incoming
-) -> None:
-    verdict = judge(known, incoming, validation=Validation.NONE)  # type: ignore[arg-type]
-    assert isinstance(verdict, Accept)
-    assert sequence_of(verdict.base_serial) == incoming.base_sequence
 
 
 # -- what is asked, what is said ---------------------------------------------------------------------

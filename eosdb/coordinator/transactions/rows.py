@@ -273,8 +273,7 @@ def write_markers_and_complete(
                 append.append_marker(
                     unit,
                     partition_rows.load(unit, tp),
-                    decided.producer_id,
-                    decided.producer_epoch,
+                    decided.producer,
                     coordinator_epoch,
                     committed=decided.state is TransactionState.PREPARE_COMMIT,
                     transactional_id=transactional_id,
