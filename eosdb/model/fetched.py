@@ -35,8 +35,8 @@ class AbortedTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedColumns:
-    """Stored records from an offset on, column by column, control records and aborted data included."""
+class RecordFields:
+    """What every reader gets of records, column by column."""
 
     offsets: Sequence[int]
     timestamps: Sequence[int]
@@ -45,6 +45,12 @@ class FetchedColumns:
     values: Sequence[bytes | None]
     headers: Sequence[tuple[Header, ...]]
     """Empty when no record has any."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedColumns(RecordFields):
+    """Stored records from an offset on, column by column, control records and aborted data included."""
+
     producer_ids: Sequence[int]
     producer_epochs: Sequence[int]
     sequences: Sequence[int]
@@ -70,17 +76,10 @@ class FetchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedData:
+class FetchedData(RecordFields):
     """What a reader sees of the stored records from an offset on, column by column: without control
     records and, under read_committed, without aborted data."""
 
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
-    timestamp_types: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[tuple[Header, ...]]
-    """Empty when no record has any."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int

@@ -19,7 +19,7 @@ from eosdb.log import transaction_index
 from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import row_check
-from eosdb.log.record_rows import FETCHED, OFFSET, beginning
+from eosdb.log.record_rows import FETCHED, OFFSET, STORED, beginning, by_column
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult, LogRecord
 from eosdb.model.values import Header
 
@@ -28,16 +28,14 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 _RANGE: Final = (
     'FROM records WHERE partition_id = ?1 AND "offset" >= ?2 AND "offset" < ?3 ORDER BY "offset"'
 )
-_PRODUCERS: Final = ("producer_id", "producer_epoch", "sequence", "is_transactional", "control")
 _RECORDS: Final = {
-    check_crcs: f"SELECT {beginning(content)}, {', '.join(_PRODUCERS)} {_RANGE}"
+    check_crcs: f"SELECT {beginning(content)}, {', '.join(STORED[len(FETCHED) :])} {_RANGE}"
     for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
 }
 _DATA: Final = {
     check_crcs: f"SELECT {beginning(content)} {_RANGE}"
     for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
 }
-_NOTHING: Final = ((),) * (len(FETCHED) + len(_PRODUCERS))
 _CHUNK: Final = 64
 """How many rows are read between two looks at their size, which bounds what is read in excess."""
 _MEASURED: Final = tuple(itemgetter(FETCHED.index(name)) for name in ("key", "value", "headers"))
@@ -106,32 +104,30 @@ def fetch_columns(
     found = connection.execute(_RECORDS[check_crcs], (partition.partition_id, offset, bound))
     rows, exhausted = within(found, partition, max_records, max_bytes)
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
-    columns = _by_column(rows)
+    columns = by_column(rows, STORED)
     if check_crcs:
         count, next_offset = row_check.checked(
             partition, columns, offset, bound, exhausted=exhausted
         )
         if count < len(rows):
-            columns = _by_column(rows[:count])
-    timestamps, timestamp_types, keys, values, texts, offsets, _, *others = columns or _NOTHING
-    producer_ids, producer_epochs, sequences, are_transactional, controls = others
+            columns = by_column(rows[:count], STORED)
     return FetchedColumns(
-        offsets,
-        timestamps,
-        timestamp_types,
-        keys,
-        values,
-        _headers(partition, offsets, texts),
-        producer_ids,
-        producer_epochs,
-        sequences,
-        are_transactional,
-        controls,
+        columns.offset,
+        columns.timestamp,
+        columns.timestamp_type,
+        columns.key,
+        columns.value,
+        _headers(partition, columns.offset, columns.headers),
+        columns.producer_id,
+        columns.producer_epoch,
+        columns.sequence,
+        columns.is_transactional,
+        columns.control,
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
         transaction_index.collect(connection, partition, offset, next_offset)
-        if read_committed and columns
+        if read_committed and columns.offset
         else [],
         next_offset,
     )
@@ -159,35 +155,30 @@ def fetch_data(
     next_offset = max(offset, bound) if exhausted else rows[-1][OFFSET] + 1
     # What looks like an old marker may be a damaged record, so `checked` inspects it.
     markers = (MARKER,) if check_crcs else MARKERS
-    columns = _by_column(row_check.without_markers(rows, markers))
+    columns = by_column(row_check.without_markers(rows, markers))
     if check_crcs and not row_check.are_whole(partition, rows, columns, offset, next_offset):
         count, next_offset = row_check.checked(
-            partition, _by_column(rows), offset, bound, exhausted=exhausted
+            partition, by_column(rows), offset, bound, exhausted=exhausted
         )
-        columns = _by_column(row_check.without_markers(rows[:count]))
-    if read_committed and columns:
-        seen = columns[OFFSET] if check_crcs else None
+        columns = by_column(row_check.without_markers(rows[:count]))
+    if read_committed and columns.offset:
+        seen = columns.offset if check_crcs else None
         gone = transaction_index.taken_back_in(connection, partition, offset, next_offset, seen)
         if gone:
-            kept = [at not in gone for at in columns[OFFSET]]
-            columns = [tuple(compress(column, kept)) for column in columns]
-    timestamps, timestamp_types, keys, values, texts, offsets, _ = columns or ((),) * len(FETCHED)
+            kept = [at not in gone for at in columns.offset]
+            columns = columns._make(tuple(compress(column, kept)) for column in columns)
     return FetchedData(
-        offsets,
-        timestamps,
-        timestamp_types,
-        keys,
-        values,
-        _headers(partition, offsets, texts),
+        columns.offset,
+        columns.timestamp,
+        columns.timestamp_type,
+        columns.key,
+        columns.value,
+        _headers(partition, columns.offset, columns.headers),
         partition.log_end_offset,
         partition.last_stable_offset,
         partition.log_start_offset,
         next_offset,
     )
-
-
-def _by_column(rows: list[tuple[Any, ...]]) -> list[Sequence[Any]]:
-    return list(zip(*rows, strict=True))
 
 
 def within(

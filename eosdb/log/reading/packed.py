@@ -97,9 +97,10 @@ def read(
             return False
         if headers and not with_headers:
             return True
-        parts = [
-            _split(cells[at], cells[at + 1], count) for at in range(0, 6 if with_headers else 4, 2)
-        ]
+        names = ("key", "value", "headers") if with_headers else ("key", "value")
+        parts = {
+            name: _split(cells[2 * at], cells[2 * at + 1], count) for at, name in enumerate(names)
+        }
         listed = tuple(cells[2 * len(parts) :])
         if contents is None or None in listed:
             return False
@@ -107,9 +108,9 @@ def read(
             start,
             count,
             contents,
-            parts[0],
-            parts[1],
-            parts[2] if headers else (),
+            parts["key"],
+            parts["value"],
+            parts["headers"] if headers else (),
             listed,
         )
     except (sqlite3.Error, struct.error):

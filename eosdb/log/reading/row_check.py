@@ -15,7 +15,7 @@ from eosdb.errors import CorruptRecordError
 from eosdb.log import checksum
 from eosdb.log.batch import headers_from_text
 from eosdb.log.partition_rows import Partition
-from eosdb.log.record_rows import CONTENT, FETCHED, OFFSET
+from eosdb.log.record_rows import CONTENT, OFFSET, Columns
 from eosdb.model.values import Header
 
 _MANY: Final = 50
@@ -45,20 +45,21 @@ def without_markers(
 def are_whole(
     partition: Partition,
     rows: Sequence[tuple[Any, ...]],
-    columns: Sequence[Sequence[Any]],
+    columns: Columns,
     offset: int,
     next_offset: int,
 ) -> bool:
     """A quick check that these are the rows of [offset, next_offset) and all is well with them; the columns
     are those without control records that have checksums. `checked` looks closer."""
-    if offset < partition.clean_offset or len(rows) != next_offset - offset or not columns:
+    if offset < partition.clean_offset or len(rows) != next_offset - offset or not columns.offset:
         return False
-    _, _, keys, values, texts, offsets, sums, *_ = columns
+    offsets = columns.offset
     if len(offsets) < len(rows):
         offsets = [row[OFFSET] for row in rows]
     return (
         list(offsets) == list(range(offset, next_offset))
-        and checksum.first_altered(keys, values, texts, sums) is None
+        and checksum.first_altered(columns.key, columns.value, columns.headers, columns.content)
+        is None
     )
 
 
@@ -84,7 +85,7 @@ def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) ->
 
 def checked(
     partition: Partition,
-    columns: Sequence[Sequence[Any]],
+    columns: Columns,
     offset: int,
     end: int,
     *,
@@ -96,10 +97,13 @@ def checked(
     Below the clean offset compaction may have removed some. Raises CorruptRecordError when it is the very
     first one.
     """
-    _, _, keys, values, texts, offsets, sums, *_ = columns if columns else ((),) * len(FETCHED)
+    offsets = columns.offset
     count = sound(partition, offsets, offset, end)
     old = _old(partition, offsets[:count])
-    altered = checksum.first_altered(keys[:count], values[:count], texts[:count], sums[:count], old)
+    altered = checksum.first_altered(
+        columns.key[:count], columns.value[:count], columns.headers[:count], columns.content[:count],
+        old,
+    )  # fmt: skip
     if altered is not None:
         if altered == 0:
             raise damaged(partition, offsets[0])

@@ -16,7 +16,7 @@ from eosdb.log import transaction_index
 from eosdb.log.checksum import CONTENT_ASKED, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import fetch, row_check
-from eosdb.log.record_rows import FETCHED, OFFSET, beginning
+from eosdb.log.record_rows import FETCHED, OFFSET, beginning, by_column
 
 Snapshot = sqlite3.Connection
 T_co = TypeVar("T_co", covariant=True)
@@ -95,9 +95,8 @@ def part(
     rows, exhausted = fetch.within(found, partition, max_rows, _MOST_BYTES)
     next_offset = max(start, end) if exhausted else rows[-1][OFFSET] + 1
     if check_crcs:
-        by_column = list(zip(*rows, strict=True))
         count, next_offset = row_check.checked(
-            partition, by_column, start, end, exhausted=exhausted
+            partition, by_column(rows), start, end, exhausted=exhausted
         )
         rows = rows[:count]
     rows = row_check.without_markers(rows)
