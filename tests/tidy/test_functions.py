@@ -20,9 +20,6 @@ LONGER: Final = {
     "eosdb.cli.commands.spark.stream": (53, 12),
     "eosdb.client.requests.txn_offset_commit": (14, 10),
     "eosdb.coordinator.transactions.decisions.init_producer_id": (70, 6),
-    "eosdb.log.append.append": (73, 8),
-    "eosdb.log.append.append_marker": (34, 10),
-    "eosdb.maintenance.replay.verify": (63, 4),
     "eosdb.store.store.__init__": (47, 10),
     "eosdb.testing.faulty_transport.__init__": (42, 10),
 }
