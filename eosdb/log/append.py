@@ -104,20 +104,16 @@ def append(
     errors of `judge` and `judge_by_rows`.
     """
     _check_fits(partition, batch, config)
-    log_append_time = (
-        now_ms if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
-    )
+    is_log_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    log_append_time = now_ms if is_log_append_time else NO_TIMESTAMP
     verdict: Accept | Duplicate = Accept(NO_SEQUENCE)
     if batch.producer_id >= 0:
         verdict = _decide(unit, partition.partition_id, batch)
     if isinstance(verdict, Duplicate):
         return ProduceResult(
-            verdict.base_offset,
-            verdict.last_offset,
-            log_append_time,
-            partition.log_start_offset,
+            verdict.base_offset, verdict.last_offset, log_append_time, partition.log_start_offset,
             duplicate=True,
-        )
+        )  # fmt: skip
     if config.closed:
         raise PolicyViolationError(f"{partition.topic_partition}: {config.closed}")
     timestamps = batch.timestamps if log_append_time < 0 else [now_ms]

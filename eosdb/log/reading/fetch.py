@@ -19,7 +19,7 @@ from eosdb.log import transaction_index
 from eosdb.log.checksum import CONTENT_ASKED, CONTENT_GIVEN, MARKER, MARKERS, UNCHECKED
 from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import row_check
-from eosdb.log.record_rows import FETCHED, OFFSET, STORED, beginning, by_column
+from eosdb.log.record_rows import FETCHED, OFFSET, STORED, Columns, beginning, by_column
 from eosdb.model.fetched import FetchedColumns, FetchedData, FetchResult, LogRecord
 from eosdb.model.values import Header
 
@@ -166,7 +166,7 @@ def fetch_data(
         gone = transaction_index.taken_back_in(connection, partition, offset, next_offset, seen)
         if gone:
             kept = [at not in gone for at in columns.offset]
-            columns = columns._make(tuple(compress(column, kept)) for column in columns)
+            columns = Columns._make(tuple(compress(column, kept)) for column in columns)
     return FetchedData(
         columns.offset,
         columns.timestamp,
