@@ -1,6 +1,7 @@
 """The commands of `eosdb` by name: a command is one row here, and its module is imported when it is used.
 
-Without the texts, `eosdb --help` would import every module, and with them most of eosdb (decisions/0051).
+Without the texts, `eosdb --help` would import every module, and with them most of eosdb: 0.6 s of CPU,
+which a shell loop, a completion and a health check pay each time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 KeyboardInterrupt while modules are imported is a traceback of nothing the user knows, or gets lost in a
 callback of the import system. So Ctrl-C ends the process at once before a command runs and
-after it (decisions/0051).
+after it. What opening a file needs, producer and consumer too, is therefore imported together before the
+command runs, and not where a signal may raise and other threads may fork (decisions/0018, decisions/0019).
 """
 
 from __future__ import annotations

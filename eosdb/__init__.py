@@ -1,6 +1,7 @@
 """Kafka's exactly-once machinery as an embedded, event-sourced database in one SQLite file.
 
-A name is imported from its module when it is first used (PEP 562): decisions/0051.
+A name is imported from its module when it is first used (PEP 562), so that a command pays for what it
+needs: all of eosdb, SQLAlchemy among it, is 0.6 s of CPU.
 """
 
 import sys

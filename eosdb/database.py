@@ -240,7 +240,8 @@ class Database(WholeFile, Closeable):
             **config,
         )
 
-    # decisions/0052: the handler takes what the deserializers make.
+    # An overload for each combination: with one signature a type checker takes a missing deserializer's
+    # type from the handler, and finds nothing.
     @overload
     def processor(
         self, topics: Topics, handler: Handlers[bytes, bytes], sink: str | None = None,

@@ -5,8 +5,6 @@ the defaults and what each means. Readers see both as one. Named tuples are show
 with their members, and Kafka's errors with their numbers.
 """
 
-# decisions/0050: the reference is made of the docstrings.
-
 from __future__ import annotations
 
 import re

@@ -5,8 +5,6 @@ Pages are written to be read in the repository, so they link to its files: `../e
 it needs no other host, and shows the code that it was built from.
 """
 
-# decisions/0050: the site shows the files that its pages link to.
-
 from __future__ import annotations
 
 import re

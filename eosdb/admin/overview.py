@@ -23,7 +23,8 @@ from eosdb.store.file.open_files import size_of
 from eosdb.store.schema import file_id
 
 
-# decisions/0048: one short snapshot, with a fixed number of statements.
+# One short snapshot, with a fixed number of statements: whoever watches a file must not be what keeps its
+# WAL from shrinking, and what the figures cost does not depend on the file's past.
 def read(
     connection: sqlite3.Connection, path: str, now_ms: int, may_see: Callable[[str, str], bool]
 ) -> Overview:

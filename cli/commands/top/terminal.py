@@ -23,7 +23,8 @@ from typing import Any, Final, NoReturn
 from rich.console import Console
 from rich.text import Text
 
-# decisions/0048: each line is painted at its own place, with wrapping off.
+# Each line is painted at its own place, with wrapping off and names last: no name, whatever it holds, can
+# reach another line or move a figure. That is why rich gives the styles, and not the screen.
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 _LEAVE: Final = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _SEQUENCES: Final = {
