@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from eosdb.model.clock import format_time_ms
-from eosdb.model.words import printable
+from eosdb.model.words import decoded, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,10 +112,7 @@ def yes(is_so: bool) -> str:
 def shown(value: object) -> str:
     """A value as text: UTF-8 bytes as such, others as SQL's X'…'."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return f"X'{value.hex()}'"
+        return decoded(value)
     return "" if value is None else str(value)
 
 

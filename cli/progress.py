@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import eosdb
+from eosdb.model.words import duration
 
 from . import output
 
@@ -78,7 +79,7 @@ class Reporter:
         if self.total is None or self.done <= done:
             return text
         left_ms = max(self.total - self.done, 0) * elapsed_ms // (self.done - done)
-        return f"{text}, {duration(left_ms)} left"
+        return f"{text}, {duration(-(-left_ms // 1000) * 1000)} left"
 
 
 @contextlib.contextmanager
@@ -124,12 +125,3 @@ def _console() -> Console | None:
 
     console = Console(stderr=True)
     return console if console.is_interactive else None
-
-
-def duration(ms: int) -> str:
-    """Such as `12 s`, `3 min 5 s` or `2 h 10 min`."""
-    seconds = -(-ms // 1000)
-    minutes, hours = seconds // 60, seconds // 3600
-    if hours:
-        return f"{hours} h {minutes % 60} min"
-    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"

@@ -72,7 +72,7 @@ def main() -> None:
         )
         with eosdb.connect(path, read_only=True) as db, UiServer(db) as server:
             for name, address, height in (
-                ("timeline", "topics/orders/timeline", 430),
+                ("timeline", "topics/orders/timeline", 490),
                 ("overview", "", 640),
             ):
                 page = chromium.new_page(viewport={"width": 1200, "height": height})

@@ -13,6 +13,7 @@ from eosdb.cli import output
 from eosdb.cli.partition_argument import partition_argument
 from eosdb.cli.session import Session, pass_session
 from eosdb.model.clock import format_time_ms
+from eosdb.model.words import counted, duration
 
 _COLUMNS = (
     "Topic", "Partition", "LogStartOffset", "LastStableOffset", "LogEndOffset", "TransactionalId",
@@ -96,16 +97,16 @@ def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
         f"{holder.state or 'nothing known'}"
     )
     yield (
-        f"  It began at offset {holder.start_offset}, {_ago(why.now_ms - holder.start_time_ms)} "
+        f"  It began at offset {holder.start_offset}, {duration(why.now_ms - holder.start_time_ms)} ago "
         f"({format_time_ms(holder.start_time_ms)})"
     )
     yield (
-        f"  Waiting behind it: {_records(why.waiting_committed, 'committed')} and "
-        f"{_records(why.waiting_open, '')} of open transactions"
+        f"  Waiting behind it: {counted(why.waiting_committed, 'committed record')} and "
+        f"{counted(why.waiting_open, 'record')} of open transactions"
     )
     if why.others_open:
-        more = "1 more transaction is" if why.others_open == 1 else f"{why.others_open} more are"
-        yield f"  {more} open behind it"
+        are = "is" if why.others_open == 1 else "are"
+        yield f"  {counted(why.others_open, 'more transaction')} {are} open behind it"
     if holder.deadline_ms < 0:
         reason = (
             holder.hanging.value if holder.hanging else "it is decided and about to be completed"
@@ -114,7 +115,7 @@ def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
     elif holder.deadline_ms < why.now_ms:
         yield "  It is older than its timeout: the next write to the file, or housekeeping, aborts it"
     else:
-        left = _duration(holder.deadline_ms - why.now_ms)
+        left = duration(holder.deadline_ms - why.now_ms)
         yield (
             f"  It will be aborted by itself in {left} ({format_time_ms(holder.deadline_ms)}), if it "
             "has not ended before"
@@ -151,7 +152,7 @@ def _standing_lines(why: Diagnosis, standing: GroupPartition) -> Iterator[str]:
     assert lag is not None
     yield (
         f"  Group {standing.group_id} stands at offset {standing.committed_offset}: "
-        f"{_records(lag.readable, '')} to read now, {lag.held_back} held back"
+        f"{counted(lag.readable, 'record')} to read now, {lag.held_back} held back"
         + (f"; {lag.skipped} more offsets are markers or aborted data" if lag.skipped else "")
     )
     if standing.committed_offset < why.offsets.log_start_offset:
@@ -174,25 +175,6 @@ def _command(why: Diagnosis) -> str:
         f"eosdb{file} transactions abort {why.topic}/{why.partition} "
         f"--start-offset {holder.start_offset}"
     )
-
-
-def _records(count: int, kind: str) -> str:
-    words = [f"{count:,}", kind, "record" if count == 1 else "records"]
-    return " ".join(word for word in words if word)
-
-
-def _duration(ms: int) -> str:
-    seconds, ms = divmod(max(ms, 0), 1_000)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
-    words = [f"{count} {unit}" for count, unit in parts if count]
-    return " ".join(words[:2]) if words else f"{ms} ms"
-
-
-def _ago(ms: int) -> str:
-    return f"{_duration(ms)} ago"
 
 
 def _row(why: Diagnosis, group: str | None) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eosdb.errors import ConfigError, InvalidRequestError
 from eosdb.model.closing import Closeable
-from eosdb.model.words import printable
+from eosdb.model.words import counted, decoded, printable
 
 if TYPE_CHECKING:
     import pandas
@@ -153,18 +153,13 @@ class QueryResult(Closeable):
 def _ending(count: int, has_more: bool) -> str:
     if has_more:
         return f"({count} rows shown, there are more)"
-    return f"({count} row{'' if count == 1 else 's'})"
+    return f"({counted(count, 'row')})"
 
 
 def _shown(value: object) -> str:
     if value is None:
         return "NULL"
-    text = str(value)
-    if isinstance(value, bytes):
-        try:
-            text = value.decode()
-        except UnicodeDecodeError:
-            text = f"X'{value.hex()}'"
+    text = decoded(value) if isinstance(value, bytes) else str(value)
     text = printable(text[: _SHOWN_WIDTH + 1])
     return text if len(text) <= _SHOWN_WIDTH else text[: _SHOWN_WIDTH - 1] + "…"
 

@@ -16,8 +16,26 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
-def number(count: float) -> str:
-    """Such as `1,234`; below 10 with one decimal, unless the number is whole."""
+def shortened(text: str, most: int) -> str:
+    """At most `most` characters: the beginning, and the end, which tells apart the names of a series."""
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 3
+    return text[: most - 1 - tail] + "…" + (text[-tail:] if tail else "")
+
+
+def decoded(data: bytes) -> str:
+    """Bytes as text if they are UTF-8, and as SQL's `X'…'` if not."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"X'{data.hex()}'"
+
+
+def number(count: float | None) -> str:
+    """Such as `1,234`; below 10 with one decimal, unless the number is whole; `–` for none."""
+    if count is None:
+        return "–"
     return f"{count:.1f}" if abs(count) < 10 and count != int(count) else f"{count:,.0f}"
 
 
@@ -38,16 +56,16 @@ def size(count: float) -> str:
 
 
 def duration(ms: float, *, short: bool = False) -> str:
-    """The two largest units: `350 ms`, `2.5 s`, `12 s`, `2 h 5 min`. Short, for the columns of a table and
-    of at most seven characters: `0.4s`, `12s`, `2h05m`, `400d`."""
-    ms = max(ms, 0)
-    if short and ms < 9_950:
-        return f"{ms / 1000:.1f}s"
-    if ms < 999.5:
-        return f"{ms:.0f} ms"
-    if ms < 9_950:
-        return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
-    left = round(ms / 1000)
+    """The two largest units: `350 ms`, `2.5 s`, `12 s`, `2 h 5 min`. Rounded
+    down. Short, at most seven characters for the columns of a table: `0.4s`, `12s`, `2h05m`, `400d`."""
+    whole = max(int(ms), 0)
+    if short and whole < 10_000:
+        return f"{whole // 100 / 10:.1f}s"
+    if 0 < whole < 1_000:
+        return f"{whole} ms"
+    if whole < 10_000:
+        return f"{whole // 100 / 10:g} s"
+    left = whole // 1000
     place = next(i for i, step in enumerate(_STEPS) if left >= step[2])
     name, letter, seconds = _STEPS[place]
     count, left = divmod(left, seconds)

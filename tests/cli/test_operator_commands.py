@@ -15,7 +15,6 @@ from click.testing import Result
 
 import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.cli.commands.why import _duration
 from eosdb.model.protocol.consumer_protocol import Subscription, encode_assignment
 
 Run = Callable[..., Result]
@@ -114,15 +113,6 @@ def test_why_tells_of_offsets_that_a_transaction_holds_and_of_readers(
     )
     assert "The group is Stable" in stuck("why", "orders/0", "--group", "audit").stdout
     assert "Group nobody is not known" in stuck("why", "orders/0", "--group", "nobody").stdout
-
-
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [(0, "0 ms"), (999, "999 ms"), (1_000, "1 s"), (61_000, "1 min 1 s"), (3_600_000, "1 h"),
-     (90_061_000, "1 d 1 h"), (-5, "0 ms")],
-)  # fmt: skip
-def test_durations_are_told_in_two_units(ms: int, text: str) -> None:
-    assert _duration(ms) == text
 
 
 # -- transactions -------------------------------------------------------------------------------

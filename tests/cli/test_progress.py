@@ -17,7 +17,7 @@ from click.testing import Result
 
 import eosdb
 from eosdb import ManualClock
-from eosdb.cli.progress import duration, progress
+from eosdb.cli.progress import progress
 
 Run = Callable[..., Result]
 
@@ -74,17 +74,6 @@ def test_without_a_total_there_is_neither_a_share_nor_an_end(
         clock.advance(5_000)
         report(9_999, None, 50)
     assert capsys.readouterr().err == "in.gz: 50 records, 10 a second\n"
-
-
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        (0, "0 s"), (1, "1 s"), (59_000, "59 s"), (59_001, "1 min 0 s"), (185_000, "3 min 5 s"),
-        (7_800_000, "2 h 10 min"),
-    ],
-)  # fmt: skip
-def test_durations(ms: int, text: str) -> None:
-    assert duration(ms) == text
 
 
 def on_a_terminal(*arguments: str) -> tuple[str, str, int]:

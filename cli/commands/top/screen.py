@@ -15,8 +15,9 @@ from rich.text import Text
 
 from eosdb.cli.output import cell
 from eosdb.model.clock import format_time_ms
+from eosdb.model.words import counted, shortened, size
 
-from .tables import TABLES, Reading, Row, Table, arranged, count, per_second, size, visible
+from .tables import TABLES, Reading, Row, Table, arranged, per_second, visible
 
 T = TypeVar("T")
 DELAY_MIN, DELAY_MAX = 0.1, 3600.0
@@ -223,20 +224,16 @@ def _header(reading: Reading, view: View) -> list[Text]:
     third = Text.assemble(
         (per_second(None if rates is None else rates.events), "bold"), " events/s  ",
         (per_second(records), "bold"), " offsets/s  ",
-        f"journal at {it.journal_position:,}  {_many(topics, 'topic')}, "
-        f"{_many(len(it.partitions), 'partition')}",
+        f"journal at {it.journal_position:,}  {counted(topics, 'topic')}, "
+        f"{counted(len(it.partitions), 'partition')}",
     )  # fmt: skip
     fourth = Text.assemble(
-        f"{_many(len(it.groups), 'group')}, ", _alarm(f"{behind:,} behind", behind),
-        f"  {_many(transactions, 'open transaction')}, ", _alarm(f"{held:,} at the LSO", waiting),
-        *((" (", _alarm(f"{_many(waiting, 'record')} held", waiting), ")") if waiting else ()),
-        "  ", _alarm(_many(letters, "dead letter"), letters),
+        f"{counted(len(it.groups), 'group')}, ", _alarm(f"{behind:,} behind", behind),
+        f"  {counted(transactions, 'open transaction')}, ", _alarm(f"{held:,} at the LSO", waiting),
+        *((" (", _alarm(f"{counted(waiting, 'record')} held", waiting), ")") if waiting else ()),
+        "  ", _alarm(counted(letters, "dead letter"), letters),
     )  # fmt: skip
     return [first, second, third, fourth]
-
-
-def _many(number: int, what: str) -> str:
-    return f"{count(number)} {what}{'' if number == 1 else 's'}"
 
 
 def _alarm(text: str, number: int) -> tuple[str, str]:
@@ -289,10 +286,8 @@ def _heading(
 def _line(table: Table, row: Row, width: int) -> Text:
     line = Text(style=row.style)
     for i in visible(table, width)[:-1]:
-        room, shown = table.columns[i].room, cell(row.cells[i])
-        if len(shown) > room:
-            keep = (room - 1) // 3
-            shown = f"{shown[: room - 1 - keep]}…{shown[-keep:]}"
+        room = table.columns[i].room
+        shown = shortened(cell(row.cells[i]), room)
         line.append(shown.ljust(room) if table.columns[i].is_text else shown.rjust(room))
         line.append("  ")
     line.append(name(row.cells[-1]))

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from eosdb.model.overview import Overview, Rates
 from eosdb.model.reports import OpenTransaction
 from eosdb.model.values import TopicPartition
+from eosdb.model.words import duration, size
 
 Key = int | float | str
 
@@ -105,7 +106,7 @@ def _time_left(behind: int, gain: float | None) -> tuple[str, float]:
         return "", 0
     if gain is None or gain <= 0:
         return ("" if gain is None else "never"), float("inf")
-    return age(round(behind / gain * 1000)), behind / gain
+    return duration(behind / gain * 1000, short=True), behind / gain
 
 
 def _transactions(reading: Reading) -> list[Row]:
@@ -123,13 +124,19 @@ def _transactions(reading: Reading) -> list[Row]:
         waiting = sum(reading.waiting.get(one.topic_partition, 0) for one in held)
         first = (held or parts)[0]
         hanging = next((one.hanging for one in parts if one.hanging is not None), None)
-        left = "never" if deadline < 0 else age(deadline - now) if deadline > now else "overdue"
+        left = (
+            "never"
+            if deadline < 0
+            else duration(deadline - now, short=True)
+            if deadline > now
+            else "overdue"
+        )
         name = first.transactional_id or f"(unknown, producer id {producer_id})"
         rows.append(
             Row(
                 (
-                    age(now - began),
-                    left,
+                    duration(now - began, short=True),
+                    "never" if deadline < 0 else left,
                     "hangs" if hanging else first.state or "",
                     f"{len(held)}/{len(parts)}",
                     count(waiting) if held else "",
@@ -180,7 +187,7 @@ def _topics(reading: Reading) -> list[Row]:
                 count(found.records),
                 size(found.size),
                 str(found.partitions),
-                "" if found.newest < 0 else age(now - found.newest),
+                "" if found.newest < 0 else duration(now - found.newest, short=True),
                 topic,
             ),
             (found.rate, found.records, found.size, found.partitions, found.newest, topic),
@@ -193,7 +200,7 @@ def _dead_letters(reading: Reading) -> list[Row]:
     now = reading.overview.now_ms
     return [
         Row(
-            (count(found.waiting), age(now - found.newest_timestamp), found.topic),
+            (count(found.waiting), duration(now - found.newest_timestamp, short=True), found.topic),
             (found.waiting, found.newest_timestamp, found.topic),
             "yellow" if found.waiting else "",
         )
@@ -247,27 +254,3 @@ def per_second(rate: float | None) -> str:
     if rate is None:
         return "–"
     return f"{rate:.1f}" if 0 < rate < 10 else count(rate)
-
-
-def size(number: float) -> str:
-    """Bytes such as `512 B`, `17.5 MB` (of 1,000,000)."""
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if abs(number) >= unit:
-            return f"{number / unit:.1f} {name}"
-    return f"{number:.0f} B"
-
-
-def age(ms: int) -> str:
-    """Such as `0.4s`, `12s`, `3m05s`, `2h10m` or `4d03h`: never more than seven characters."""
-    if ms < 10_000:
-        return f"{max(ms, 0) / 1000:.1f}s"
-    minutes, seconds = divmod(ms // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days >= 1_000:
-        return f"{days // 365}y"
-    if days:
-        return f"{days}d{hours:02}h"
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"

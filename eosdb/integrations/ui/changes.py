@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from eosdb.database import Database
 from eosdb.model.values import TopicPartition
+from eosdb.model.words import counted
 
 # decisions/0049: the token is a field of the form, no cookie.
 _BODY_MAX: Final = 10_000
@@ -52,7 +53,7 @@ class Changes:
             with self._open() as db:
                 report = db.dead_letters(topic).replay(chosen)
             skipped = f"; {report.skipped} had been sent back before" if report.skipped else ""
-            return f"{_counted(report.replayed, 'dead letter')} of {topic} sent back{skipped}."
+            return f"{counted(report.replayed, 'dead letter')} of {topic} sent back{skipped}."
 
         return self._show(await run_in_threadpool(replay))
 
@@ -91,7 +92,3 @@ def _number(form: Mapping[str, str], name: str) -> int:
     if not (given.isascii() and given.isdigit()) or len(given) > 18:
         raise HTTPException(400, f"nothing was changed: {name}: got {given!r}, expected a number")
     return int(given)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -16,6 +16,7 @@ from eosdb.database import Database
 from eosdb.errors import EosdbError
 from eosdb.integrations.ui import records, text, timeline
 from eosdb.integrations.ui.watching import Watcher
+from eosdb.model import words
 from eosdb.model.clock import parse_time_ms
 from eosdb.model.overview import Overview, PartitionFigures
 from eosdb.model.reports import OpenTransaction
@@ -45,8 +46,8 @@ class Pages:
             "FATES": records.FATES,
         }  # fmt: skip
         self._templates.filters |= {
-            "shown": text.shown, "moment": text.moment, "duration": text.duration, "size": text.size,
-            "number": text.number,
+            "shown": text.shown, "moment": text.moment, "duration": words.duration, "size": words.size,
+            "number": words.number, "counted": words.counted,
         }  # fmt: skip
 
     def routes(self) -> list[Route]:

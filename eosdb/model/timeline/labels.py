@@ -1,4 +1,4 @@
-"""Where the labels of a drawing go: how a text is shortened, and which level keeps it clear of the others.
+"""Where the labels of a drawing go: how much of a text fits, and which level keeps it clear of the others.
 
 Lengths are in any unit; a `Measure` gives the width of a text in it.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from eosdb.model.words import shortened
 
 Measure = Callable[[str], float]
 Position = tuple[str, int]
@@ -26,14 +28,6 @@ class Label:
     x: float
     left: float
     level: int
-
-
-def shortened(text: str, most: int) -> str:
-    """At most `most` characters: the beginning, and the end, which tells apart the names of a series."""
-    if len(text) <= most:
-        return text
-    tail = (most - 1) // 3
-    return text[: most - 1 - tail] + "…" + (text[-tail:] if tail else "")
 
 
 def fitted(text: str, room: float, measure: Measure) -> str:

@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 import eosdb
 from eosdb import TopicPartition
+from eosdb.cli.main import main
 from eosdb.integrations.ui.guard import HEADERS, refusal
 from eosdb.integrations.ui.server import UiServer
 from tests.integrations.ui.files import HARM
@@ -228,3 +230,10 @@ def test_nothing_is_left_beside_a_file_that_was_only_read(path: Path) -> None:
     with eosdb.connect(path, read_only=True) as db, UiServer(db) as server:
         get(server, "/")
     assert not os.path.exists(f"{path}-journal")
+
+
+def test_the_page_and_top_show_the_size_of_a_file_alike(reading: UiServer, path: Path) -> None:
+    file = re.search(r"<dt>File</dt><dd>(.*?)</dd>", get(reading, "/").text)
+    assert file is not None
+    shown = CliRunner().invoke(main, ["--db", str(path), "top", "-b", "-n", "1"]).stdout
+    assert f"file {file[1]}  " in shown or f"file {file[1]} (" in shown
