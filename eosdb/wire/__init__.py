@@ -1,1 +1,1 @@
-"""Kafka's protocol in front of an eosdb file: frames, messages, record batches, and the server."""
+"""Kafka's wire protocol for an eosdb file: frames, messages, record batches, and the server."""

@@ -1,8 +1,8 @@
-"""Taking connections in: one listening socket, and what a fork of the process means for all of them.
+"""Accepting connections on a listening socket, and closing all sockets in a forked child.
 
-A forked child inherits the sockets of its parent, but not the threads that serve them. It closes its
-copies at once, without a word to the clients: else a client would wait for an answer on a connection that
-the parent has ended long ago, and the port would stay taken (decisions/0031).
+A forked child inherits the sockets of its parent, but not the threads that serve them. It closes its copies
+at once and sends nothing: otherwise a client would wait for a response on a connection that the parent has
+long closed, and the port would stay in use (decisions/0031).
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from typing import Final, Protocol
 from eosdb.model.notices import catalog
 
 _PAUSE_S: Final = 0.2
-"""How long nobody is accepted when there is no descriptor left."""
+"""How long accepting pauses when no file descriptor is left."""
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
-"""A client whose machine is gone is noticed after two minutes. As far as the system has these options."""
+"""TCP keepalive, where the system has these options: a client whose machine is gone is noticed after two
+minutes."""
 
 
 class Inherited(Protocol):
-    """Something with sockets."""
+    """An object with sockets that a forked child inherits."""
 
     def forget(self) -> None:
-        """In the child: close them, and touch nothing that the parent uses."""
+        """Close the sockets in the child, without touching anything that the parent uses."""
 
 
 class _Process:
     def __init__(self) -> None:
         self.accepting = threading.Lock()
-        """Held while a connection is accepted and noted, and during a fork: none is missed by the child."""
+        """Held while a connection is accepted and registered, and during a fork, so that a child knows
+        every socket."""
         self.servers: weakref.WeakSet[Inherited] = weakref.WeakSet()
 
 
@@ -42,7 +44,7 @@ _process = _Process()
 
 
 def is_inherited(server: Inherited) -> None:
-    """Have `server` forget its sockets in every child that is forked."""
+    """Make every forked child call `server.forget()`."""
     _process.servers.add(server)
 
 
@@ -51,9 +53,9 @@ def accept(
     is_closed: threading.Event,
     take: Callable[[socket.socket, str], None],
 ) -> None:
-    """Give each new connection and its address to `take`, until the listener is shut down.
+    """Call `take` with each new connection and its address, until the listener is shut down.
 
-    Without descriptors it waits a little, and says so once until it goes on.
+    If no file descriptor is left, accepting pauses; this is logged once until it succeeds again.
     """
     listener.setblocking(False)
     poll = select.poll()
@@ -78,7 +80,7 @@ def accept(
 
 
 def prepare(sock: socket.socket) -> None:
-    """What every connection has: answers leave at once, and a vanished client is noticed."""
+    """Set the options of every connection: responses are sent at once, and a vanished client is noticed."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:

@@ -1,6 +1,6 @@
-"""Every API that is served: its versions, its message, and the function that answers it.
+"""Every API that is served: its versions, its request class, and its handler.
 
-The versions are those of Kafka 4.1 as far as eosdb answers all that they ask for (docs/wire.md).
+The versions are those of Kafka 4.1, as far as eosdb implements everything they ask for (docs/wire.md).
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ from eosdb.wire.session import Session
 
 _SOFTWARE_FROM: Final = 3
 _SOFTWARE: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-"""What a client may call itself and its version (KIP-511)."""
+"""The allowed form of a client's software name and version (KIP-511)."""
 Handler = Callable[[Session, Any, int], ApiMessage | None]
-"""Answers a request of a version; None: there is no answer (acks=0)."""
+"""Returns the response to a request of a version, or None if none is sent (acks=0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API of Kafka's protocol, as it is served."""
+    """An API of Kafka's protocol, as it is served."""
 
     lowest: int
     highest: int
@@ -118,7 +118,7 @@ class Api:
 def api_versions(
     session: Session, request: ApiVersionsRequest, version: int
 ) -> ApiVersionsResponse:
-    """What is served, and that clients may use the broker's transaction version (KIP-584, KIP-890)."""
+    """The served APIs, and the finalized feature `transaction.version` (KIP-584, KIP-890)."""
     if version >= _SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)

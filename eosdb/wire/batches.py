@@ -32,7 +32,7 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 timestamp, producer id, producer epoch, base sequence, count of records."""
 _BEFORE_LENGTH: Final = 12
 _ATTRIBUTES: Final = 21
-"""Where the CRC begins to cover."""
+"""The offset from which the CRC covers the batch."""
 _CRC: Final = _ATTRIBUTES - 4
 _MAGIC: Final = 2
 _CODEC: Final = 0x07
@@ -40,23 +40,23 @@ _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _LEAST_RECORD: Final = 7
-"""The bytes of a record without key, value and headers."""
+"""The size of a record without key, value and headers."""
 _NO_TIMESTAMP: Final = -1
 _BASE_AND_DELTA: Final = struct.Struct(">q15xi")
 """The base offset and the last offset delta of a batch."""
 _MARKER_KEYS: Final = {"ABORT": struct.pack(">hh", 0, 0), "COMMIT": struct.pack(">hh", 0, 1)}
-"""The version of the key, and what the marker says."""
+"""The version of the key, and the type of the marker."""
 _MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
-"""Its version, and the epoch of the coordinator, at which no client looks."""
+"""The version of the value, and the coordinator epoch, which no client reads."""
 
 
 def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
-    """The one batch of a producer for a partition; `version` is that of its Produce request, `allowance`
-    what the request may still make of its bytes.
+    """Decode the one batch that a Produce request of `version` has for a partition, within the limits of
+    `allowance`.
 
-    Raises CorruptRecordError for bytes that are damaged or are not whole, InvalidRecordError for what a
-    producer may not send, and UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest);
-    MessageTooLargeError for more records or bytes than one request may have.
+    Raises CorruptRecordError for damaged or truncated bytes, InvalidRecordError for what a producer may not
+    send, UnsupportedCompressionTypeError (Kafka: LogValidator, ProduceRequest), and MessageTooLargeError
+    for more records or bytes than a request may have.
     """
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) < _HEADER.size:
         raise InvalidRecordError("got no whole record batch, expected exactly one")
@@ -95,32 +95,32 @@ def decode(data: object, version: int, allowance: Allowance) -> RecordBatch:
 
 # decisions/0055: a Fetch has what is stored, and ends where the reading did.
 def encode(
-    found: FetchedColumns, offset: int, room: int, *, at_least_one: bool
+    fetched: FetchedColumns, offset: int, room: int, *, at_least_one: bool
 ) -> tuple[bytes, int]:
-    """What was read from `offset` on, in batches of at most `room` bytes or one record if there must be
-    one; and where the reader goes on.
+    """Encode fetched records as batches of at most `room` bytes, or of one record if `at_least_one`; also
+    returns the next fetch offset.
 
-    Records of one producer that followed each other are one batch, whether or not they were sent as one.
+    Consecutive records of a producer form one batch, even if they were sent in several.
     """
-    made: list[bytearray] = []
-    for begin, end in _runs(found):
-        batch = _batch(found, begin, end, max(room, 0))
-        if len(batch) > room and (made or not at_least_one):
-            return b"".join(made), offset
-        made.append(batch)
+    batches: list[bytearray] = []
+    for begin, end in _runs(fetched):
+        batch = _batch(fetched, begin, end, max(room, 0))
+        if len(batch) > room and (batches or not at_least_one):
+            return b"".join(batches), offset
+        batches.append(batch)
         room -= len(batch)
         base, last_delta = _BASE_AND_DELTA.unpack_from(batch)
         offset = base + last_delta + 1
-        if offset <= found.offsets[end - 1]:
-            return b"".join(made), offset
-    if offset < found.next_offset:
+        if offset <= fetched.offsets[end - 1]:
+            return b"".join(batches), offset
+    if offset < fetched.next_offset:
         # Compaction has removed the end of it, so that nothing else says how far the reading went: a marker
         # of nobody does, which every client goes on behind, and of which no application hears.
-        gap = _marker(found.next_offset - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
-        if len(gap) <= room or (at_least_one and not made):
-            made.append(gap)
-            offset = found.next_offset
-    return b"".join(made), offset
+        gap = _marker(fetched.next_offset - 1, _NO_TIMESTAMP, -1, -1, "COMMIT")
+        if len(gap) <= room or (at_least_one and not batches):
+            batches.append(gap)
+            offset = fetched.next_offset
+    return b"".join(batches), offset
 
 
 def _columns(data: bytes | bytearray | memoryview, count: int) -> RecordColumns:
@@ -147,7 +147,8 @@ def _uncompressed(
     version: int,
     allowance: Allowance,
 ) -> bytearray:
-    """The batch as if it had been sent uncompressed; nobody looks at its checksum again."""
+    """Rebuild the batch as if it had been sent uncompressed. Its CRC is not updated, as it has been
+    checked."""
     head, records = bytes(data[: _HEADER.size]), bytes(data[_HEADER.size :])
     whole = compression.decompress(codec, records, version, allowance, head)
     struct.pack_into(">h", whole, _ATTRIBUTES, attributes & ~_CODEC)
@@ -155,28 +156,28 @@ def _uncompressed(
     return whole
 
 
-def _runs(found: FetchedColumns) -> Iterator[tuple[int, int]]:
-    """Where records begin and end that a batch can hold together: its header has their producer once, and
-    the first sequence."""
-    offsets, sequences, end = found.offsets, found.sequences, 0
+def _runs(fetched: FetchedColumns) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of records that fit into one batch: the header has one producer and one base
+    sequence."""
+    offsets, sequences, end = fetched.offsets, fetched.sequences, 0
 
     def finer(at: int) -> tuple[int, int, int]:
-        """What must be the same besides the producer: the time of a batch that the log gave is that of all
-        its records, and a marker is alone."""
+        """What must be equal besides the producer: LogAppendTime batches have one timestamp, and a marker
+        is a batch of its own."""
         return (
             sequences[at] - offsets[at] if sequences[at] >= 0 else 0,
-            found.timestamps[at] if found.timestamp_types[at] else 0,
-            0 if found.controls[at] is None else offsets[at],
+            fetched.timestamps[at] if fetched.timestamp_types[at] else 0,
+            0 if fetched.controls[at] is None else offsets[at],
         )
 
     for _, alike in groupby(
         zip(
-            found.producer_ids, found.producer_epochs, found.are_transactional, found.controls,
-            found.timestamp_types, strict=True,
+            fetched.producer_ids, fetched.producer_epochs, fetched.are_transactional, fetched.controls,
+            fetched.timestamp_types, strict=True,
         )
     ):  # fmt: skip
         begin, end = end, end + len(list(alike))
-        if finer(begin) == finer(end - 1) and not found.timestamp_types[begin]:
+        if finer(begin) == finer(end - 1) and not fetched.timestamp_types[begin]:
             yield begin, end  # Sequences and offsets only rise, so between them it is the same.
         else:
             for _, run in groupby(range(begin, end), finer):
@@ -185,28 +186,30 @@ def _runs(found: FetchedColumns) -> Iterator[tuple[int, int]]:
                 begin = last + 1
 
 
-def _batch(found: FetchedColumns, begin: int, end: int, room: int) -> bytearray:
-    """As many of the records as there is room for, but one at least."""
-    base, control = found.offsets[begin], found.controls[begin]
-    producer = found.producer_ids[begin], found.producer_epochs[begin]
+def _batch(fetched: FetchedColumns, begin: int, end: int, room: int) -> bytearray:
+    """Encode as many of the records as fit into `room`, but at least one."""
+    base, control = fetched.offsets[begin], fetched.controls[begin]
+    producer = fetched.producer_ids[begin], fetched.producer_epochs[begin]
     if control is not None:
-        return _marker(base, found.timestamps[begin], *producer, control)
+        return _marker(base, fetched.timestamps[begin], *producer, control)
     builder = DefaultRecordBatchBuilder(
-        _MAGIC, 0, found.are_transactional[begin], *producer, found.sequences[begin], room
+        _MAGIC, 0, fetched.are_transactional[begin], *producer, fetched.sequences[begin], room
     )
     append = builder.append
-    headers: Iterable[Any] = map(list, found.headers[begin:end]) if found.headers else repeat([])
+    headers: Iterable[Any] = (
+        map(list, fetched.headers[begin:end]) if fetched.headers else repeat([])
+    )
     for offset, timestamp, key, value, header in zip(
-        found.offsets[begin:end],
-        found.timestamps[begin:end],
-        found.keys[begin:end],
-        found.values[begin:end],
+        fetched.offsets[begin:end],
+        fetched.timestamps[begin:end],
+        fetched.keys[begin:end],
+        fetched.values[begin:end],
         headers,
         strict=False,
     ):
         if append(offset - base, timestamp, key, value, header) is None:
             break
-    return _placed(builder, base, _LOG_APPEND_TIME * found.timestamp_types[begin])
+    return _placed(builder, base, _LOG_APPEND_TIME * fetched.timestamp_types[begin])
 
 
 def _marker(offset: int, timestamp: int, producer_id: int, epoch: int, control: str) -> bytearray:
@@ -216,10 +219,10 @@ def _marker(offset: int, timestamp: int, producer_id: int, epoch: int, control: 
 
 
 def _placed(builder: DefaultRecordBatchBuilder, base: int, attributes: int) -> bytearray:
-    """The batch at its offset, with attributes that only the log gives."""
-    made: bytearray = builder.build()
-    struct.pack_into(">q", made, 0, base)
+    """Build the batch at its base offset, with the attributes that only the log sets."""
+    batch: bytearray = builder.build()
+    struct.pack_into(">q", batch, 0, base)
     if attributes:
-        made[_ATTRIBUTES + 1] |= attributes
-        struct.pack_into(">I", made, _CRC, calc_crc32c(memoryview(made)[_ATTRIBUTES:]))
-    return made
+        batch[_ATTRIBUTES + 1] |= attributes
+        struct.pack_into(">I", batch, _CRC, calc_crc32c(memoryview(batch)[_ATTRIBUTES:]))
+    return batch

@@ -18,7 +18,7 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.schemas.fields.codecs.encode_buffer import EncodeBufferPool
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
-"""Decodes the message that begins at an offset, and returns it and where it ends."""
+"""Decodes the message at an offset; returns it and the offset where it ends."""
 
 
 @dataclass(frozen=True, slots=True)

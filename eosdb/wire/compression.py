@@ -1,4 +1,4 @@
-"""Decompression of record batches, never to more than a request is allowed (cramjam)."""
+"""Decompression of record batches with cramjam, within the limits of a request."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from eosdb.wire.limits import Allowance
 
 _ZSTD: Final = 4
 _ZSTD_FROM: Final = 7
-"""The version of Produce from which on there is zstd (KIP-110)."""
+"""The first version of Produce that allows zstd (KIP-110)."""
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _MOST_BLOCKS: Final = 100_000
-"""Java makes blocks of 32 KiB."""
+"""A limit on snappy blocks; Java's are 32 KiB."""
 
 
 def decompress(
     codec: int, data: bytes, version: int, allowance: Allowance, before: bytes = b""
 ) -> bytearray:
-    """What the data decompress to, behind `before`: a batch is not copied to put its header there.
+    """Append the decompressed data to `before`, the batch header, so that no copy is needed to put it
+    there.
 
-    Raises InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError."""
+    Raises InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError.
+    """
     if codec not in _CODECS or (codec == _ZSTD and version < _ZSTD_FROM):
         raise UnsupportedCompressionTypeError(
             f"got compression type {codec} in Produce version {version}"
@@ -42,7 +44,7 @@ def decompress(
 def _within(
     into: Callable[[bytes, memoryview], int], data: bytes, allowance: Allowance, out: bytearray
 ) -> bytearray:
-    """What `into` writes to a buffer that grows to the bound at most."""
+    """Decompress with `into` into a buffer that is enlarged until the output fits, up to the allowance."""
     size, begin = 4 * len(data) + 65_536, len(out)
     while True:
         size = min(size, allowance.bytes_left)
@@ -50,7 +52,7 @@ def _within(
         out += bytes(begin + size - len(out))
         try:
             with memoryview(out) as whole, whole[begin:] as buffer:
-                found = into(data, buffer)
+                written = into(data, buffer)
         except cramjam.DecompressionError as error:
             del out[begin:]
             allowance.no_use(size)
@@ -59,8 +61,8 @@ def _within(
             if size == allowance.bytes_left:
                 allowance.decompressed(size + 1)
         else:
-            del out[begin + found :]
-            allowance.found(found, size)
+            del out[begin + written :]
+            allowance.found(written, size)
             return out
         size *= 8
 
@@ -69,9 +71,9 @@ def _gzip(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
     inflate = zlib.decompressobj(wbits=31)
     piece = max(len(data), 65_536)
     while data and not inflate.eof:
-        found = inflate.decompress(data, min(piece, allowance.bytes_left + 1))
-        allowance.decompressed(len(found))
-        out += found
+        inflated = inflate.decompress(data, min(piece, allowance.bytes_left + 1))
+        allowance.decompressed(len(inflated))
+        out += inflated
         data = inflate.unconsumed_tail
     if not inflate.eof:
         raise InvalidRecordError("the batch cannot be decompressed: its gzip stream ends early")
@@ -79,7 +81,8 @@ def _gzip(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
 
 
 def _snappy(data: bytes, allowance: Allowance, out: bytearray) -> bytearray:
-    """One block, or the blocks of Java's stream: a magic, two versions, and each block after its length."""
+    """Decompress a raw block, or Java's stream: a magic number, two versions, and blocks preceded by their
+    lengths."""
     if not data.startswith(_XERIAL):
         return _snappy_block(data, allowance, out)
     at, blocks = _XERIAL_HEADER, 0
@@ -99,8 +102,8 @@ def _snappy_block(data: bytes, allowance: Allowance, out: bytearray) -> bytearra
     begin = len(out)
     out += bytes(size)
     with memoryview(out) as whole, whole[begin:] as buffer:
-        found = cramjam.snappy.decompress_raw_into(data, buffer)
-    del out[begin + found :]
+        written = cramjam.snappy.decompress_raw_into(data, buffer)
+    del out[begin + written :]
     return out
 
 

@@ -1,4 +1,4 @@
-"""One connection: frames in, answers out, one at a time and in their order, as Kafka does it."""
+"""One connection: requests are answered one at a time, in their order, as Kafka does."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 CarryOut = Callable[[Session], ApiMessage | None]
 Interfere = Callable[[str, Session, CarryOut], ApiMessage | None]
-"""Stands between a request and its handler, for tests: gets the API's name, the session, and what carries
-the request out; its result is the answer, and its OSError breaks the connection."""
+"""A test's hook around a handler: it gets the API's name, the session and a function that runs the handler.
+It returns the response; if it raises OSError, the connection breaks."""
 
 
 class Connection:
-    """Serves one client until it goes, or until `close`. `serve` runs in a thread of its own."""
+    """Serves one client until it disconnects or `close` is called. `serve` runs in a thread of its own."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Connection:
         self._is_closing = False
 
     def serve(self) -> None:
-        """Answer requests until the connection ends, for whatever reason; never raises."""
+        """Answer requests until the connection ends for any reason; never raises."""
         peer = self._session.client_host
         catalog.CONNECTED.say(client_host=peer)
         try:
@@ -86,20 +86,21 @@ class Connection:
             self._socket.close()
 
     def close(self) -> None:
-        """End it after the request that is being answered."""
+        """Close the connection after the request being handled."""
         self._is_closing = True
         with contextlib.suppress(OSError):  # It may have ended by itself.
             shut_down(self._socket, socket.SHUT_RD)
 
     def abort(self) -> None:
-        """Break it at once, as the end of a process does; what is being answered never arrives."""
+        """Reset the connection at once, as if the process had died; the response being prepared is never
+        sent."""
         self._is_closing = True
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             shut_down(self._socket, socket.SHUT_RDWR)
 
     def forget(self) -> None:
-        """In a forked child: the connection is the parent's, and stays open there."""
+        """In a forked child, close this copy of the socket; the connection stays open in the parent."""
         self._socket.close()
 
     @property
@@ -145,7 +146,8 @@ class Connection:
         )
 
     def _failed(self, api: Api, header: RequestHeader, error: Exception) -> bytearray:
-        """What no handler expects: the client is told, if its API has a way to say it, or is cut off."""
+        """Respond to an error that no handler expects with an error code, if the API's response has one;
+        otherwise raise it, which ends the connection."""
         code = code_of(error) if isinstance(error, EosdbError) else UNKNOWN_SERVER_ERROR
         answer = messages.encode_failure(api.request, header, code)
         if answer is None:
@@ -158,7 +160,8 @@ class Connection:
 
 
 def _versions_for_newer_client(header: RequestHeader) -> bytearray:
-    """A client that asks in a later version is told so in the first one, and asks again (KIP-511)."""
+    """Answer ApiVersions of an unsupported version in version 0, with UNSUPPORTED_VERSION; the client then
+    retries (KIP-511)."""
     api = APIS[messages.API_VERSIONS]
     version = ApiVersionsResponse.ApiVersion(
         api_key=api.key, min_version=api.lowest, max_version=api.highest

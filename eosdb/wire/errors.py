@@ -1,7 +1,8 @@
-"""Errors as numbers of Kafka's protocol, also for clients whose version knows fewer of them.
+"""Error codes of Kafka's protocol, adapted to clients whose version knows fewer of them.
 
-A refusal by the file has no number: `code_of` raises `RefusedByFileError`, which ends the connection. Every
-handler asks it for the number of what it has caught, so no refusal gets past (decisions/0054).
+A refusal by the file (locked, full, failing) has no error code: `code_of` raises `RefusedByFileError`,
+which ends the connection. Every handler gets its error codes from `code_of`, so that no such refusal is
+answered (decisions/0054).
 """
 
 from __future__ import annotations
@@ -51,25 +52,26 @@ TRANSACTION_ABORTABLE: Final = TransactionAbortableError.code
 
 
 class RefusedByFileError(Exception):
-    """The file has refused the request: nothing that stands behind it on its connection may be carried out.
+    """The file has refused a request, and no later request of its connection may be carried out.
 
-    No EosdbError, so that no handler makes an answer of it.
+    It is no EosdbError, so that no handler turns it into a response.
     """
 
 
 class InvalidReplicationFactorError(ApiError, code=38):
-    """There is one copy."""
+    """Raised because there is one replica."""
 
 
 class InvalidReplicaAssignmentError(ApiError, code=39):
-    """There is one broker."""
+    """Raised because there is one broker."""
 
 
 # decisions/0054: whatever the answer, librdkafka takes what is stored behind the request for the request.
 def code_of(error: EosdbError) -> int:
-    """The number for a log request: what is no error of Kafka's is one of the storage, to be retried.
+    """The error code for a request to the log; errors that Kafka does not have become KAFKA_STORAGE_ERROR,
+    which clients retry.
 
-    Raises RefusedByFileError for what is not about the log at all.
+    Raises RefusedByFileError if the file refused the request.
     """
     if is_refused_by_file(error):
         raise RefusedByFileError(one_line(error)) from error
@@ -81,7 +83,8 @@ def code_of(error: EosdbError) -> int:
 
 
 def reading_code_of(error: EosdbError) -> int:
-    """The number for one partition of a reading request: a damaged one leaves the others alone.
+    """The error code for one partition of a read request: damage in it leaves the other partitions
+    readable.
 
     Raises RefusedByFileError.
     """
@@ -89,18 +92,18 @@ def reading_code_of(error: EosdbError) -> int:
 
 
 def coordinator_code_of(error: EosdbError) -> int:
-    """The number for a request to the coordinator: what may pass is tried again. Raises
+    """The error code for a request to the coordinator, retriable if the error may pass. Raises
     RefusedByFileError."""
     code = code_of(error)
     return COORDINATOR_NOT_AVAILABLE if code == KAFKA_STORAGE_ERROR else code
 
 
 def before_fencing(code: int, version: int, known_from: int) -> int:
-    """PRODUCER_FENCED, as a client knows it whose version is from before that error (KIP-588)."""
+    """INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED, for clients older than that error (KIP-588)."""
     return INVALID_PRODUCER_EPOCH if code == PRODUCER_FENCED and version < known_from else code
 
 
 def not_in_transaction(code: int, version: int, abortable_at: int) -> int:
-    """INVALID_TXN_STATE for what is not in the transaction; the last version before transaction version 2
-    knows TRANSACTION_ABORTABLE for it (KIP-890)."""
+    """TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE for a partition that is not in the transaction, in
+    the last version before transaction version 2 (KIP-890)."""
     return TRANSACTION_ABORTABLE if code == INVALID_TXN_STATE and version == abortable_at else code

@@ -1,4 +1,4 @@
-"""Frames over a socket: a size, then so many bytes, within the limits of time and memory."""
+"""Frames on a socket: a size and as many bytes, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from eosdb.wire.parking import REAL_TIME
 
 _SIZE: Final = struct.Struct(">i")
 _PIECE: Final = 65_536
-"""The most that one call reads; memory for a frame grows with what has arrived."""
+"""The most that one call reads; the memory of a frame grows as its bytes arrive."""
 _UNCOUNTED: Final = 65_536
-"""What every connection may have without asking for room."""
+"""The bytes that every connection may use without taking them from the shared budget."""
 _STALL_MS: Final = 2_000
-"""A client that has room for which others wait may pause for so long."""
+"""How long a client may pause while it holds memory that other connections wait for."""
 _LOOK_S: Final = 0.5
-"""How often it is looked whether others wait."""
+"""The interval of checking whether others wait for memory."""
 
 
 class Frames:
-    """Reads requests and writes answers. What a request takes of the common memory is in `lease`, until the
-    next one is read."""
+    """Reads requests and writes responses of a connection. `lease` holds the shared memory of a request
+    until the next request is read."""
 
     def __init__(self, sock: socket.socket, limits: Limits, lease: Lease) -> None:
         self._socket = sock
@@ -33,10 +33,10 @@ class Frames:
         self.lease: Final = lease
 
     def read(self, largest: int) -> bytearray | None:
-        """The next request; None when the client has gone, or has sent nothing for too long.
+        """Read the next request; None if the client has disconnected or was idle for too long.
 
-        Raises MalformedMessageError for a size beyond `largest`, before anything is allocated for it, and
-        TimeoutError for a frame that has begun and does not end, or pauses while others wait for its room.
+        Raises MalformedMessageError for a size beyond `largest`, before allocating anything, and
+        TimeoutError if a frame is not completed in time, or pauses while others wait for its memory.
         """
         self.lease.release()
         self._socket.settimeout(self._limits.idle_s)
@@ -53,7 +53,7 @@ class Frames:
         return data if self._fill(data, size) else None
 
     def write(self, answer: bytes | bytearray) -> None:
-        """Send an answer. Raises TimeoutError when the client does not read it."""
+        """Send a response. Raises TimeoutError if the client does not read it."""
         if (more := len(answer) - _UNCOUNTED - self.lease.size) > 0:
             self.lease.take(more)
         patience = _Patience(self._limits.seconds_for(len(answer)), self.lease)
@@ -67,7 +67,7 @@ class Frames:
                 patience.renew()
 
     def _fill(self, data: bytearray, size: int) -> bool:
-        """Read on until there are so many bytes; False when the client goes away before."""
+        """Read until `data` has `size` bytes; False if the client disconnects before."""
         patience = _Patience(self._limits.seconds_for(size), self.lease)
         while (left := size - len(data)) > 0:
             self._socket.settimeout(
@@ -88,31 +88,31 @@ class Frames:
 
 
 class _Patience:
-    """How long a client may take for a frame."""
+    """The deadline for transferring one frame."""
 
     def __init__(self, seconds: float, lease: Lease) -> None:
         self._seconds, self._lease = seconds, lease
         self._renewed = REAL_TIME.monotonic_ms()
         self._deadline = self._renewed + int(seconds * 1000)
 
-    def seconds(self, found: str) -> float:
-        """The longest time until the next look. Raises TimeoutError, with what was found, when the time is
-        over, or when the client pauses and others wait for its room."""
+    def seconds(self, progress: str) -> float:
+        """The time until the next check. Raises TimeoutError, naming `progress`, if the deadline has passed
+        or the client pauses while others wait for its memory."""
         now = REAL_TIME.monotonic_ms()
         if (left := self._deadline - now) <= 0:
-            raise TimeoutError(f"{found} in {self._seconds:.0f} s")
+            raise TimeoutError(f"{progress} in {self._seconds:.0f} s")
         if self._lease.keeps_others and now - self._renewed >= _STALL_MS:
-            raise TimeoutError(f"{found}, and others wait for the room")
+            raise TimeoutError(f"{progress}, and others wait for the room")
         return min(left / 1000, _LOOK_S)
 
     def renew(self) -> None:
-        """Something has moved."""
+        """Note progress."""
         self._renewed = REAL_TIME.monotonic_ms()
 
     # decisions/0031: it is not the client's fault that there is no room.
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Time that does not count: the client waits for room."""
+        """Extend the deadline by the time spent waiting for memory."""
         began = REAL_TIME.monotonic_ms()
         yield
         self._deadline += REAL_TIME.monotonic_ms() - began

@@ -1,6 +1,7 @@
-"""What strangers may cost a server: sizes, times, and the memory that all connections share.
+"""What clients may cost a server: sizes, times, and the memory that all connections share.
 
-Every bound ends in an error of Kafka's or in a closed connection (docs/wire.md, "Limits"; decisions/0031).
+Exceeding a limit ends in one of Kafka's errors or in a closed connection (docs/wire.md, "Limits";
+decisions/0031).
 """
 
 from __future__ import annotations
@@ -13,46 +14,51 @@ from eosdb.errors import MessageTooLargeError
 
 _MIB: Final = 1_048_576
 DECOMPRESSED_BYTES: Final = 104_857_600
-"""The most that the batches of one request may have when they are decompressed: as many as a request."""
+"""The most bytes of all batches of one request when decompressed: as many as the request itself may
+have."""
 RECORDS: Final = 1_000_000
 """The most records in the batches of one request."""
 _READING: Final = 4
-"""Kafka's num.io.threads is 8; beside the interpreter's lock more than these only cost memory."""
+"""How many responses may be read from the file at once. Kafka's num.io.threads is 8; because of the
+interpreter's lock, more than these would only cost memory."""
 SMALL_REQUEST: Final = _MIB + 65_536
-"""As much as clients send at once by default (max.request.size), with what is around it."""
+"""The default max.request.size of clients, and some overhead."""
 _SMALL_SHARE: Final = 2 * SMALL_REQUEST
-"""What one connection may have of the room for small requests."""
+"""The most that one connection may take of the budget for small requests."""
 _RECORD_BYTES: Final = 256
-"""About what a record costs beside its bytes while its batch is read."""
+"""The approximate overhead of a record while its batch is decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one server. The defaults are Kafka's where Kafka has them."""
+    """The limits of one server. The defaults are Kafka's where Kafka has them."""
 
     frame_bytes: int = 104_857_600
     """socket.request.max.bytes."""
     frame_bytes_before_login: int = _MIB
     connections: int = 1_000
     buffered_bytes: int = 134_217_728
-    """Requests and answers in memory, of all connections (Kafka: queued.max.request.bytes)."""
+    """Memory for requests and responses of all connections (Kafka: queued.max.request.bytes)."""
     answer_bytes: int = 57_671_680
     """fetch.max.bytes of the broker."""
     idle_s: float = 600.0
     """connections.max.idle.ms."""
     transfer_s: float = 30.0
-    """For a frame that has begun, in either direction, and one second more for each MiB."""
+    """The time for a frame, in either direction, once it has begun; one second more for each MiB."""
     close_s: float = 5.0
-    """How long closing waits for requests that are being answered."""
+    """How long `close` waits for requests being handled."""
 
     def seconds_for(self, size: int) -> float:
-        """How long a frame of so many bytes may take."""
+        """How long a frame of this size may take."""
         return self.transfer_s + size / _MIB
 
 
 class Room:
-    """Bytes that many share. Who finds no room waits, for as long as it takes; one of those who wait may
-    always go on, so that it never comes to a stop: the bound is `size` and one request more."""
+    """A byte budget shared by connections.
+
+    A request that does not fit waits. To avoid deadlock, one of the waiting leases is always admitted, so
+    usage is at most `size` plus one request.
+    """
 
     def __init__(self, size: int) -> None:
         self.size: Final = size
@@ -61,15 +67,16 @@ class Room:
         self._waiting = 0
         self._is_closed = False
         self._beyond: Lease | None = None
-        """Who goes on without room."""
+        """The lease admitted beyond the budget."""
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for it."""
+        """Whether a lease waits for bytes."""
         return self._waiting > 0
 
     def take(self, lease: Lease, size: int) -> None:
-        """Raises ConnectionAbortedError when the server ends meanwhile."""
+        """Take bytes, waiting until they are available. Raises ConnectionAbortedError if the server closes
+        meanwhile."""
         with self._changed:
             while self.used + size > self.size and self._beyond not in (None, lease):
                 if self._is_closed:
@@ -84,14 +91,15 @@ class Room:
             self.used += size
 
     def share(self, wanted: int, least: int) -> int:
-        """Take what is wanted, but of what is left no more than an eighth, and `least` in any case."""
+        """Take up to `wanted` bytes without waiting: at most an eighth of what is left, but at least
+        `least`."""
         with self._changed:
             size = min(wanted, max(least, (self.size - self.used) // 8))
             self.used += size
             return size
 
     def give_back(self, lease: Lease, size: int, *, is_all: bool) -> None:
-        """So much is free again, and whether it is all that the lease had."""
+        """Return bytes to the budget; `is_all` if the lease holds no more of it."""
         with self._changed:
             self.used -= size
             if self._beyond is lease and is_all:
@@ -99,59 +107,59 @@ class Room:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Abort all waiting calls of `take`."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
 
 class Memory:
-    """What requests and answers may take, all connections together: a quarter is for small requests alone,
-    so that large ones which do not come to an end keep nobody from being heard."""
+    """The memory for requests and responses of all connections. A quarter is for small requests alone, so
+    that large requests that never complete cannot starve them."""
 
     def __init__(self, size: int) -> None:
         self.small: Final = Room(size // 4)
         self.large: Final = Room(size - size // 4)
         self.reading: Final = threading.BoundedSemaphore(_READING)
-        """Held while the records of an answer are read: so many connections to the file there are at most,
-        and so many answers that are not measured yet."""
+        """Held while the records of a response are read: it bounds the open read connections, and the
+        responses whose size is not known yet."""
 
     @property
     def used(self) -> int:
         return self.small.used + self.large.used
 
     def lease(self) -> Lease:
-        """The share of one connection, empty."""
+        """A new, empty lease for a connection."""
         return Lease(self)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Abort all waiting calls."""
         self.small.close()
         self.large.close()
 
 
 class Lease:
-    """What one connection has of the memory for the request that it answers."""
+    """The memory that a connection holds for the request it handles."""
 
     __slots__ = ("memory", "size", "small")
 
     def __init__(self, memory: Memory) -> None:
         self.memory: Final = memory
         self.size = 0
-        """Of the room for whatever is large."""
+        """Bytes of the budget for large requests."""
         self.small = 0
-        """Of the room for small requests."""
+        """Bytes of the budget for small requests."""
 
     @property
     def keeps_others(self) -> bool:
-        """Whether others wait for what it has."""
+        """Whether other leases wait for a budget that this one holds bytes of."""
         memory = self.memory
         return (self.size > 0 and memory.large.is_wanted) or (
             self.small > 0 and memory.small.is_wanted
         )
 
     def take(self, size: int) -> None:
-        """More of it, waiting for room. Raises ConnectionAbortedError."""
+        """Take more bytes, waiting until they are available. Raises ConnectionAbortedError."""
         if self.small + size <= _SMALL_SHARE:
             self.memory.small.take(self, size)
             self.small += size
@@ -159,7 +167,7 @@ class Lease:
             self._take_large(size)
 
     def take_for_request(self, size: int, whole: int) -> None:
-        """The same for what has come of a request of `whole` bytes."""
+        """As `take`, for the `size` bytes that have arrived of a request of `whole` bytes."""
         if whole <= SMALL_REQUEST:
             self.take(size)
         else:
@@ -170,7 +178,7 @@ class Lease:
         self.size += size
 
     def give_back(self, size: int) -> None:
-        """So much of what was taken is free again."""
+        """Return this many of the bytes taken."""
         large = min(size, self.size)
         self.shrink_to(self.size - large)
         if rest := size - large:
@@ -178,24 +186,24 @@ class Lease:
             self.memory.small.give_back(self, rest, is_all=self.small == 0)
 
     def share(self, wanted: int, least: int) -> int:
-        """A part of what is wanted, without waiting: how much it is."""
+        """Take a part of `wanted` without waiting, and return its size."""
         size = self.memory.large.share(wanted, least)
         self.size += size
         return size
 
     def shrink_to(self, size: int) -> None:
-        """Of what is large, the rest is free again."""
+        """Keep at most `size` bytes of the budget for large requests."""
         if size < self.size:
             freed, self.size = self.size - size, size
             self.memory.large.give_back(self, freed, is_all=size == 0)
 
     def release(self) -> None:
-        """All of it is free again."""
+        """Return all bytes."""
         self.give_back(self.size + self.small)
 
 
 class Allowance:
-    """What one request may still make of its bytes: decompressed ones, and records."""
+    """The limits of one request while its batches are decoded: decompressed bytes, and records."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
@@ -203,25 +211,25 @@ class Allowance:
         self._records_left = RECORDS
 
     def buffer(self, size: int) -> None:
-        """Before so many bytes are had to decompress into."""
+        """Take the memory of a buffer for decompression."""
         self._lease.take(size)
 
     def found(self, size: int, buffered: int) -> None:
-        """Of the buffer so many bytes are kept. Raises MessageTooLargeError."""
+        """Keep the `size` bytes used of a buffer, and return the rest. Raises MessageTooLargeError."""
         self._spend(size)
         self._lease.give_back(buffered - size)
 
     def no_use(self, buffered: int) -> None:
-        """The buffer is free again."""
+        """Return the memory of a buffer."""
         self._lease.give_back(buffered)
 
     def decompressed(self, size: int) -> None:
-        """So many bytes come out. Raises MessageTooLargeError."""
+        """Take the memory of decompressed bytes. Raises MessageTooLargeError."""
         self._spend(size)
         self._lease.take(size)
 
     def records(self, count: int) -> None:
-        """So many records are going to be read. Raises MessageTooLargeError."""
+        """Take the memory for decoding these records. Raises MessageTooLargeError."""
         if count > self._records_left:
             raise MessageTooLargeError(
                 f"the batches of the request have more than {RECORDS} records; send fewer at once"

@@ -1,4 +1,4 @@
-"""The sockets a server listens at: which addresses a name stands for, with one port for all of them."""
+"""The listening sockets of a server: the addresses of a name, with one port for all of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from eosdb.errors import ConfigError, ListenError
 from eosdb.model.validation import check_text
 
 LOOPBACK: Final = "localhost"
-"""Both loopback addresses, as far as the machine has them, whatever its name service says."""
+"""Stands for both loopback addresses, as far as the machine has them, whatever its resolver says."""
 _LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _TRIES: Final = 50
-"""A port that is free at one address may be taken at the next."""
+"""A free port at one address may be taken at the next; so several ports are tried."""
 _BACKLOG: Final = 128
 
 
@@ -29,28 +29,28 @@ def check_port(port: object) -> int:
 
 
 def addresses_of(host: object) -> list[str]:
-    """The IP addresses that an address or name stands for. Raises ConfigError and ListenError."""
+    """The IP addresses of an address or host name. Raises ConfigError and ListenError."""
     name = check_text("host", host, ConfigError)
     if name == LOOPBACK:
         return list(_LOOPBACK_ADDRESSES)
     if not name or "\0" in name:
         raise ConfigError(f"host: got {name!r}, expected an address such as 127.0.0.1, or a name")
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ListenError(f"{name}: no address found for it ({_reason(error)})") from error
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return list(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether the address is reachable from this machine only."""
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def listen(addresses: list[str], port: int) -> list[socket.socket]:
-    """A listening socket for each address, all with one port; 0 takes a free one. Raises ListenError.
+    """Open a listening socket for each address, all on one port; 0 takes a free port. Raises ListenError.
 
-    Of several addresses, those that this machine has not are left out.
+    Of several addresses, those that this machine does not have are left out.
     """
     for _ in range(_TRIES if port == 0 else 1):
         try:
@@ -81,7 +81,7 @@ def _listen(addresses: list[str], port: int) -> list[socket.socket]:
 
 
 def shown(address: str, port: int) -> str:
-    """As clients take it in `bootstrap.servers`."""
+    """The address as clients write it in `bootstrap.servers`."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -95,7 +95,7 @@ def _not_listening(address: str, port: int, error: OSError) -> ListenError:
 
 
 def _reason(error: OSError | UnicodeError) -> str:
-    """create_server puts more into the text than a line has room for."""
+    """The system's reason alone: the text of `create_server` is too long for a line."""
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         return os.strerror(error.errno or 0)
     return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""How far one connection has come in saying who it is, and what it costs to guess passwords."""
+"""The authentication state of a connection, and a limit on guessing passwords."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from eosdb.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from eosdb.wire.parking import REAL_TIME
 
 _BEFORE: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
-"""What anybody may ask."""
+"""The APIs allowed before authentication."""
 _PAUSE_MS: Final = 100
 """Kafka's connection.failed.authentication.delay.ms."""
 
 
 class Refusals:
-    """Those of one server are told one after another, whoever is refused: so many guesses there are in a
-    second, over however many connections. Who knows a password does not wait for them."""
+    """Delays the failed logins of a server, one after another, which limits the guesses per second over all
+    its connections. Successful logins do not wait."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told_ms = 0
-        """When the last of those that wait is told."""
+        """The time at which the last waiting failure is answered."""
         self._is_closed = threading.Event()
         self.checking: Final = threading.Lock()
-        """Held while a password is hashed: guessing takes no more than one processor."""
+        """Held while a password is hashed, so that guessing uses at most one processor."""
 
     def wait(self, asked_ms: int) -> None:
-        """Until it is the turn of who asked at that time. As long for a user who does not exist as for one
-        with another password, whose hash may take longer or shorter."""
+        """Wait for the turn of a login that began at `asked_ms`. The wait is as long for an unknown user as
+        for a wrong password, whose hash may take longer or shorter."""
         with self._lock:
             self._told_ms = told_ms = max(self._told_ms, asked_ms) + _PAUSE_MS
         self._is_closed.wait(max(0, told_ms - REAL_TIME.monotonic_ms()) / 1000)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits."""
         self._is_closed.set()
 
 
 class Login:
-    """Of one connection, used by its thread alone. A failed one is not tried again: the connection ends."""
+    """The authentication of one connection, used by its thread alone. After a failure the connection
+    ends."""
 
     def __init__(
         self, users: sasl.Users, *, is_required: bool, refusals: Refusals | None = None
@@ -51,15 +52,15 @@ class Login:
         self._is_required = is_required
         self._exchange: sasl.Exchange | None = None
         self.user: str | None = None
-        """Who it is, once that is certain."""
+        """The authenticated user."""
         self.is_refused = False
-        """The connection is to end as soon as the client has been told."""
+        """Whether the login failed, so that the connection ends once the client has the response."""
         self.takes_tokens = False
-        """Frames are the mechanism's own messages, as after a SaslHandshake of version 0."""
+        """Whether frames are bare messages of the mechanism, as after SaslHandshake of version 0."""
 
     @property
     def is_due(self) -> bool:
-        """Whether nothing else may be asked yet."""
+        """Whether the client must authenticate before any other request."""
         return self._is_required and self.user is None
 
     @property
@@ -74,7 +75,7 @@ class Login:
         return not self.is_due or api_key in _BEFORE
 
     def begin(self, mechanism: str, *, takes_tokens: bool) -> None:
-        """With one of `sasl.MECHANISMS`."""
+        """Start a mechanism of `sasl.MECHANISMS`."""
         self._exchange = sasl.begin(mechanism, self._users)
         self.takes_tokens = takes_tokens
 
@@ -83,8 +84,8 @@ class Login:
         self.is_refused = True
 
     def step(self, token: bytes) -> bytes:
-        """The answer to a message of the mechanism. Raises SaslAuthenticationFailedError, when it is its
-        turn, and what keeps the file from being read; then, too, it is over."""
+        """Handle a message of the mechanism, and return the response. Raises SaslAuthenticationFailedError,
+        after a delay, and errors of reading the file; both end the login."""
         assert self._exchange is not None
         asked_ms = REAL_TIME.monotonic_ms()
         try:

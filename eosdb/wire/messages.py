@@ -1,7 +1,8 @@
 """Messages of Kafka's protocol as bytes: request headers, bodies, and responses.
 
-kafka-python has the schema of every version of every message and compiles it (decisions/0027). Here is only
-what a server needs around that: the header of a request, and that its bytes are looked at first (shape.py).
+kafka-python has the schema of every version of every message and compiles it (decisions/0027). This module
+adds what a server needs: decoding request headers, and checking the bytes of a body before it is decoded
+(shape.py).
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ _HEADER: Final = struct.Struct(">hhih")
 _INT32: Final = struct.Struct(">i")
 _NULL: Final = -1
 _KEPT: Final = 65_536
-"""The most that a connection's thread keeps for its next answer; kafka-python keeps as much as its largest
-one took."""
+"""The largest encode buffer that a connection's thread keeps; kafka-python keeps one as large as its
+largest message."""
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 
 
 class MalformedMessageError(Exception):
-    """The bytes are not a message of their API and version; the connection must be closed."""
+    """The bytes are not a message of their API and version; the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """What stands before the body of every request."""
+    """The header of a request."""
 
     api_key: int
     version: int
     correlation_id: int
     client_id: str
-    """Empty for none."""
+    """Empty if null."""
     length: int
-    """Where the client id ends; the tagged fields of a flexible version, and then the body, follow."""
+    """The offset where the client id ends; a flexible version's tagged fields follow, then the body."""
 
 
 def decode_header(frame: bytes | bytearray) -> RequestHeader:
@@ -59,10 +60,10 @@ def decode_header(frame: bytes | bytearray) -> RequestHeader:
 def decode_body(
     request: type[ApiMessage], header: RequestHeader, frame: bytes | bytearray
 ) -> ApiMessage:
-    """The request after its header. Raises MalformedMessageError.
+    """Decode the request behind its header. Raises MalformedMessageError.
 
-    What follows it in its frame is not looked at, as Kafka does: librdkafka's request for the metadata of
-    all topics has three bytes too many.
+    Bytes behind the request are ignored, as by Kafka: librdkafka's Metadata request for all topics has
+    three bytes too many.
     """
     flexible, walk, decode = _reader(request, header.version)
     try:
@@ -81,7 +82,7 @@ def decode_body(
 
 
 def encode(response: ApiMessage, header: RequestHeader) -> bytearray:
-    """The response with its header, as a frame."""
+    """Encode the response and its header as a frame."""
     flexible = response.flexible_version_q(header.version) and header.api_key != API_VERSIONS
     frame: bytearray = response.encode(version=header.version)
     if len(frame) > _KEPT:
@@ -93,7 +94,8 @@ def encode(response: ApiMessage, header: RequestHeader) -> bytearray:
 
 
 def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) -> bytearray | None:
-    """The answer that says nothing but the error, if a response of the API has one for all of it."""
+    """The response with this error code and nothing else, or None if the API's response has no such
+    field."""
     response = borrowed.response_of(header.api_key)
     field = response.fields.get("error_code")
     if field is None or not field.for_version_q(header.version):
@@ -102,7 +104,7 @@ def encode_failure(request: type[ApiMessage], header: RequestHeader, code: int) 
 
 
 def framed(content: bytes) -> bytes:
-    """Bytes that are no message of the protocol, as a frame."""
+    """A frame of bytes that are no message of the protocol."""
     return _INT32.pack(len(content)) + content
 
 

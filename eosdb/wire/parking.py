@@ -1,7 +1,7 @@
-"""Where requests wait: one thread looks at the file for all of them, and does what is due meanwhile.
+"""Waiting requests: one thread watches the file for all of them, and does what is due meanwhile.
 
-A long poll or a join costs nothing while it waits. After a commit of any process the watcher looks once
-at what the waiting requests wait for, and wakes those that have something to find (decisions/0028).
+A long poll or a join costs nothing while it waits. After a commit of any process the watcher checks the
+condition of each waiting request once, and wakes those whose condition holds (decisions/0028).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from eosdb.model import threads
 from eosdb.model.clock import SystemClock
 
 Look = Callable[[Broker], bool]
-"""Whether a waiting request has something to find; the broker answers for everybody."""
+"""The condition that a request waits for; it is called with a broker that may read everything."""
 REAL_TIME: Final = SystemClock()
-"""The clients' time, whatever clock the file has."""
+"""The clock of network time-outs, whatever clock the file has."""
 _PAUSE_MS: Final = 1_000
-"""The longest time without a look at the clock."""
+"""The longest time between two looks at the clock."""
 _MANUAL_PAUSE_MS: Final = 5
-"""The same where a test moves the clock."""
+"""The same with a clock that a test moves."""
 _ROUND_MS: Final = 60_000
-"""Housekeeping has its rounds where nobody writes, too."""
+"""The interval of housekeeping while nobody writes."""
 _BETWEEN_DUE_MS: Final = 100
-"""While others write, they do what is due; so often it is enough to ask what is."""
+"""The interval of asking when something is due: while others write, they do it."""
 
 _GONE: Final = getattr(select, "POLLRDHUP", 0)
-"""Together with a hang-up and an error, which are always asked for."""
+"""The event of a half-closed connection; poll always reports hang-ups and errors as well."""
 
 
 class _Waiter:
@@ -47,7 +47,7 @@ class _Waiter:
 
 
 class Parking:
-    """Requests that wait for a commit. Threads share it; `close` wakes everybody."""
+    """Requests that wait for a commit. Threads share it; `close` wakes all of them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -65,12 +65,12 @@ class Parking:
             self._thread.start()
 
     def place(self, client: socket.socket) -> ParkingPlace:
-        """Where the requests of one connection wait."""
+        """The waiting place of a connection's requests."""
         return ParkingPlace(self, client)
 
     def wait(self, look: Look, timeout_ms: int, client: socket.socket) -> None:
-        """Wait until `look` is true, or for so many milliseconds of real time. Raises ConnectionError when
-        the client goes away meanwhile."""
+        """Wait until `look` is true, or until the time-out (real time). Raises ConnectionError if the
+        client disconnects meanwhile."""
         waiter = _Waiter(look, client)
         with self._lock:
             self._waiters.add(waiter)
@@ -86,14 +86,14 @@ class Parking:
             raise ConnectionResetError("the client has gone while its request waited")
 
     def close(self) -> None:
-        """Wake everybody, and end the watcher."""
+        """Wake all requests, and end the watcher thread."""
         self.is_closed = True
         self._arrived.set()
         self._wake(everybody=True)
         self._thread.join()
 
     def _watch(self) -> None:
-        """Until closed: wake who has something to find, and do what is due."""
+        """Wake requests whose condition holds, and do what is due, until closed."""
         with self._broker.listener() as listener:
             looked, clients_seen_ms = -1, 0
             while not self.is_closed:
@@ -126,7 +126,7 @@ class Parking:
         return self._core.clock.time_ms() >= self._due
 
     def _until_due(self) -> int:
-        """How long nothing is due (ms of real time)."""
+        """The time (ms, real) until something may be due."""
         now = REAL_TIME.monotonic_ms()
         if now - self._due_asked_ms >= _BETWEEN_DUE_MS:
             self._due, self._due_asked_ms = self._core.coordinator.next_due(), now
@@ -141,7 +141,8 @@ class Parking:
                 waiter.woken.set()
 
     def _wake_of_gone_clients(self) -> None:
-        """Whose client has closed its connection is not to hold a thread until its time is over."""
+        """Wake requests whose clients have disconnected, so that they do not hold a thread until their
+        time-out."""
         poll = select.poll()
         with self._lock:
             waiting = {waiter.client.fileno(): waiter for waiter in self._waiters}
@@ -154,7 +155,7 @@ class Parking:
 
 
 class ParkingPlace:
-    """Where the requests of one connection wait."""
+    """The waiting place of a connection's requests."""
 
     def __init__(self, parking: Parking, client: socket.socket) -> None:
         self._parking, self._client = parking, client
@@ -164,6 +165,6 @@ class ParkingPlace:
         return self._parking.is_closed
 
     def wait(self, look: Look, timeout_ms: int) -> None:
-        """Wait until `look` is true, or for so many milliseconds of real time. Raises ConnectionError when
-        the client goes away meanwhile."""
+        """Wait until `look` is true, or until the time-out (real time). Raises ConnectionError if the
+        client disconnects meanwhile."""
         self._parking.wait(look, timeout_ms, self._client)

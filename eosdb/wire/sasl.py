@@ -1,8 +1,8 @@
-"""Who is at the other end: SASL's SCRAM (RFC 5802) and PLAIN (RFC 4616) as a server speaks them.
+"""The server side of SASL: SCRAM (RFC 5802) and PLAIN (RFC 4616).
 
-A mechanism is a generator: it is given the client's messages, yields its own, and returns the last one and
-the user. What a client learns from a failure is only that there was one: a user who does not exist is
-answered like one with another password.
+A mechanism is a generator: it receives the client's messages, yields the responses, and returns the last
+response and the user. A failure tells the client nothing but that it failed: an unknown user gets the same
+response as a wrong password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLAIN: Final = "PLAIN"
 # decisions/0030: a server in the clear listens at loopback alone, so PLAIN's password crosses no network.
 MECHANISMS: Final = (*scram.MECHANISMS, PLAIN)
 Find = Callable[[str, str], ScramCredential | None]
-"""The credential of a user for a mechanism."""
+"""Looks up a user's credential for a mechanism."""
 Exchange = Generator[bytes, bytes, tuple[bytes, str]]
 
 _FIRST: Final = re.compile(
@@ -38,21 +38,21 @@ _NAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+", re.DOTALL)
 
 
 class Users:
-    """The credentials of a file, and for whomever it does not know one that nothing fits."""
+    """The credentials of a file; an unknown user gets one that no password matches."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
         self._secret = secrets.token_bytes(32)
 
     def credential(self, user: str, *mechanisms: str) -> ScramCredential:
-        """For the first mechanism for which there is one."""
+        """The user's credential for the first of the mechanisms that has one."""
         for mechanism in mechanisms:
-            if (found := self._find(user, mechanism)) is not None:
-                return found
+            if (stored := self._find(user, mechanism)) is not None:
+                return stored
         return self._of_nobody(user, mechanisms[0])
 
     def _of_nobody(self, user: str, mechanism: str) -> ScramCredential:
-        """With the same salt at each attempt, like that of a user."""
+        """A credential that no password matches, with the same salt at each attempt, like a real one."""
         of = f"{mechanism} {user}".encode()
         salt = hmac.digest(self._secret, of, "sha256")[: scram.SALT_BYTES]
         nothing = secrets.token_bytes(32)
@@ -60,7 +60,7 @@ class Users:
 
 
 def begin(mechanism: str, users: Users) -> Exchange:
-    """The exchange, ready for the client's first message. It raises SaslAuthenticationFailedError."""
+    """Start a mechanism. The generator raises SaslAuthenticationFailedError."""
     exchange = _plain(users) if mechanism == PLAIN else _scram(mechanism, users)
     next(exchange)
     return exchange
@@ -104,12 +104,12 @@ def _scram(mechanism: str, users: Users) -> Exchange:
 
 def _matched(pattern: re.Pattern[str], message: bytes, mechanism: str) -> re.Match[str]:
     try:
-        found = pattern.fullmatch(message.decode())
+        match = pattern.fullmatch(message.decode())
     except UnicodeDecodeError:
-        found = None
-    if found is None:
+        match = None
+    if match is None:
         raise _malformed(mechanism)
-    return found
+    return match
 
 
 def _check_acting(acting: str, user: str) -> None:
@@ -124,7 +124,7 @@ def _malformed(mechanism: str) -> SaslAuthenticationFailedError:
 
 
 def _refused(mechanism: str) -> SaslAuthenticationFailedError:
-    """In Kafka's words, which programs look for."""
+    """The error with Kafka's text, which programs look for."""
     return SaslAuthenticationFailedError(
         "Authentication failed during authentication due to invalid credentials with SASL mechanism "
         f"{mechanism}"

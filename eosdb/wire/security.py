@@ -1,7 +1,7 @@
-"""What a server asks of those who come: TLS, a client's certificate, a name and a password.
+"""The security of a server: TLS, client certificates, user names and passwords.
 
-Whom only this machine reaches may come as they are. Another address than loopback is listened at only when
-everybody must say who they are, and nobody else can read it (decisions/0030).
+A server on a loopback address may be open. Any other address requires authentication and encryption
+(decisions/0030).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from eosdb.wire.listening import is_loopback
 
 
 class SecureSocket(ssl.SSLSocket):
-    """A TLS connection that remembers by which name its client asked for the server."""
+    """A TLS connection that remembers the server name that its client requested (SNI)."""
 
     asked_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """`tls` None: in the clear."""
+    """The security of a server; without TLS if `tls` is None."""
 
     tls: ssl.SSLContext | None = None
     is_sasl_required: bool = False
 
     def check(self, addresses: Iterable[str]) -> None:
-        """Raises ConfigError unless these addresses may be listened at."""
+        """Raises ConfigError unless the server may listen at these addresses."""
         outside = [address for address in addresses if not is_loopback(address)]
         if outside and not (self.tls and self.is_sasl_required):
             raise ConfigError(
@@ -42,7 +42,7 @@ class Security:
             )
 
     def wrapped(self, sock: socket.socket) -> socket.socket:
-        """The same connection, with TLS if there is to be any; nothing is sent or read yet."""
+        """Wrap the connection in TLS, if configured; nothing is sent or read yet."""
         if self.tls is None:
             return sock
         return self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
@@ -52,7 +52,8 @@ IN_THE_CLEAR: Final = Security()
 
 
 def shake_hands(sock: socket.socket, timeout_s: float) -> str | None:
-    """Begin TLS if it is spoken; the server's name as the client has it. Raises OSError."""
+    """Do the TLS handshake, if configured; returns the server name that the client requested. Raises
+    OSError."""
     if not isinstance(sock, SecureSocket):
         return None
     sock.settimeout(timeout_s)
@@ -61,7 +62,7 @@ def shake_hands(sock: socket.socket, timeout_s: float) -> str | None:
 
 
 def shut_down(sock: socket.socket, how: int) -> None:
-    """End one or both directions. Unlike SSLSocket's own, it does not turn what is still sent into plain
+    """Shut down one or both directions. Unlike SSLSocket's method, it does not send the rest in plain
     text."""
     socket.socket.shutdown(sock, how)
 
@@ -72,7 +73,7 @@ def security(
     tls_ca: str | os.PathLike[str] | None,
     require_sasl: bool,
 ) -> Security:
-    """From the settings of a server. Raises ConfigError."""
+    """Build the security configuration from the server settings. Raises ConfigError."""
     if not isinstance(require_sasl, bool):
         raise ConfigError(f"require_sasl: got {require_sasl!r}, expected True or False")
     given = {"tls_cert": tls_cert, "tls_key": tls_key, "tls_ca": tls_ca}
@@ -107,7 +108,7 @@ def _context(cert: str, key: str) -> ssl.SSLContext:
 
 
 def _ask_for_certificates(context: ssl.SSLContext, ca: str) -> None:
-    """Kafka's ssl.client.auth=required."""
+    """Require client certificates, as Kafka's ssl.client.auth=required."""
     _check_readable(ca)
     try:
         context.load_verify_locations(ca)
@@ -127,7 +128,7 @@ def _check_readable(path: str) -> None:
 
 
 def _no_password() -> str:
-    """Nobody may sit at the terminal that OpenSSL would ask."""
+    """Refuse to prompt for the key's password: a server may have no terminal."""
     raise ValueError("the key has a password")
 
 

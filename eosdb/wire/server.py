@@ -1,4 +1,4 @@
-"""The server: listens, gives each connection a thread, and ends them in good order."""
+"""The server: it listens, serves each connection in a thread, and closes them in an orderly way."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from eosdb.wire.session import ANONYMOUS, Session, asking
 
 
 class Server(Closeable):
-    """Serves one open file to Kafka's clients until it is closed. A context manager that closes it.
+    """Serves one open file to Kafka clients until it is closed. A context manager that closes it.
 
-    Kafka answers the requests of one connection one after another, so a thread for each connection is its
-    queue; group commit makes the threads share syncs.
+    Kafka handles the requests of a connection one after another, so each connection's thread is its queue;
+    group commit lets the threads share fsyncs.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Server(Closeable):
         limits: Limits | None = None,
         interfere: Interfere | None = None,
     ) -> None:
-        """Raises ConfigError, ListenError, and StorageError when there is no thread to be had."""
+        """Raises ConfigError, ListenError, and StorageError if no thread can be started."""
         addresses = listening.addresses_of(host)
         security.check(addresses)
         self._security = security
@@ -86,18 +86,19 @@ class Server(Closeable):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients reach it, as their setting of this name takes it."""
+        """The addresses for the clients' setting `bootstrap.servers`."""
         return listening.shown(self.host, self.port)
 
     def close(self) -> None:
-        """Answer what is being asked, and end all connections; idempotent.
+        """Finish the requests being handled, and close all connections; idempotent.
 
-        Clients that do not read their answers, and requests that take too long, are cut off.
+        Clients that do not read their responses, and requests that take longer than `Limits.close_s`, are
+        cut off.
         """
         self._close(orderly=True)
 
     def abandon(self) -> None:
-        """Break all connections, like a process that dies. For tests."""
+        """Reset all connections, as if the process had died. For tests."""
         self._close(orderly=False)
 
     def _close(self, *, orderly: bool) -> None:
@@ -134,7 +135,7 @@ class Server(Closeable):
         _join(tuple(self._connections.values()), self._limits.close_s)
 
     def forget(self) -> None:
-        """In a forked child: the server is the parent's. Nothing is shut down, only closed here."""
+        """In a forked child, close the copies of the parent's sockets without shutting them down."""
         self._closing = Closing()
         self._is_closed.set()
         for sock in self._sockets:
@@ -143,7 +144,8 @@ class Server(Closeable):
             connection.forget()
 
     def _take(self, sock: socket.socket, client_host: str) -> None:
-        """Serve a new connection. One too many is closed at once; of many the first is logged."""
+        """Serve a new connection, or close it at once if there are too many, which is logged for the first
+        one."""
         count = len(self._connections)
         if count >= self._limits.connections:
             if not self._is_full:
@@ -191,7 +193,7 @@ class Server(Closeable):
 
 
 def _join(threads: Iterable[threading.Thread], timeout_s: float) -> None:
-    """Wait until all have ended, or for so long."""
+    """Wait until all threads have ended, or for `timeout_s`."""
     deadline = REAL_TIME.monotonic_ms() + int(timeout_s * 1000)
     for thread in threads:
         thread.join(max(0, deadline - REAL_TIME.monotonic_ms()) / 1000)

@@ -1,4 +1,4 @@
-"""What a handler works with: the connection's broker, who is at its other end, and where to wait."""
+"""The context of a handler: the connection's broker, its principal, and its waiting place."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from eosdb.wire.login import Login
 from eosdb.wire.parking import ParkingPlace
 
 NODE_ID: Final = 1
-"""A file is a cluster of one broker."""
+"""The node id of the broker: a file is a cluster of one."""
 LEADER_EPOCH: Final = 0
 """The leader never changes."""
 NO_TOPIC: Final = UUID(int=0)
-"""The id that stands for none; messages are decoded with None in its place."""
+"""The null topic id; kafka-python decodes it as None."""
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's name for whoever has not said who it is."""
+"""Kafka's name for an unauthenticated client."""
 
 _NOT_ASKED: Final = 31
-"""The bit that alone makes the least number, which stands for no answer."""
+"""The bit that alone makes the lowest int32, which means that the operations were not requested."""
 
 
 @dataclass(slots=True)
 class Session:
-    """One connection. `broker` and `admin` answer for whoever is at its other end."""
+    """The state of a connection. `broker` and `admin` act on behalf of its principal."""
 
     broker: Broker
     admin: Admin
@@ -39,36 +39,37 @@ class Session:
     parking: ParkingPlace
     limits: Limits
     lease: Lease
-    """What the request takes of the memory that all connections share."""
+    """The memory that the connection holds for the request."""
     cluster_id: str
     host: str
     port: int
-    """Where this connection has reached the server, so that the client can come again."""
+    """The address where the client has reached the server, so that it can reconnect."""
     client_host: str
     client_id: str = ""
-    """As the request being answered has it."""
+    """The client id of the request being handled."""
     principal: str = ANONYMOUS
 
     def become(self, principal: str) -> None:
-        """From here on it is this one who asks."""
+        """Set the principal of the connection."""
         self.broker, self.admin = asking(self.core, principal)
         self.principal = principal
 
     def may(self, operation: str, kind: str, name: str) -> bool:
-        """Whether the principal may do it; for what is no request of the broker's."""
+        """Whether the principal may do this, for requests that the broker does not check."""
         return operation in self.broker.authorized_operations(kind, name)
 
-    def operations(self, asked: bool, kind: str, name: str) -> set[int]:
-        """What the principal may do with a resource, with Kafka's codes (KIP-430), as bits of a field."""
-        if not asked:
+    def operations(self, requested: bool, kind: str, name: str) -> set[int]:
+        """The operations that the principal may do with a resource, as a bit field of Kafka's codes
+        (KIP-430)."""
+        if not requested:
             return {_NOT_ASKED}
-        found = self.broker.authorized_operations(kind, name)
-        if kind == "cluster" and "describe" not in found:
+        allowed = self.broker.authorized_operations(kind, name)
+        if kind == "cluster" and "describe" not in allowed:
             return set()
-        return {int(ACLOperation[operation.upper()]) for operation in found}
+        return {int(ACLOperation[operation.upper()]) for operation in allowed}
 
 
 def asking(core: Core, principal: str) -> tuple[Broker, Admin]:
-    """What answers for a principal."""
+    """A broker and an admin that act on behalf of a principal."""
     its = replace(core, authorizer=core.authorizer.of(principal))
     return Broker(its), Admin(its)

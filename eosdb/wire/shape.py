@@ -1,10 +1,10 @@
-"""Whether bytes have the shape of a message, looked at before anything is made of them.
+"""Checks that bytes have the shape of a message, before the message is decoded.
 
-kafka-python's decoder is made for what servers send: it takes counts and lengths at their word, and nulls
-wherever they come. Here a request is walked through by the same schema, and nothing is allocated: every
-length is held against the bytes that are left, nulls stand only where the schema has them, and what costs
-more than its bytes – elements of arrays, tagged fields – is counted. A request of a few fields takes a few
-microseconds (decisions/0031).
+kafka-python's decoder is made for responses from servers: it trusts counts and lengths, and accepts null
+everywhere. Here the bytes of a request are walked by the same schema without allocating anything: each
+length is compared with the bytes left, null is accepted where the schema allows it, and elements of arrays
+and tagged fields, which cost more memory than their bytes, are counted. A request of a few fields takes a
+few microseconds (decisions/0031).
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ _INT32: Final = struct.Struct(">i")
 _NULL: Final = -1
 _NULL_STRUCT: Final = 0xFF
 _MOST_ELEMENTS: Final = 100_000
-"""In all arrays of a request, tagged fields included: each becomes an object of some hundred bytes."""
+"""The most elements of all arrays and tagged fields of a request: each becomes an object of some hundred
+bytes."""
 _LONGEST_STRING: Final = 32_767
-"""Kafka's, also where the length is a varint."""
+"""Kafka's limit, also where the length is a varint."""
 _MOST_COPIED: Final = 268_435_456
-"""The decoder copies the rest of the frame for each structure with tagged fields."""
+"""The most bytes that decoding may copy: the decoder copies the rest of the frame for each structure with
+tagged fields."""
 
 
 class Counts:
-    """What is left for one request of what costs more than its bytes."""
+    """What a request may still use of the limits on elements and copies."""
 
     __slots__ = ("copied", "elements")
 
@@ -37,24 +39,25 @@ class Counts:
         self.copied = _MOST_COPIED
 
     def count(self, elements: int) -> None:
-        """Raises ValueError."""
+        """Use up elements. Raises ValueError beyond the limit."""
         self.elements -= elements
         if self.elements < 0:
             raise ValueError(f"more than {_MOST_ELEMENTS} elements in one request")
 
     def copy(self, size: int) -> None:
-        """Raises ValueError."""
+        """Use up copied bytes. Raises ValueError beyond the limit."""
         self.copied -= size
         if self.copied < 0:
             raise ValueError("too many tagged fields for a request of its size")
 
 
 Walk = Callable[[bytes | bytearray, int, Counts], int]
-"""From where a value begins to where it ends. Raises ValueError, IndexError, and struct.error."""
+"""Walks over a value: takes its offset, returns the offset where it ends. Raises ValueError, IndexError,
+and struct.error."""
 
 
 def of_field(field: Field, flexible: bool) -> Walk:
-    """The walk through a field, or through a whole message."""
+    """The walk over a field, or over a whole message."""
     if field.element is not None:
         return _array(of_field(field.element, flexible), field.is_nullable, flexible)
     if field.fields is not None:
@@ -69,12 +72,12 @@ def of_field(field: Field, flexible: bool) -> Walk:
 
 
 def tagged_fields(data: bytes | bytearray, at: int, counts: Counts) -> int:
-    """Tagged fields of which none is known."""
+    """Walk over tagged fields of which none is known."""
     return _NO_TAGS(data, at, counts)
 
 
 def unsigned_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
+    """An unsigned varint, and the offset where it ends."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -103,7 +106,8 @@ def _structure(fields: Iterable[Field], tagged: Mapping[int, Field], flexible: b
 def _length(
     data: bytes | bytearray, at: int, number: struct.Struct | None, nullable: bool
 ) -> tuple[int, int]:
-    """A length that the bytes left can have, and where it ends; 0 for null. No `number`: a varint."""
+    """Read a length and compare it with the bytes left; returns it (0 for null) and the offset after it. If
+    `number` is None, it is a varint."""
     if number is None:
         size, at = unsigned_varint(data, at)
         size -= 1
@@ -149,7 +153,7 @@ def _nullable(walk_it: Walk) -> Walk:
     return walk
 
 
-def _tagged(known: dict[int, Walk]) -> Walk:
+def _tagged(walks: dict[int, Walk]) -> Walk:
     def walk(data: bytes | bytearray, at: int, counts: Counts) -> int:
         if data[at] == 0:
             return at + 1
@@ -162,8 +166,10 @@ def _tagged(known: dict[int, Walk]) -> Walk:
             end = at + size
             if end > len(data):
                 raise ValueError(f"a tagged field of {size} bytes with {len(data) - at} left")
-            if tag in known and (found := known[tag](data, at, counts)) != end:
-                raise ValueError(f"tagged field {tag} ends at byte {found}, its size says {end}")
+            if tag in walks and (value_end := walks[tag](data, at, counts)) != end:
+                raise ValueError(
+                    f"tagged field {tag} ends at byte {value_end}, its size says {end}"
+                )
             at = end
         return at
 

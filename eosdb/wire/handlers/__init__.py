@@ -1,1 +1,1 @@
-"""One function per API of Kafka's protocol: from its message to the broker's request, and back."""
+"""A function for each API of Kafka's protocol: it calls the broker and builds the response."""

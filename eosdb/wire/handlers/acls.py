@@ -1,6 +1,6 @@
 """Access control lists: DescribeAcls, CreateAcls and DeleteAcls.
 
-eosdb's rows have Kafka's fields but the host, which is always `*`: a server listens where it is safe to.
+An ACL of eosdb has Kafka's fields except the host, which is always `*`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Deleted = DeleteAclsResponse.DeleteAclsFilterResult
 
 
 class _Codes(NamedTuple):
-    """The numbers of a row or of a filter. 1 stands for any in all of them."""
+    """The protocol's numbers in an ACL or a filter; 1 means ANY in each of them."""
 
     resource_type: int
     pattern_type: int
@@ -54,7 +54,7 @@ def describe_acls(
         return DescribeAclsResponse(
             error_code=code_of(error), error_message=str(error), resources=[]
         )
-    found = [acl for acl in rows if wanted is not None and wanted.matches(acl)]
+    matching = [acl for acl in rows if wanted is not None and wanted.matches(acl)]
     return DescribeAclsResponse(
         error_code=NONE,
         error_message=None,
@@ -71,14 +71,14 @@ def describe_acls(
                     for acl in acls
                 ],
             )
-            for (_, name, _), group in groupby(sorted(found, key=_resource), key=_resource)
+            for (_, name, _), group in groupby(sorted(matching, key=_resource), key=_resource)
             for acls in (list(group),)
         ],
     )  # fmt: skip
 
 
 def create_acls(session: Session, request: CreateAclsRequest, version: int) -> CreateAclsResponse:
-    """Those that can be made are made in one commit."""
+    """Create the valid ACLs in one commit."""
     rows, errors = list[Acl](), dict[int, EosdbError]()
     for index, creation in enumerate(request.creations):
         try:
@@ -101,16 +101,16 @@ def create_acls(session: Session, request: CreateAclsRequest, version: int) -> C
 
 
 def delete_acls(session: Session, request: DeleteAclsRequest, version: int) -> DeleteAclsResponse:
-    """All filters in one commit; a row that several of them mean is named by each."""
+    """Apply all filters in one commit; an ACL that several filters match is in the result of each."""
     filters, errors = dict[int, AclFilter | None](), dict[int, EosdbError]()
-    for index, one in enumerate(request.filters):
+    for index, requested in enumerate(request.filters):
         try:
-            filters[index] = _filter(one)
+            filters[index] = _filter(requested)
         except EosdbError as error:
             errors[index] = error
     removed = list[Acl]()
     try:
-        wanted = [made for made in filters.values() if made is not None]
+        wanted = [filter_ for filter_ in filters.values() if filter_ is not None]
         removed = session.admin.delete_acls(lambda acl: any(f.matches(acl) for f in wanted))
     except EosdbError as error:
         errors = {index: errors.get(index, error) for index in range(len(request.filters))}
@@ -122,8 +122,8 @@ def delete_acls(session: Session, request: DeleteAclsRequest, version: int) -> D
                 matching_acls=[
                     _deleted(acl)
                     for acl in removed
-                    for made in (filters.get(index),)
-                    if made is not None and made.matches(acl)
+                    for filter_ in (filters.get(index),)
+                    if filter_ is not None and filter_.matches(acl)
                 ],
             )
             for index in range(len(request.filters))
@@ -134,7 +134,7 @@ def delete_acls(session: Session, request: DeleteAclsRequest, version: int) -> D
 def _filter(
     request: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter,
 ) -> AclFilter | None:
-    """None: it means no row that there can be, such as one for another host."""
+    """The filter; None if it can match no ACL, as one for another host."""
     if request.host_filter not in (None, _ANY_HOST):
         return None
     codes = _Codes(
@@ -198,7 +198,8 @@ def _codes(acl: Acl) -> _Codes:
 
 
 def _word(kind: type[IntEnum], code: int) -> str:
-    """eosdb's word for a number of the protocol; one for which it has none is refused later, by name."""
+    """eosdb's word for a number of the protocol. An unknown number becomes a word that is refused later, by
+    name."""
     return kind(code).name.lower() if code in kind._value2member_map_ else str(code)
 
 

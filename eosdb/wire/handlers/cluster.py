@@ -1,4 +1,4 @@
-"""What the cluster is: Metadata, DescribeCluster and FindCoordinator."""
+"""Cluster metadata: Metadata, DescribeCluster and FindCoordinator."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 def metadata(session: Session, request: MetadataRequest, version: int) -> MetadataResponse:
-    """All topics, or those named; these are created where the broker is set up so and the client agrees."""
+    """All topics, or the requested ones; these are created if the broker's and the request's settings allow
+    it."""
     # Version 0 asks for all topics with an empty list, later ones with null.
     may = version >= 8 and request.include_topic_authorized_operations
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_described(session, found, may) for found in session.broker.topic_metadata()]
+        topics = [_described(session, topic, may) for topic in session.broker.topic_metadata()]
     else:
         may_create = request.allow_auto_topic_creation or version < 4
-        asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
-        topics = [_asked(session, *one, version, may_create, may) for one in asked]
+        requested = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
+        topics = [_asked(session, *topic, version, may_create, may) for topic in requested]
     node = MetadataResponse.MetadataResponseBroker(
         node_id=NODE_ID, host=session.host, port=session.port, rack=None
     )
@@ -83,18 +84,18 @@ def describe_cluster(
 def find_coordinator(
     session: Session, request: FindCoordinatorRequest, version: int
 ) -> FindCoordinatorResponse:
-    """It is always this one."""
+    """This broker is every coordinator."""
     keys = request.coordinator_keys if version >= 4 else [request.key]
-    found = [_coordinator(session, key, request.key_type) for key in keys]
+    coordinators = [_coordinator(session, key, request.key_type) for key in keys]
     if version >= 4:
-        return FindCoordinatorResponse(coordinators=found)
-    (one,) = found
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (coordinator,) = coordinators
     return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=one.error_message,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 
@@ -122,7 +123,7 @@ def _asked(
     may_create: bool,
     may: bool,
 ) -> _Topic:
-    """By its id, if there is one, and then whatever the name."""
+    """The requested topic; its id, if given, takes precedence over its name."""
     by_id = topic_id is not None
     try:
         if version < _BY_ID_FROM and (by_id or name is None):

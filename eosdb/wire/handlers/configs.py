@@ -1,6 +1,6 @@
 """Settings: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources.
 
-Topics have settings that can be changed; the broker's are those with which the server was started.
+Topic settings can be altered. Broker settings are those with which the server was started.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def describe_configs(
 def alter_configs(
     session: Session, request: AlterConfigsRequest, version: int
 ) -> AlterConfigsResponse:
-    """What is not named goes back to the broker's value."""
+    """Replace a topic's settings: those not in the request return to the broker's values."""
 
     def change(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
         changes = [
@@ -109,7 +109,7 @@ def alter_incrementally(
     def change(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
         changes = []
         for setting in resource.configs:
-            if setting.config_operation not in (known.value for known in ConfigOperation):
+            if setting.config_operation not in (kind_name.value for kind_name in ConfigOperation):
                 raise InvalidRequestError(
                     f"{setting.name}: got the operation {setting.config_operation}, expected 0 to 3"
                 )
@@ -126,7 +126,7 @@ def alter_incrementally(
 def list_config_resources(
     session: Session, request: ListConfigResourcesRequest, version: int
 ) -> ListConfigResourcesResponse:
-    """Version 0 asks for those of client metrics (KIP-1142), of which there are none."""
+    """No resources in version 0, which asks for client metrics (KIP-1142)."""
     wanted = (request.resource_types or list(_KINDS)) if version >= 1 else [_CLIENT_METRICS]
     if not set(wanted) <= set(_KINDS):
         return ListConfigResourcesResponse(
@@ -136,12 +136,12 @@ def list_config_resources(
         return ListConfigResourcesResponse(
             error_code=ClusterAuthorizationFailedError.code, config_resources=[]
         )
-    found = [(_TOPIC, name) for name in session.broker.topics()] + [(_BROKER, str(NODE_ID))]
+    resources = [(_TOPIC, name) for name in session.broker.topics()] + [(_BROKER, str(NODE_ID))]
     return ListConfigResourcesResponse(
         error_code=NONE,
         config_resources=[
             ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
-            for kind, name in found
+            for kind, name in resources
             if kind in wanted
         ],
     )
@@ -183,7 +183,7 @@ def _shown(entry: ConfigEntry, request: DescribeConfigsRequest, *, read_only: bo
 def _answers(
     response: Callable[..., _A], resources: Iterable[_R], change: Callable[[_R], None]
 ) -> list[_A]:
-    """Change one after the other; each has its own answer."""
+    """Alter one resource after another, each with its own result."""
     given = list(resources)
     twice = repeated((resource.resource_type, resource.resource_name) for resource in given)
     answers = []
@@ -236,5 +236,7 @@ def _check_broker(name: str) -> None:
 
 
 def _not_served(kind: int) -> ApiError:
-    known = _KINDS.get(kind, f"resource type {kind}")
-    return InvalidRequestError(f"settings of {known}: expected those of topics or of the broker")
+    kind_name = _KINDS.get(kind, f"resource type {kind}")
+    return InvalidRequestError(
+        f"settings of {kind_name}: expected those of topics or of the broker"
+    )

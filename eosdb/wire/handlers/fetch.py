@@ -1,4 +1,4 @@
-"""Fetch: what is there from an offset on, waiting for it as long as the client allows."""
+"""Fetch: records from an offset on, waiting for them as long as the client allows."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from eosdb.wire.session import NO_TOPIC, Session
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 _Aborted = _PartitionData.AbortedTransaction
 _STEP: Final = 2_000
-"""How many records are read at a time."""
+"""The records read in one step."""
 _LEAST_BYTES: Final = 65_536
-"""What an answer may have however many others are in memory."""
+"""The least size of a response, however much memory other responses take."""
 _LONGEST_WAIT_MS: Final = 3_600_000
 _BY_ID_FROM: Final = 13
 _FULL: Final = (-1, 0)
-"""Epochs of a session that say that the request names all it wants, whatever the session's id."""
+"""Session epochs of a full request, which names all its partitions."""
 
 
 class _Place(NamedTuple):
-    """A partition as a request names it."""
+    """A partition, by name or by topic id, as in the request."""
 
     topic: str | UUID
     partition: int
@@ -48,24 +48,25 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Answers:
-    """What has been read for one answer."""
+    """The partitions read for a response."""
 
     parts: dict[_Place, _PartitionData]
     bounds: dict[TopicPartition, int]
-    """Where each partition ended for this reader."""
+    """The high watermark of each partition, or with read_committed its last stable offset, when it was
+    read."""
     size: int = 0
     failed: bool = False
 
 
 def fetch(session: Session, request: FetchRequest, version: int) -> FetchResponse:
-    """Without sessions (KIP-227): every request names all its partitions, which is all that a client may
-    rely on."""
+    """Fetch without sessions (KIP-227): every request must name all its partitions, as clients do when the
+    broker offers no session."""
     if version >= 7 and request.session_epoch not in _FULL:
         return FetchResponse(error_code=FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
     level = ISOLATION_LEVELS.get(request.isolation_level, "")
     by_id = version >= _BY_ID_FROM
     # Of a partition that comes twice the last one counts.
-    asked = {
+    requested = {
         _Place(topic.topic_id or NO_TOPIC if by_id else topic.topic, p.partition): _Asked(
             p.fetch_offset,
             p.partition_max_bytes,
@@ -79,15 +80,15 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
     while True:
         room = session.lease.share(max(0, min(request.max_bytes, most)), _LEAST_BYTES)
         with session.lease.memory.reading:
-            found = _read(session.broker, asked, level, room)
-        session.lease.shrink_to(held + min(found.size, room))
+            answers = _read(session.broker, requested, level, room)
+        session.lease.shrink_to(held + min(answers.size, room))
         left_ms = deadline - REAL_TIME.monotonic_ms()
-        enough = found.failed or found.size >= request.min_bytes or not asked
+        enough = answers.failed or answers.size >= request.min_bytes or not requested
         if enough or left_ms <= 0 or session.parking.is_closed:
             break
-        session.parking.wait(_has_moved(found.bounds, level), left_ms)
+        session.parking.wait(_has_moved(answers.bounds, level), left_ms)
     parts: dict[str | UUID, list[_PartitionData]] = {}
-    for place, part in found.parts.items():
+    for place, part in answers.parts.items():
         parts.setdefault(place.topic, []).append(part)
     answer = FetchResponse.FetchableTopicResponse
     return FetchResponse(
@@ -102,35 +103,37 @@ def fetch(session: Session, request: FetchRequest, version: int) -> FetchRespons
     )
 
 
-def _read(broker: Broker, asked: Mapping[_Place, _Asked], level: str, max_bytes: int) -> _Answers:
-    """Read the partitions in the order of the request, until there are `max_bytes`; only the first that
-    has anything may exceed them, by one record."""
-    found = _Answers({}, {})
-    ids = {place.topic for place in asked if isinstance(place.topic, UUID)}
+def _read(
+    broker: Broker, requested: Mapping[_Place, _Asked], level: str, max_bytes: int
+) -> _Answers:
+    """Read the partitions in the order of the request, up to `max_bytes`; only the first partition that has
+    records may exceed it, by one record."""
+    answers = _Answers({}, {})
+    ids = {place.topic for place in requested if isinstance(place.topic, UUID)}
     names = _names(broker, ids)
-    for place, one in asked.items():
-        code = checked_epoch(one.epoch)
+    for place, wanted in requested.items():
+        code = checked_epoch(wanted.epoch)
         ends: FetchedColumns | PartitionOffsets | None = None
         records = b""
         aborted: Iterable[AbortedTransaction] = ()
         try:
             tp = TopicPartition(_name(names, place.topic), place.partition)
             if code == NONE:
-                room = min(one.max_bytes, max_bytes - found.size)
-                if room > 0 or found.size == 0:
+                room = min(wanted.max_bytes, max_bytes - answers.size)
+                if room > 0 or answers.size == 0:
                     ends, records, aborted = _read_partition(
-                        broker, tp, one.offset, level, room, at_least_one=found.size == 0
+                        broker, tp, wanted.offset, level, room, at_least_one=answers.size == 0
                     )
                 else:
                     ends = broker.offsets(tp)
         except EosdbError as error:
             code = reading_code_of(error)
-        found.size += len(records)
-        found.failed |= code != NONE
+        answers.size += len(records)
+        answers.failed |= code != NONE
         committed = level == "read_committed"
         if ends is not None:
-            found.bounds[tp] = ends.last_stable_offset if committed else ends.high_watermark
-        found.parts[place] = _PartitionData(
+            answers.bounds[tp] = ends.last_stable_offset if committed else ends.high_watermark
+        answers.parts[place] = _PartitionData(
             partition_index=place.partition,
             error_code=code,
             high_watermark=-1 if ends is None else ends.high_watermark,
@@ -141,13 +144,13 @@ def _read(broker: Broker, asked: Mapping[_Place, _Asked], level: str, max_bytes:
             records=records,
         )
     # What was read by a name was read of the topic if it is there now: no id ever comes again.
-    return found if names == _names(broker, ids) else _read(broker, asked, level, max_bytes)
+    return answers if names == _names(broker, ids) else _read(broker, requested, level, max_bytes)
 
 
 def _names(broker: Broker, ids: Set[UUID]) -> dict[UUID, str]:
-    """Of those of the topics that there are."""
-    known = broker.topic_names() if ids else {}
-    return {topic_id: known[topic_id] for topic_id in ids & known.keys()}
+    """The names of the ids whose topics exist."""
+    names = broker.topic_names() if ids else {}
+    return {topic_id: names[topic_id] for topic_id in ids & names.keys()}
 
 
 def _name(names: Mapping[UUID, str], topic: str | UUID) -> str:
@@ -162,26 +165,28 @@ def _name(names: Mapping[UUID, str], topic: str | UUID) -> str:
 def _read_partition(
     broker: Broker, tp: TopicPartition, offset: int, level: str, room: int, *, at_least_one: bool
 ) -> tuple[FetchedColumns, bytes, Iterable[AbortedTransaction]]:
-    """As much as there is room for, in steps: small ones stay in the processor's caches."""
+    """Read as many records as fit into `room`, in small steps, which stay in the processor's caches."""
     parts: list[bytes] = []
     aborted: dict[AbortedTransaction, None] = {}
-    """Those of each step once, in their order."""
-    found: FetchedColumns | None = None
+    """The aborted transactions of all steps, without repetition, in order."""
+    fetched: FetchedColumns | None = None
     while True:
         try:
-            found = broker.fetch_columns(
+            fetched = broker.fetch_columns(
                 tp, offset, isolation_level=level, max_records=_STEP, max_bytes=max(room, 0)
             )
         except CorruptRecordError:
-            if found is None:
+            if fetched is None:
                 raise
-            return found, b"".join(parts), aborted  # The next fetch begins at the damaged record.
-        more, offset = batches.encode(found, offset, room, at_least_one=at_least_one and not parts)
+            return fetched, b"".join(parts), aborted  # The next fetch begins at the damaged record.
+        more, offset = batches.encode(
+            fetched, offset, room, at_least_one=at_least_one and not parts
+        )
         parts.append(more)
         room -= len(more)
-        aborted.update(dict.fromkeys(found.aborted_transactions))
-        if len(found.offsets) < _STEP or offset < found.next_offset or room <= 0:
-            return found, b"".join(parts), aborted
+        aborted.update(dict.fromkeys(fetched.aborted_transactions))
+        if len(fetched.offsets) < _STEP or offset < fetched.next_offset or room <= 0:
+            return fetched, b"".join(parts), aborted
 
 
 def _listed(aborted: Iterable[AbortedTransaction]) -> list[_Aborted]:
@@ -189,7 +194,7 @@ def _listed(aborted: Iterable[AbortedTransaction]) -> list[_Aborted]:
 
 
 def _has_moved(bounds: dict[TopicPartition, int], level: str) -> Look:
-    """Whether one of the partitions has more for a reader now."""
+    """A condition for parking: a partition has new records for this isolation level, or cannot be read."""
     committed = level == "read_committed"
 
     def look(broker: Broker) -> bool:

@@ -1,4 +1,4 @@
-"""Groups as administrators see them: DescribeGroups, ListGroups and DeleteGroups."""
+"""Group administration: DescribeGroups, ListGroups and DeleteGroups."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from eosdb.wire.session import Session
 _TYPE: Final = "classic"
 """The only type of group that is served (KIP-848)."""
 _NOT_FOUND_FROM: Final = 6
-"""The version of DescribeGroups that says that there is no such group (KIP-1043)."""
+"""The version of DescribeGroups that reports an unknown group as an error (KIP-1043)."""
 _Group = DescribeGroupsResponse.DescribedGroup
 
 
 def describe_groups(
     session: Session, request: DescribeGroupsRequest, version: int
 ) -> DescribeGroupsResponse:
-    asked = version >= 3 and request.include_authorized_operations
+    with_operations = version >= 3 and request.include_authorized_operations
     return DescribeGroupsResponse(
-        groups=[_described(session, group_id, version, asked) for group_id in request.groups]
+        groups=[
+            _described(session, group_id, version, with_operations) for group_id in request.groups
+        ]
     )
 
 
@@ -74,7 +76,7 @@ def delete_groups(
     )
 
 
-def _described(session: Session, group_id: str, version: int, asked: bool) -> _Group:
+def _described(session: Session, group_id: str, version: int, with_operations: bool) -> _Group:
     try:
         group = session.broker.describe_group(group_id)
     except GroupIdNotFoundError as error:
@@ -91,7 +93,7 @@ def _described(session: Session, group_id: str, version: int, asked: bool) -> _G
         protocol_type=group.protocol_type,
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=_members(group, with_metadata=is_stable),
-        authorized_operations=session.operations(asked, "group", group_id),
+        authorized_operations=session.operations(with_operations, "group", group_id),
     )
 
 

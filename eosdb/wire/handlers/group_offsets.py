@@ -1,5 +1,6 @@
-"""Offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, with an answer for every
-partition."""
+"""Group offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, with a result for each
+partition.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from eosdb.wire.handlers.transactions import VERSION_2_FROM, transaction_version
 from eosdb.wire.session import Session
 
 _BATCH_FROM: Final = 8
-"""The version of OffsetFetch that asks for several groups."""
+"""The first version of OffsetFetch for several groups."""
 _NO_OFFSET: Final = OffsetAndMetadata(-1, "", -1)
 T = TypeVar("T")
 _Refused = dict[TopicPartition, ApiError]
@@ -89,16 +90,17 @@ def txn_offset_commit(
 def offset_fetch(
     session: Session, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
-    """The offsets of one group or of several; of the partitions named, or of all that have one."""
+    """The committed offsets of one or several groups, for the requested partitions or for all that have
+    one."""
     stable = request.require_stable if version >= 7 else False
     if version >= _BATCH_FROM:
         return OffsetFetchResponse(
             groups=[_fetched(session, g.group_id, g.topics, stable) for g in request.groups]
         )
-    found = _fetched(session, request.group_id, request.topics, stable)
+    fetched = _fetched(session, request.group_id, request.topics, stable)
     topic = OffsetFetchResponse.OffsetFetchResponseTopic
     return OffsetFetchResponse(
-        error_code=found.error_code,
+        error_code=fetched.error_code,
         topics=[
             topic(
                 name=t.name,
@@ -109,12 +111,12 @@ def offset_fetch(
                         committed_leader_epoch=p.committed_leader_epoch,
                         metadata=p.metadata,
                         # Version 1 has no error of the group.
-                        error_code=p.error_code or found.error_code,
+                        error_code=p.error_code or fetched.error_code,
                     )
                     for p in t.partitions
                 ],
             )
-            for t in found.topics
+            for t in fetched.topics
         ],
     )
 
@@ -145,11 +147,11 @@ def offset_delete(
 def _answers(
     topic: Callable[..., T],
     partition: Callable[..., object],
-    asked: Iterable[Any],
+    requested: Iterable[Any],
     refused: _Refused,
     of_all: int,
 ) -> list[T]:
-    """An error for each partition that the request names."""
+    """A result for each partition of the request."""
     return [
         topic(
             name=one.name,
@@ -161,7 +163,7 @@ def _answers(
                 for p in one.partitions
             ],
         )
-        for one in asked
+        for one in requested
     ]
 
 
@@ -178,27 +180,29 @@ def _offsets(topics: Iterable[Any], *, has_epochs: bool) -> dict[TopicPartition,
 
 
 def _code(refused: _Refused, topic: str, index: int, of_all: int) -> int:
-    """The error of one partition; what the whole request failed with comes first."""
+    """The error code of a partition; an error of the whole request takes precedence."""
     error = refused.get(TopicPartition(topic, index))
     return of_all if of_all or error is None else error.code
 
 
 def _fetched(session: Session, group_id: str, topics: Iterable[Any] | None, stable: bool) -> _Group:
-    """`topics` None: all partitions that have an offset."""
-    asked = (
+    """Fetch a group's offsets; if `topics` is None, of all partitions that have one."""
+    requested = (
         None
         if topics is None
         else [TopicPartition(t.name, index) for t in topics for index in t.partition_indexes]
     )
     refused: _Refused = {}
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     code = NONE
     try:
-        found = session.broker.offset_fetch(group_id, asked, require_stable=stable, refused=refused)
+        offsets = session.broker.offset_fetch(
+            group_id, requested, require_stable=stable, refused=refused
+        )
     except EosdbError as error:
         code = coordinator_code_of(error)
     by_topic: dict[str, list[int]] = {}
-    for name, index in found if asked is None else asked:
+    for name, index in offsets if requested is None else requested:
         by_topic.setdefault(name, []).append(index)
     return _Group(
         group_id=group_id,
@@ -207,7 +211,7 @@ def _fetched(session: Session, group_id: str, topics: Iterable[Any] | None, stab
             _Group.OffsetFetchResponseTopics(
                 name=name,
                 partitions=[
-                    _offset(TopicPartition(name, index), found, refused) for index in indexes
+                    _offset(TopicPartition(name, index), offsets, refused) for index in indexes
                 ],
             )
             for name, indexes in by_topic.items()
@@ -216,10 +220,10 @@ def _fetched(session: Session, group_id: str, topics: Iterable[Any] | None, stab
 
 
 def _offset(
-    tp: TopicPartition, found: dict[TopicPartition, OffsetAndMetadata], refused: _Refused
+    tp: TopicPartition, offsets: dict[TopicPartition, OffsetAndMetadata], refused: _Refused
 ) -> _Group.OffsetFetchResponseTopics.OffsetFetchResponsePartitions:
     error = refused.get(tp)
-    offset = _NO_OFFSET if error is not None else found.get(tp, _NO_OFFSET)
+    offset = _NO_OFFSET if error is not None else offsets.get(tp, _NO_OFFSET)
     return _Group.OffsetFetchResponseTopics.OffsetFetchResponsePartitions(
         partition_index=tp.partition,
         committed_offset=offset.offset,

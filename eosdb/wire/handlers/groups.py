@@ -1,7 +1,7 @@
-"""Membership in groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-A join waits until the generation is formed, and a follower's sync until its leader's has come: both are
-asked of the broker, parked, and asked once more when the answer is there.
+A join waits until the generation is complete, and a follower's sync until the leader has sent the
+assignment: the request calls the broker, is parked, and calls the broker again when it is woken.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from eosdb.wire.errors import NONE, coordinator_code_of
 from eosdb.wire.session import Session
 
 _MEMBER_ID_FROM: Final = 4
-"""The version of JoinGroup from which on a member id is given out before it is joined with (KIP-394)."""
+"""The first version of JoinGroup in which a new member gets an id before it joins (KIP-394)."""
 _SKIP_FROM: Final = 9
-"""The version of JoinGroup that can say that the assignment stays as it is (KIP-814)."""
+"""The first version of JoinGroup that can tell the leader to skip the assignment (KIP-814)."""
 _NAMES_PROTOCOL_FROM: Final = 5
-"""The version of SyncGroup that must say which protocol it is about (KIP-559)."""
+"""The first version of SyncGroup that names the protocol (KIP-559)."""
 _NULLABLE_PROTOCOL_FROM: Final = 7
 _BATCH_FROM: Final = 3
-"""The version of LeaveGroup that names several members, each by its member id or its instance id."""
+"""The first version of LeaveGroup with several members, each given by member id or instance id."""
 _LONGEST_WAIT_MS: Final = 60_000
-"""After so long a parked request asks again, whatever it has seen."""
+"""The longest time until a parked request calls the broker again."""
 
 
 class _Answer(Protocol):
@@ -48,7 +48,7 @@ A = TypeVar("A", bound=_Answer)
 
 
 class _ClosingError(EosdbError):
-    """The server ends while the request waits; the client is to look for the coordinator again."""
+    """The server closes while the request waits; the client should look for the coordinator again."""
 
 
 def join_group(session: Session, request: JoinGroupRequest, version: int) -> JoinGroupResponse:
@@ -131,7 +131,7 @@ def heartbeat(session: Session, request: HeartbeatRequest, version: int) -> Hear
 
 
 def leave_group(session: Session, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
-    """An answer for each member; before there were several, that of the only one is that of the request."""
+    """Remove members, with a result for each; before batches, the only result is that of the request."""
     names: list[tuple[str, str | None]] = [(request.member_id, None)]
     if version >= _BATCH_FROM:
         names = [(member.member_id, member.group_instance_id) for member in request.members]
@@ -154,7 +154,7 @@ def leave_group(session: Session, request: LeaveGroupRequest, version: int) -> L
 def _when_complete(
     session: Session, ask: Callable[[], A], is_waiting: Callable[[Broker], bool]
 ) -> A:
-    """The complete answer, once there is one."""
+    """Wait for the complete result."""
 
     def has_changed(broker: Broker) -> bool:
         try:

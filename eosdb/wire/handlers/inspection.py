@@ -1,5 +1,7 @@
-"""What operators look at: DescribeProducers, DescribeTransactions, ListTransactions, DescribeLogDirs, and
-what there is none of; and WriteTxnMarkers, with which they end what hangs (KIP-664)."""
+"""Inspection: DescribeProducers, DescribeTransactions, ListTransactions, DescribeLogDirs, and empty results
+for reassignments, which eosdb does not have; and WriteTxnMarkers, which aborts hanging transactions
+(KIP-664).
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,9 @@ def describe_transactions(
 def list_transactions(
     session: Session, request: ListTransactionsRequest, version: int
 ) -> ListTransactionsResponse:
-    """As in Kafka, states that do not exist are named and otherwise left out of account."""
+    """As in Kafka, unknown states are returned as such, and otherwise ignored."""
     try:
-        found = session.broker.list_transactions(
+        transactions = session.broker.list_transactions(
             [state for state in request.state_filters if state in _STATES],
             request.producer_id_filters,
             request.duration_filter if version >= 1 else -1,
@@ -82,11 +84,11 @@ def list_transactions(
         unknown_state_filters=[state for state in request.state_filters if state not in _STATES],
         transaction_states=[
             ListTransactionsResponse.TransactionState(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=one.state,
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state,
             )
-            for one in found
+            for transaction in transactions
         ],
     )
 
@@ -94,26 +96,29 @@ def list_transactions(
 def write_txn_markers(
     session: Session, request: WriteTxnMarkersRequest, version: int
 ) -> WriteTxnMarkersResponse:
-    """Version 1 carries the transaction's own epoch, whatever the version of the transaction."""
+    """Version 1 of the request has the epoch of the transaction itself, under either transaction
+    version."""
     return WriteTxnMarkersResponse(markers=[_marked(session, marker) for marker in request.markers])
 
 
 def describe_log_dirs(
     session: Session, request: DescribeLogDirsRequest, version: int
 ) -> DescribeLogDirsResponse:
-    """One directory: that of the file."""
+    """The one log directory: that of the file."""
     try:
-        found = session.admin.log_directory()
+        log_directory = session.admin.log_directory()
     except EosdbError as error:
         return DescribeLogDirsResponse(error_code=code_of(error), results=[])
-    sizes = found.sizes
+    sizes = log_directory.sizes
     if request.topics is not None:
-        asked = [TopicPartition(t.topic, index) for t in request.topics for index in t.partitions]
-        sizes = {tp: sizes[tp] for tp in asked if tp in sizes}
+        requested = [
+            TopicPartition(t.topic, index) for t in request.topics for index in t.partitions
+        ]
+        sizes = {tp: sizes[tp] for tp in requested if tp in sizes}
     topic = _Directory.DescribeLogDirsTopic
     directory = _Directory(
         error_code=NONE,
-        log_dir=found.path,
+        log_dir=log_directory.path,
         topics=[
             topic(
                 name=name,
@@ -129,8 +134,8 @@ def describe_log_dirs(
             )
             for name, tps in _by_topic(sizes)
         ],
-        total_bytes=found.total_bytes,
-        usable_bytes=found.usable_bytes,
+        total_bytes=log_directory.total_bytes,
+        usable_bytes=log_directory.usable_bytes,
     )
     return DescribeLogDirsResponse(error_code=NONE, results=[directory])
 
@@ -138,7 +143,7 @@ def describe_log_dirs(
 def list_reassignments(
     session: Session, request: ListPartitionReassignmentsRequest, version: int
 ) -> ListPartitionReassignmentsResponse:
-    """There is nowhere to move a partition to."""
+    """No reassignments: there is one broker."""
     may = session.may("describe", "cluster", CLUSTER)
     code = NONE if may else ClusterAuthorizationFailedError.code
     return ListPartitionReassignmentsResponse(error_code=code, error_message=None, topics=[])
@@ -146,7 +151,7 @@ def list_reassignments(
 
 def _producers(session: Session, tp: TopicPartition) -> _Producers:
     try:
-        found = session.broker.describe_producers(tp)
+        producers = session.broker.describe_producers(tp)
     except EosdbError as error:
         return _Producers(
             partition_index=tp.partition, error_code=code_of(error), error_message=str(error),
@@ -165,14 +170,14 @@ def _producers(session: Session, tp: TopicPartition) -> _Producers:
                 coordinator_epoch=state.coordinator_epoch,
                 current_txn_start_offset=state.current_txn_start_offset,
             )
-            for state in found
+            for state in producers
         ],
     )
 
 
 def _transaction(session: Session, transactional_id: str) -> _Described:
     try:
-        found = session.broker.describe_transactions([transactional_id])[transactional_id]
+        description = session.broker.describe_transactions([transactional_id])[transactional_id]
     except EosdbError as error:
         return _Described(
             error_code=coordinator_code_of(error), transactional_id=transactional_id,
@@ -182,14 +187,14 @@ def _transaction(session: Session, transactional_id: str) -> _Described:
     return _Described(
         error_code=NONE,
         transactional_id=transactional_id,
-        transaction_state=found.state,
-        transaction_timeout_ms=found.transaction_timeout_ms,
-        transaction_start_time_ms=found.transaction_start_time_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        transaction_state=description.state,
+        transaction_timeout_ms=description.transaction_timeout_ms,
+        transaction_start_time_ms=description.transaction_start_time_ms,
+        producer_id=description.producer_id,
+        producer_epoch=description.producer_epoch,
         topics=[
             _Described.TopicData(topic=name, partitions=[tp.partition for tp in tps])
-            for name, tps in _by_topic(found.partitions)
+            for name, tps in _by_topic(description.partitions)
         ],
     )
 
@@ -229,4 +234,4 @@ def _marked(session: Session, marker: _Marker) -> _Marked:
 
 
 def _by_topic(tps: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
-    return [(name, list(found)) for name, found in groupby(sorted(tps), key=lambda tp: tp.topic)]
+    return [(name, list(group)) for name, group in groupby(sorted(tps), key=lambda tp: tp.topic)]

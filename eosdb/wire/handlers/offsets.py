@@ -1,4 +1,4 @@
-"""Offsets of logs: ListOffsets and OffsetForLeaderEpoch."""
+"""Log offsets: ListOffsets and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from eosdb.wire.session import LEADER_EPOCH, Session
 
 ISOLATION_LEVELS: Final = {0: "read_uncommitted", 1: "read_committed"}
 NO_EPOCH: Final = -1
-"""The client names no leader epoch."""
+"""No leader epoch is given."""
 _EARLIEST_LOCAL: Final = -4
-"""The earliest offset that is not in a tier below, and there is none."""
+"""The earliest offset of local storage, which here is the earliest offset."""
 _LATEST_TIERED: Final = -5
-"""The latest offset that is in a tier below."""
+"""The latest offset in tiered storage, which eosdb does not have."""
 _KNOWN_FROM: Final = {
     LATEST: 0,
     EARLIEST: 0,
@@ -38,7 +38,7 @@ _KNOWN_FROM: Final = {
     _EARLIEST_LOCAL: 8,
     _LATEST_TIERED: 9,
 }
-"""The versions from which on times that are none mean something."""
+"""The first version of ListOffsets that knows each negative timestamp."""
 _NEVER: Final = 2**15
 
 
@@ -56,22 +56,22 @@ def list_offsets(
     def answer(
         tp: TopicPartition, timestamp: int, epoch: int
     ) -> ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse:
-        code, found = checked_epoch(epoch), OffsetAndTimestamp(-1, -1)
+        code, result = checked_epoch(epoch), OffsetAndTimestamp(-1, -1)
         if times[tp] > 1:
             code = InvalidRequestError.code
         elif timestamp < 0 and version < _KNOWN_FROM.get(timestamp, _NEVER):
             code = UNSUPPORTED_VERSION
         elif code == NONE and timestamp != _LATEST_TIERED:
-            asked = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
-            code, found = _attempt(
-                lambda: session.broker.list_offsets(tp, asked, isolation_level=level)
+            lookup = EARLIEST if timestamp == _EARLIEST_LOCAL else timestamp
+            code, result = _attempt(
+                lambda: session.broker.list_offsets(tp, lookup, isolation_level=level)
             )
         return response.ListOffsetsPartitionResponse(
             partition_index=tp.partition,
             error_code=code,
-            timestamp=found.timestamp,
-            offset=found.offset,
-            leader_epoch=LEADER_EPOCH if found.offset >= 0 else -1,
+            timestamp=result.timestamp,
+            offset=result.offset,
+            leader_epoch=LEADER_EPOCH if result.offset >= 0 else -1,
         )
 
     return ListOffsetsResponse(
@@ -95,7 +95,7 @@ def list_offsets(
 def for_leader_epoch(
     session: Session, request: OffsetForLeaderEpochRequest, version: int
 ) -> OffsetForLeaderEpochResponse:
-    """Where an epoch of the leader ended: the only one there is ends where the log does."""
+    """The end offset of a leader epoch: the only epoch ends at the log end offset."""
     response = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
     def answer(
@@ -134,7 +134,7 @@ def for_leader_epoch(
 
 
 def checked_epoch(current: int) -> int:
-    """The error of a client that knows another leader epoch (-1: none) than there is (KIP-320)."""
+    """The error code for a client's leader epoch (-1: none) other than the broker's (KIP-320)."""
     if current in (NO_EPOCH, LEADER_EPOCH):
         return NONE
     return UNKNOWN_LEADER_EPOCH if current > LEADER_EPOCH else FENCED_LEADER_EPOCH

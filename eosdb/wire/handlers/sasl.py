@@ -1,4 +1,4 @@
-"""Who asks: SaslHandshake and SaslAuthenticate (Kafka: SaslServerAuthenticator)."""
+"""Authentication: SaslHandshake and SaslAuthenticate (Kafka: SaslServerAuthenticator)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eosdb.wire.session import Session
 def handshake(
     session: Session, request: SaslHandshakeRequest, version: int
 ) -> SaslHandshakeResponse:
-    """The mechanism that the client proposes; once for each connection."""
+    """Start the mechanism that the client proposes; allowed once per connection."""
     login, code = session.login, NONE
     if not login.may_begin:
         code = ILLEGAL_SASL_STATE
@@ -35,7 +35,8 @@ def handshake(
 def authenticate(
     session: Session, request: SaslAuthenticateRequest, version: int
 ) -> SaslAuthenticateResponse:
-    """One message of the mechanism. A login holds as long as its connection (session lifetime 0)."""
+    """Handle a message of the mechanism. A login is valid as long as its connection (session lifetime
+    0)."""
     if not session.login.has_begun:
         return SaslAuthenticateResponse(
             error_code=ILLEGAL_SASL_STATE,
@@ -56,7 +57,7 @@ def authenticate(
 
 
 def step(session: Session, token: bytes) -> bytes:
-    """The answer to a message of the mechanism; with the last one the session is the user's.
+    """Handle a message of the mechanism; after the last one the session has its user as principal.
 
     Raises SaslAuthenticationFailedError.
     """

@@ -1,7 +1,7 @@
-"""What Kafka 4.1.1 answers where the consumer group protocol (KIP-848) is switched off, as it is here.
+"""The consumer group protocol of KIP-848, answered as by Kafka 4.1.1 where that protocol is switched off.
 
-Its requests are served so that they can be refused: where a broker does not name them among its versions,
-librdkafka waits for ever, in silence.
+Its requests are served in order to be refused: if the broker does not announce them, librdkafka waits for
+ever and reports nothing.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from eosdb.wire.session import Session
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=schemas):
-    """A member of a group of the new protocol."""
+    """The heartbeat of a member of a group of the new protocol."""
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=schemas):
-    """What it is told."""
+    """The response to a heartbeat."""
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):
-    """An administrator who asks about groups of the new protocol."""
+    """A request for the description of groups of the new protocol."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=schemas):
-    """What each of them is."""
+    """The description of each group."""
 
 
 _Heartbeat: Final[Any] = ConsumerGroupHeartbeatResponse
 _Described: Final[Any] = ConsumerGroupDescribeResponse
-"""Their members are made of the schemas, which mypy does not know."""
+"""Typed as Any: mypy does not know the members that kafka-python creates from the schemas."""
 
 
 def heartbeat(session: Session, request: Any, version: int) -> ApiMessage:
@@ -42,8 +42,11 @@ def heartbeat(session: Session, request: Any, version: int) -> ApiMessage:
 
 
 def describe(session: Session, request: Any, version: int) -> ApiMessage:
-    """Administrators' clients then ask for groups of the classic protocol."""
-    one = _Described.DescribedGroup
-    groups = [one(error_code=UNSUPPORTED_VERSION, group_id=name) for name in request.group_ids]
+    """UNSUPPORTED_VERSION for each group, after which admin clients ask for groups of the classic
+    protocol."""
+    described = _Described.DescribedGroup
+    groups = [
+        described(error_code=UNSUPPORTED_VERSION, group_id=name) for name in request.group_ids
+    ]
     answer: ApiMessage = _Described(groups=groups)
     return answer

@@ -1,6 +1,6 @@
-"""Topics for administrators: CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords.
+"""Topic administration: CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords.
 
-Each topic or partition of a request is a change of its own, with its own answer.
+Each topic or partition of a request is changed on its own, with its own result.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def delete_topics(
     session: Session, request: DeleteTopicsRequest, version: int
 ) -> DeleteTopicsResponse:
     if version >= 6:
-        asked = [(topic.name, topic.topic_id or _NO_ID) for topic in request.topics]
+        requested = [(topic.name, topic.topic_id or _NO_ID) for topic in request.topics]
     else:
-        asked = [(name, _NO_ID) for name in request.topic_names]
-    twice = repeated(name for name, _ in asked if name is not None)
+        requested = [(name, _NO_ID) for name in request.topic_names]
+    twice = repeated(name for name, _ in requested if name is not None)
     return DeleteTopicsResponse(
         responses=[
-            *(_deleted(session, name, id_) for name, id_ in asked if name not in twice),
+            *(_deleted(session, name, id_) for name, id_ in requested if name not in twice),
             *(_deletion(name, _NO_ID, _twice(name)) for name in twice),
         ]
     )
@@ -86,8 +86,8 @@ def create_partitions(
             continue
         try:
             if topic.assignments is not None:
-                found = session.broker.topic(topic.name, may_create=False)
-                added = topic.count - found.partitions
+                existing = session.broker.topic(topic.name, may_create=False)
+                added = topic.count - existing.partitions
                 _check_assignments([a.broker_ids for a in topic.assignments], added)
             session.admin.create_partitions(
                 topic.name, topic.count, validate_only=request.validate_only
@@ -136,7 +136,7 @@ def log_without_effect(topic: str, settings: Iterable[str]) -> None:
 
 
 def repeated(names: Iterable[_N]) -> list[_N]:
-    """Those that come more than once."""
+    """The names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -144,7 +144,7 @@ def _created(session: Session, topic: _Topic, validate_only: bool) -> _Created:
     try:
         partitions = _partitions(topic)
         config = _config(topic)
-        made = session.admin.create_topic(
+        created = session.admin.create_topic(
             topic.name, partitions, config, validate_only=validate_only
         )
         if not validate_only:
@@ -154,11 +154,11 @@ def _created(session: Session, topic: _Topic, validate_only: bool) -> _Created:
     may_see = "describe_configs" in session.broker.authorized_operations("topic", topic.name)
     return _Created(
         name=topic.name,
-        topic_id=made.topic_id,
+        topic_id=created.topic_id,
         error_code=NONE,
         error_message=None,
         topic_config_error_code=NONE if may_see else TopicAuthorizationFailedError.code,
-        num_partitions=made.partitions if may_see else _UNSET,
+        num_partitions=created.partitions if may_see else _UNSET,
         replication_factor=1 if may_see else _UNSET,
         configs=[
             _Created.CreatableTopicConfigs(
@@ -181,7 +181,7 @@ def _config(topic: _Topic) -> dict[str, str]:
 
 
 def _partitions(topic: _Topic) -> int | None:
-    """How many are asked for; None: as many as the broker gives by default."""
+    """The requested number of partitions; None for the broker's default."""
     count = topic.num_partitions
     if topic.assignments:
         if (count, topic.replication_factor) != (_UNSET, _UNSET):

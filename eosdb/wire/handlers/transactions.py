@@ -1,6 +1,6 @@
-"""Producers' identities and transactions: InitProducerId to EndTxn.
+"""Producer ids and transactions: InitProducerId to EndTxn.
 
-One answer of the broker is spread over the partitions that a request names.
+The broker's one result is repeated for each partition of the request.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from eosdb.wire.errors import (
 from eosdb.wire.session import Session
 
 VERSION_2_FROM: Final = 5
-"""The version of EndTxn and TxnOffsetCommit that is sent under transaction version 2."""
+"""The first version of EndTxn and TxnOffsetCommit that is sent under transaction version 2."""
 
 
 def transaction_version(version: int, version_2_from: int) -> int:
-    """What the client's version of a request says about its transactions (KIP-890)."""
+    """The transaction version that the version of a client's request implies (KIP-890)."""
     return EPOCH_PER_TRANSACTION if version >= version_2_from else CLASSIC
 
 
@@ -68,7 +68,7 @@ def init_producer_id(
 def add_partitions(
     session: Session, request: AddPartitionsToTxnRequest, version: int
 ) -> AddPartitionsToTxnResponse:
-    """All partitions or none: those at fault have their error, the others OPERATION_NOT_ATTEMPTED."""
+    """Add all partitions or none: those at fault get their error, the others OPERATION_NOT_ATTEMPTED."""
     topics = request.v3_and_below_topics
     tps = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
     codes = dict.fromkeys(tps, NONE)
@@ -139,7 +139,7 @@ def end_txn(session: Session, request: EndTxnRequest, version: int) -> EndTxnRes
 def _blame(
     session: Session, tps: Collection[TopicPartition], error: EosdbError
 ) -> dict[TopicPartition, int]:
-    """Which partitions have the error, if it is one of partitions; all of them if it is not."""
+    """The partitions that an error concerns; all of them if it does not concern partitions."""
     code = coordinator_code_of(error)
     if not isinstance(error, TopicAuthorizationFailedError | UnknownTopicOrPartitionError):
         return dict.fromkeys(tps, code)

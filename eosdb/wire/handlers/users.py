@@ -1,5 +1,6 @@
-"""Users for administrators: DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554), and the
-quotas that they have not."""
+"""User administration: DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554), and quotas, of
+which there are none.
+"""
 
 from __future__ import annotations
 
@@ -32,41 +33,42 @@ _Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 def describe(
     session: Session, request: DescribeUserScramCredentialsRequest, version: int
 ) -> DescribeUserScramCredentialsResponse:
-    """Mechanisms and iterations of all users, or of those named."""
+    """The mechanisms and iterations of all users, or of the requested ones."""
     try:
-        found = session.admin.list_credentials()
+        credentials = session.admin.list_credentials()
     except EosdbError as error:
         return DescribeUserScramCredentialsResponse(
             error_code=code_of(error), error_message=str(error), results=[]
         )
-    known: dict[str, list[_Described.CredentialInfo]] = {}
-    for c in found:
-        known.setdefault(c.user, []).append(
+    by_user: dict[str, list[_Described.CredentialInfo]] = {}
+    for c in credentials:
+        by_user.setdefault(c.user, []).append(
             _Described.CredentialInfo(mechanism=_NUMBERS[c.mechanism], iterations=c.iterations)
         )
-    asked = Counter([user.name for user in request.users] if request.users else list(known))
+    requested = Counter([user.name for user in request.users] if request.users else list(by_user))
     return DescribeUserScramCredentialsResponse(
         error_code=NONE,
         error_message=None,
-        results=[_described(user, times, known.get(user)) for user, times in asked.items()],
+        results=[_described(user, times, by_user.get(user)) for user, times in requested.items()],
     )
 
 
 def alter(
     session: Session, request: AlterUserScramCredentialsRequest, version: int
 ) -> AlterUserScramCredentialsResponse:
-    """Each user has an answer of its own; its changes are made in order, up to the first that fails."""
+    """Alter users, with a result for each; a user's changes are made in order, up to the first that
+    fails."""
     changes: dict[str, list[Any]] = {}
     for change in (*request.deletions, *request.upsertions):
         changes.setdefault(change.name, []).append(change)
-    results = [_altered(session, user, asked) for user, asked in changes.items()]
+    results = [_altered(session, user, user_changes) for user, user_changes in changes.items()]
     return AlterUserScramCredentialsResponse(results=results)
 
 
 def describe_quotas(
     session: Session, request: DescribeClientQuotasRequest, version: int
 ) -> DescribeClientQuotasResponse:
-    """There are none; `kafka-configs.sh --describe --entity-type users` asks for them first."""
+    """No quotas; `kafka-configs.sh --describe --entity-type users` asks for them first."""
     may = session.may("describe_configs", "cluster", CLUSTER)
     code = NONE if may else ClusterAuthorizationFailedError.code
     return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=[])
@@ -104,8 +106,12 @@ def _apply(session: Session, change: Any) -> None:
     if isinstance(change, AlterUserScramCredentialsRequest.ScramCredentialDeletion):
         session.admin.remove_user(change.name, mechanism)
         return
-    known = mechanism if mechanism in scram.MECHANISMS else next(iter(scram.MECHANISMS))
-    made = scram.credential(
-        change.name, known, change.iterations, bytes(change.salt), bytes(change.salted_password)
+    valid = mechanism if mechanism in scram.MECHANISMS else next(iter(scram.MECHANISMS))
+    credential = scram.credential(
+        change.name,
+        valid,
+        change.iterations,
+        bytes(change.salt),
+        bytes(change.salted_password),
     )
-    session.admin.put_credential(made._replace(mechanism=mechanism))
+    session.admin.put_credential(credential._replace(mechanism=mechanism))
