@@ -32,7 +32,6 @@ from eosdb.coordinator.coordinator import TransactionCoordinator
 from eosdb.coordinator.projection import apply
 from eosdb.errors import ConfigError, EosdbError, IllegalStateError, TopicAlreadyExistsError
 from eosdb.maintenance import copies
-from eosdb.maintenance.housekeeping import Housekeeper
 from eosdb.maintenance.whole_file import WholeFile
 from eosdb.model.answers import QueryResult
 from eosdb.model.clock import Clock, SystemClock
@@ -134,7 +133,6 @@ class Database(WholeFile, Closeable):
         config: BrokerConfig,
     ) -> None:
         self.path: Final = path
-        self.clock = clock
         self.config: Final = config
         self._closing: Closing | None = None
         self._remove: Callable[[], object] = lambda: None
@@ -145,7 +143,7 @@ class Database(WholeFile, Closeable):
             folder, self._remove = folder_in_memory(self)
             file, durability = os.path.join(folder, "memory.db"), "off"
         with forking.at_work():
-            mutex, reader = open_file(
+            opened = open_file(
                 file,
                 create=create,
                 migrate=migrate,
@@ -155,7 +153,7 @@ class Database(WholeFile, Closeable):
                 adopt=bool(adopt),
                 to_wal=adopt == WAL,
             )
-            self._store = Store(
+            store = Store(
                 file,
                 apply=apply,
                 durability=durability,
@@ -163,14 +161,13 @@ class Database(WholeFile, Closeable):
                 lock_timeout_ms=config.lock_timeout_ms,
                 slow_commit_ms=config.slow_commit_ms,
                 external_checkpoints=config.external_checkpoints,
-                mutex=mutex,
-                reader=reader,
+                opened=opened,
                 name=file if path == MEMORY else os.path.abspath(path),
             )
-        self._coordinator = TransactionCoordinator(self._store, clock, config)
+        self._coordinator = TransactionCoordinator(store, clock, config)
         authorizer, metrics = Authorizer(principal, config.super_users), Metrics(clock, RATES)
-        self._core = core = Core(self._store, self._coordinator, clock, config, authorizer, metrics)
-        self._housekeeper = Housekeeper(core)
+        core = Core(store, self._coordinator, clock, config, authorizer, metrics)
+        super().__init__(core)
         self.broker: Final = Broker(core)
         self.admin: Final = Admin(core)
         self._publisher = Publisher(core)

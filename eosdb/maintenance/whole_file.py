@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
+from eosdb.broker.handler import Core
 from eosdb.log import snapshots
 from eosdb.maintenance import compact, copies, extract, restore, verify
 from eosdb.maintenance.housekeeping import Housekeeper
-from eosdb.model.clock import Clock
 from eosdb.model.progress import Progress
 from eosdb.model.reports import CompactReport
 from eosdb.model.validation import check_path
 from eosdb.model.values import HousekeepingReport, RebuildReport, SnapshotInfo, VerifyReport
 from eosdb.store.file.connection import is_in_wal_mode
-from eosdb.store.store import Store
 
 
 class WholeFile:
     """The part of `Database` for those who keep the file."""
 
-    clock: Clock
-    _store: Store
-    _housekeeper: Housekeeper
+    def __init__(self, core: Core) -> None:
+        self.clock: Final = core.clock
+        self._core: Final = core
+        self._store: Final = core.store
+        self._housekeeper: Final = Housekeeper(core)
 
     def housekeeping(self, *, on_progress: Progress | None = None) -> HousekeepingReport:
         """Do everything that is due: timeouts, expirations, retention, compaction.

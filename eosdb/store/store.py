@@ -1,12 +1,21 @@
 """One SQLite file and its two doors: `write` for units, `read` for snapshots.
 
-The only place that issues BEGIN, COMMIT, ROLLBACK and checkpoints. Writers queue three times: in the
-process (group commit), between processes (writer mutex), and against foreign programs (SQLite's own
-lock). `durability` is SQLite's `synchronous`: a unit that decides something is synced under "full"; one
-that is only made valid by a later, synced unit need not be.
+The only place that issues BEGIN, COMMIT, ROLLBACK and checkpoints. A writer waits three times: in the
+process (group commit), between processes (writer mutex), and for other programs (SQLite's own lock). There
+are four kinds of unit:
 
-A signal may raise between any two steps of Python: what must be released is released in `finally`, by
-calls into C that come first there (decisions/0018).
+| kind   | begun by    | what it holds                           | when a part raises                    |
+| ------ | ----------- | --------------------------------------- | ------------------------------------- |
+| shared | `write`     | requests of all threads that wait       | that request alone is rolled back     |
+| joint  | `together`  | all `write` calls of a thread's block   | the unit is, if the part has written  |
+| held   | `begin`     | a block with the user's own SQL         | the block is rolled back              |
+| late   | `unit.late` | a replay, on the caller's connection    | the caller rolls back                 |
+
+`durability` is SQLite's `synchronous`: under "full" a unit that decides something is fsynced; a unit that
+counts only once a later, synced unit is committed need not be.
+
+A signal may raise between any two steps of Python: resources are released in `finally`, by calls into C
+that come first there (decisions/0018).
 """
 
 from __future__ import annotations
@@ -14,23 +23,26 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from eosdb.errors import (
+    DatabaseClosedError,
     DatabaseLockedError,
     EosdbError,
+    IllegalStateError,
+    ReadOnlyDatabaseError,
 )
 from eosdb.model.closing import Closing
-from eosdb.store.bookkeeping import Bookkeeping
+from eosdb.model.reports import CommitTimes
 from eosdb.store.file import forking
 from eosdb.store.file.connection import connect, is_in_wal_mode
-from eosdb.store.file.failures import translate, translate_system, translated
-from eosdb.store.file.mutex import WriterMutex
+from eosdb.store.file.failures import is_failed_sync, translate, translate_system, translated
 from eosdb.store.file.open_files import OpenFiles
+from eosdb.store.file.owner_locks import OwnerLocks
 from eosdb.store.file.watch import Watch
 from eosdb.store.readers import Readers
-from eosdb.store.schema.migrate import check_not_upgraded
+from eosdb.store.schema.migrate import Opened, check_not_upgraded
 from eosdb.store.writing.group_commit import GroupCommit, Request
 from eosdb.store.writing.held_unit import HeldUnit
 from eosdb.store.writing.joint_unit import JointUnit
@@ -39,9 +51,10 @@ from eosdb.store.writing.unit import Apply, Unit
 from eosdb.store.writing.writer import Counts, Writer
 
 T = TypeVar("T")
+_NOT_OPENED: Final = Opened(None, None)
 
 
-class Store(Bookkeeping):
+class Store:
     """An open file. Threads may share it; `close` may be called twice."""
 
     def __init__(
@@ -54,8 +67,7 @@ class Store(Bookkeeping):
         lock_timeout_ms: int = 30_000,
         slow_commit_ms: int = -1,
         external_checkpoints: bool = False,
-        mutex: WriterMutex | None = None,
-        reader: sqlite3.Connection | None = None,
+        opened: Opened = _NOT_OPENED,
         name: str | None = None,
     ) -> None:
         self.path = path
@@ -65,7 +77,7 @@ class Store(Bookkeeping):
         self._closing: Closing | None = None
         self._closed = False
         self._process = os.getpid()
-        self._mutex = mutex
+        self._mutex, reader = opened
         self._group = GroupCommit(self._run_round, lock_timeout_ms)
         self._apply = apply
         self._external_checkpoints = external_checkpoints
@@ -81,16 +93,81 @@ class Store(Bookkeeping):
         self._before_close: list[Callable[[], None]] = []
         self._before_rest: list[Callable[[], None]] = []
         with forking.at_work():
-            if mutex is not None:
-                self._files.note(mutex.path, mutex.identity)
+            if self._mutex is not None:
+                self._files.note(self._mutex.path, self._mutex.identity)
                 try:
                     self._open_writer()
                 except BaseException:
-                    mutex.close()
+                    self._mutex.close()
                     raise
             elif reader is not None and is_in_wal_mode(reader):
                 self._files.note_database()
             forking.rests(self)
+
+    # -- whether it may be used -----------------------------------------------------------------
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyDatabaseError(f"{self.path} was opened with read_only=True")
+        self._check_not_closed()
+
+    def check_open(self) -> None:
+        """Raises DatabaseClosedError, IllegalStateError in a forked child, and StorageError when the file
+        has been moved or replaced."""
+        self._check_not_closed()
+        self._files.check_database()
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise self._closed_error()
+        if self.forked:
+            raise IllegalStateError(
+                f"{self.path} was opened before this process was forked; a child opens it anew"
+            )
+
+    @property
+    def forked(self) -> bool:
+        """Whether the file is the parent process's, which alone may use and release it."""
+        return self._process != os.getpid()
+
+    def _closed_error(self) -> DatabaseClosedError:
+        return DatabaseClosedError(f"{self.path} has been closed")
+
+    # -- counts ---------------------------------------------------------------------------------
+
+    @property
+    def has_written(self) -> bool:
+        """Whether a unit of this object has changed anything."""
+        return self._counts.has_written
+
+    @property
+    def rows_written(self) -> int:
+        """How many rows the units of this object have inserted, changed or deleted."""
+        return self._counts.rows
+
+    def counts(self) -> Mapping[str, float]:
+        """Units committed, those that were fsynced, and how many requests shared one."""
+        return self._counts.snapshot()
+
+    def commit_times(self) -> CommitTimes:
+        """How long COMMIT has taken, with its fsync, and how long writers have waited for the lock."""
+        return self._timings.times()
+
+    # -- owners ---------------------------------------------------------------------------------
+
+    def owner_locks(self) -> OwnerLocks:
+        """The locks held until they are released, the file is closed, or the process dies. Raises
+        ReadOnlyDatabaseError and DatabaseClosedError."""
+        self._check_writable()
+        assert self._mutex is not None
+        return self._mutex.owner_locks
+
+    def is_owned(self, number: int) -> bool:
+        """Whether somebody holds the lock of this number, in any process: also this object. A reader
+        cannot know, and is told so."""
+        return self._mutex is None or self._mutex.is_owned(number)
+
+    # -- units ----------------------------------------------------------------------------------
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True, tells: bool = True) -> T:
         """Run `function` in a write unit and return its result when it is committed.
@@ -108,7 +185,7 @@ class Store(Bookkeeping):
             return self._group.submit(function, sync)
         finally:
             if tells:
-                self._tell()
+                self._timings.tell()
 
     @property
     def is_joint(self) -> bool:
@@ -208,17 +285,17 @@ class Store(Bookkeeping):
                 with contextlib.suppress(Exception):  # It is stored, whatever fails now.
                     self._counts.add(1, sync=writer.durable == "FULL")
                     writer.checkpoint_when_due()
-                    self._note_outcome(())
+                    self._timings.note_outcome(())
                     self._timings.ended(1)
             except EosdbError as error:
-                self._note_outcome((error,))
+                self._timings.note_outcome((error,))
                 raise
             finally:
                 self._mutex.release()
         finally:
             turn.is_left = True
             self._group.left(turn)
-        self._tell()
+        self._timings.tell()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[Writer]:
@@ -238,7 +315,7 @@ class Store(Bookkeeping):
         finally:
             turn.is_left = True
             self._group.left(turn)
-        self._tell()
+        self._timings.tell()
 
     def _lock_file(self) -> Writer:
         """Become the one process that writes, on files that are still in place, with nothing in the WAL
@@ -386,6 +463,11 @@ class Store(Bookkeeping):
         with contextlib.suppress(RuntimeError):  # An interrupt kept it from coming to rest.
             self._group.go_on()
 
+    def note(self, error: BaseException | None) -> None:
+        """Tell every process if what failed on a user's connection was a sync."""
+        if is_failed_sync(error) and self._mutex is not None and not self._closed:
+            self._mutex.note_sync(failed=True)
+
     def check_may_close(self) -> None:
         """Raises IllegalStateError inside the block that holds a unit."""
         self._group.check_holds_nothing()
@@ -434,8 +516,7 @@ class Store(Bookkeeping):
             finally:
                 self._mutex.release()
         errors = [request.error for request in batch if request.error is not None]
-        if errors or self._is_failing:
-            self._note_outcome(errors)
+        self._timings.note_outcome(errors)
 
     def _run_alone(self, writer: Writer, batch: list[Request]) -> None:
         """Each on its own, so that each gets its own answer."""

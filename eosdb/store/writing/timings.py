@@ -7,9 +7,12 @@ lock and the turn are free.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
+from eosdb.errors import DatabaseFullError, ReadOnlyDatabaseError, StorageError
 from eosdb.model.clock import real_ns
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import Untold
@@ -20,6 +23,9 @@ BOUNDS_NS: Final = tuple(
     for seconds in (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5)
 )
 """Upper bounds of the buckets, of which there is one more."""
+
+
+_OF_THE_FILE: Final = (DatabaseFullError, ReadOnlyDatabaseError, StorageError)
 
 
 class Timings:
@@ -34,6 +40,8 @@ class Timings:
         self._began = self._committing = self._committed = 0
         self._waits = False
         """For the lock, in the turn that has begun."""
+        self._is_failing = False
+        """Whether the file, or its disk, refused the last write."""
         self._turn_lock_ns = self._turn_commit_ns = 0
 
     def begun(self) -> None:
@@ -81,6 +89,24 @@ class Timings:
             checkpoint_ms=checkpoint_ms,
             requests=requests,
         )
+
+    def note_outcome(self, errors: Sequence[BaseException]) -> None:
+        """Report once that the file refuses writes, and once that it accepts them again; `errors` are those
+        of the turn."""
+        failed = [error for error in errors if isinstance(error, _OF_THE_FILE)]
+        if failed and not self._is_failing:
+            self._is_failing = True
+            self.untold.add(catalog.WRITES_FAIL, file=self._path, error=failed[0])
+        elif self._is_failing and not errors:
+            self._is_failing = False
+            self.untold.add(catalog.WRITES_AGAIN, file=self._path)
+
+    def tell(self) -> None:
+        """Log the pending notices. Call it while nothing is held that others wait for."""
+        if self.untold.waiting:
+            # An error of a logging handler does not make the write fail.
+            with contextlib.suppress(Exception):
+                self.untold.tell()
 
     def times(self) -> CommitTimes:
         """Of all commits so far."""
