@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eosdb.errors import InvalidTimestampError
+from eosdb.errors import InvalidRequestError, InvalidTimestampError
 from eosdb.integrations.arrow.packed import Parts
 from eosdb.model.damage import parsed, reads
 from eosdb.model.records.arrow_types import TYPES, schema
@@ -46,9 +46,13 @@ def batches(
     """The data records in [start, end), in order, each batch read on demand.
 
     Raises what `Database.admin.scan` raises: OffsetOutOfRangeError if retention has removed some of them
-    (unless `skip_lost`), CorruptRecordError for a damaged one, InvalidRequestError for an end that readers
-    may not reach yet.
+    (unless `skip_lost`), CorruptRecordError for a damaged one, InvalidRequestError for an unknown column or
+    an end that readers may not reach yet.
     """
+    if unknown := [name for name in names if name not in tuple(TYPES)]:
+        raise InvalidRequestError(
+            f"columns: got {', '.join(map(repr, unknown))}, expected some of {', '.join(TYPES)}"
+        )
     # A scan returns at least one column, even if only constants are wanted.
     wanted = tuple(_STORED[name] for name in names if name in _STORED) or ("offset",)
     constants = {

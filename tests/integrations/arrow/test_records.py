@@ -105,6 +105,7 @@ def fill(db: eosdb.Database, rng: random.Random, config: dict[str, Any]) -> None
         db.broker.append(TP, RecordBatch([Record(b"k", b"v")] * 3))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_they_hold_what_a_scan_returns(seed: int) -> None:
@@ -205,6 +206,7 @@ def test_a_damaged_record_is_found_as_by_a_scan(whole: bytes, tmp_path: Path, wh
         assert "offset 12" in found[-1][1]
 
 
+@pytest.mark.slow
 def test_whichever_bit_flips_it_is_as_by_a_scan(whole: bytes, tmp_path: Path) -> None:
     rng, told = random.Random(3), 0
     path = tmp_path / "all.db"
@@ -231,3 +233,11 @@ def test_whichever_bit_flips_it_is_as_by_a_scan(whole: bytes, tmp_path: Path) ->
         except EosdbError:
             told += 1
     assert told > 5
+
+
+def test_a_column_that_there_is_not_is_named(db: eosdb.Database) -> None:
+    db.admin.create_topic("t")
+    with pytest.raises(
+        eosdb.InvalidRequestError, match="got 'colour', expected some of key, value"
+    ):
+        next(db.scan_arrow(TP, 0, 0, columns=("key", "colour")))
