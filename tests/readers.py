@@ -31,6 +31,13 @@ def committed_values(db: eosdb.Database, tp: TopicPartition) -> list[bytes | Non
         offset = fetched.next_offset
 
 
+def newest_position(db: eosdb.Database) -> int:
+    """Of the journal; `info` looks for who holds the file, too."""
+    ((position,),) = db.query("SELECT max(position) FROM journal").rows
+    assert isinstance(position, int)
+    return position
+
+
 def dump_state(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Every row of every table, in an order that does not depend on how it was written."""
     connection = sqlite3.connect(path)

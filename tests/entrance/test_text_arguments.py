@@ -33,6 +33,7 @@ from eosdb.client.processor.dead_letters import DeadLetters
 from eosdb.client.producer.settings import ProducerConfig
 from eosdb.model.protocol.scram import ScramCredential
 from eosdb.model.topic_config import ConfigChange, ConfigOperation
+from tests.readers import newest_position
 
 LONE = "a\ud800"
 TP = TopicPartition("t", 0)
@@ -248,17 +249,26 @@ def answered(call: Callable[[], Any]) -> None:
         str(error).encode()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[eosdb.Database]:
+    """One file for all arguments of all methods, in a folder that is the current one, too."""
+    folder = tmp_path_factory.mktemp("shared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        clock = eosdb.ManualClock(1_700_000_000_000)
+        with eosdb.connect(folder / "test.db", clock=clock, durability="off") as db:
+            db.admin.create_topic("t")
+            db.broker.init_producer_id("q")
+            yield db
+            assert db.verify().ok
+
+
 @pytest.mark.parametrize(("owner", "method", "name", "bad"), cases())
 def test_what_cannot_be_stored_as_text_is_answered_by_name(
-    shop: eosdb.Database,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: str,
-    method: str,
-    name: str,
-    bad: Any,
+    shared: eosdb.Database, owner: str, method: str, name: str, bad: Any
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    assert shared.broker.partitions_for("t") == 1, "open, and as it was made"
+    before = newest_position(shared)
     cls = next(cls for cls in CLASSES if cls.__name__ == owner)
     signature = inspect.signature(getattr(cls, method))
     given = {
@@ -275,12 +285,12 @@ def test_what_cannot_be_stored_as_text_is_answered_by_name(
 
     def call() -> Any:
         if owner == "UserTransaction":
-            with shop.begin() as transaction:
+            with shared.begin() as transaction:
                 return getattr(transaction, method)(**given)
-        return getattr(owners(shop)[owner](), method)(**given)
+        return getattr(owners(shared)[owner](), method)(**given)
 
     answered(call)
-    assert shop.verify().ok
+    assert newest_position(shared) == before or shared.verify().ok
 
 
 def text_settings(config: type) -> list[str]:

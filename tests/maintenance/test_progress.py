@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +34,30 @@ class Interrupt(BaseException):
     """Like Ctrl-C: nothing that handles errors may handle it."""
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of more than two hundred events, to be copied."""
+    path = tmp_path_factory.mktemp("made") / "test.db"
+    clock = eosdb.ManualClock(1_700_000_000_000)
+    with eosdb.connect(path, clock=clock, durability="off") as db:
+        db.admin.create_topic("t")
+        db.admin.create_topic("c", config={"cleanup.policy": "compact"}, partitions=2)
+        producer = db.producer()
+        for i in range(150):
+            producer.send("t", f"{i}")
+            producer.send("c", f"{i}", key="k", partition=i % 2)
+    return path
+
+
 @pytest.fixture
-def filled(db: eosdb.Database, monkeypatch: pytest.MonkeyPatch) -> eosdb.Database:
-    """More than two hundred events, on pages that are copied ten at a time."""
+def filled(
+    made: Path, db_path: Path, clock: eosdb.ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[eosdb.Database]:
+    """Its pages are copied ten at a time."""
     monkeypatch.setattr(copies, "_PAGES_A_STEP", 10)
-    db.admin.create_topic("t")
-    db.admin.create_topic("c", config={"cleanup.policy": "compact"}, partitions=2)
-    producer = db.producer()
-    for i in range(150):
-        producer.send("t", f"{i}")
-        producer.send("c", f"{i}", key="k", partition=i % 2)
-    return db
+    shutil.copy(made, db_path)
+    with eosdb.connect(db_path, clock=clock, durability="normal") as db:
+        yield db
 
 
 @every_work
@@ -83,6 +97,7 @@ def test_nobody_needs_to_listen(filled: eosdb.Database, tmp_path: Path, work: Wo
     assert filled.verify().ok
 
 
+@pytest.mark.slow
 @every_work
 @pytest.mark.parametrize(
     "error",
