@@ -8,12 +8,14 @@ PEERS := .venv/.peers
 demo: $(SETUP)
 	$(PYTHON) demo/flights.py
 
+# The slowest tests are shown; build/test.xml has the time of each. TESTS=--no-skips: what is skipped fails.
+TESTS ?=
 test: $(SETUP)
-	$(PYTHON) -m pytest -n 2
+	$(PYTHON) -m pytest -n 2 --junitxml build/test.xml $(TESTS)
 
-# The rest (tests/rooms.py) is left to `make test`.
+# What has no mark (tests/marks.py); the rest is left to `make test`.
 test-fast: $(SETUP)
-	$(PYTHON) -m pytest -n 2 -m "not crash and not simulation and not spark and not slow"
+	$(PYTHON) -m pytest -n 2 --junitxml build/test-fast.xml -m "not (crash or process or simulation or slow or spark)"
 
 # Power cuts, failing syncs, interrupts and forks at length; SEEDS=150 takes about half an hour.
 SEEDS ?= 150

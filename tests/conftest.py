@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
@@ -13,8 +14,8 @@ from hypothesis import settings
 
 import eosdb
 from eosdb import BrokerConfig, ProduceResult, Record, RecordBatch, TopicPartition
+from tests import extras, marks
 from tests.requests import TP, Send
-from tests.rooms import marker_of
 
 START_MS = 1_700_000_000_000
 _STDERR = pytest.StashKey[int]()
@@ -24,7 +25,9 @@ settings.register_profile("eosdb", deadline=None)
 settings.load_profile("eosdb")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    for plugin in (extras, marks):
+        pluginmanager.register(plugin)
     parser.addoption(
         "--seeds", type=int, default=3, help="how many random runs each long simulation makes"
     )
@@ -57,10 +60,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     return (yield)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if marker := marker_of(item.path):
-            item.add_marker(marker)
+def pytest_collection_finish() -> None:
+    gc.freeze()  # Thousands of tests and their modules, which each `gc.collect()` would go through.
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from eosdb import BrokerConfig, ManualClock, TopicPartition, TransactionToken
 from eosdb.maintenance import history
 from tests.conftest import START_MS
 
+pytestmark = pytest.mark.slow
+
 TPS = [TopicPartition("t", i) for i in range(3)]
 IDS = ("a", "b", "c")
 

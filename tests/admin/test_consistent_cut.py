@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def test_a_transaction_behind_another_in_one_partition_is_hidden_in_all(db: eosd
     assert ends(db) == {tp: db.broker.offsets(tp).log_end_offset for tp in TPS}
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 2**32), version=st.sampled_from([1, 2]))
 def test_it_is_the_furthest_such_cut_and_never_goes_back(seed: int, version: int) -> None:

@@ -259,6 +259,7 @@ def test_the_history_of_an_id_is_all_that_happened_under_it(
         classic_db.admin.transaction_history("nobody")
 
 
+@pytest.mark.slow
 def test_the_journal_is_read_with_filters_in_order(classic_db: eosdb.Database) -> None:
     classic_db.admin.create_topic("u")
     begin(classic_db)

@@ -50,6 +50,7 @@ def test_a_block_is_all_or_nothing(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_blocks_take_turns_in_the_order_of_asking(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         async with db.begin() as tx:
@@ -68,6 +69,7 @@ def test_blocks_take_turns_in_the_order_of_asking(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_others_write_when_the_block_is_over_and_read_all_the_time(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         async with db.producer() as producer:

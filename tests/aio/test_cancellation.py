@@ -6,12 +6,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 import eosdb
 import eosdb.aio
 from eosdb import TopicPartition
 from eosdb.aio import AsyncConsumer, AsyncDatabase
 from tests.aio.cancelling import cancel_everywhere
 from tests.aio.running import filled, no_thread_is_left, run, run_alone, values
+
+pytestmark = pytest.mark.slow
 
 TP = TopicPartition("t", 0)
 

@@ -104,6 +104,7 @@ def test_partitions_that_are_not_asked_for_lose_nothing(tmp_path: Path) -> None:
     run(tmp_path, scenario, partitions=2)
 
 
+@pytest.mark.slow
 def test_tasks_that_read_side_by_side_share_the_records(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         await filled(db, 40)
@@ -125,6 +126,7 @@ def test_records_arrive_while_somebody_waits(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_consumer_that_is_stopped_ends_the_loops_over_it(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         await filled(db, 3)
@@ -150,6 +152,7 @@ def test_a_consumer_that_is_stopped_ends_the_loops_over_it(tmp_path: Path) -> No
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_callbacks_run_on_the_loop_and_may_ask_the_consumer(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         for partition in (0, 1):
@@ -207,6 +210,7 @@ def test_an_error_of_a_callback_or_a_deserializer_is_the_readers(tmp_path: Path)
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_for_a_transaction_can_be_given_up(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         await filled(db, 1)

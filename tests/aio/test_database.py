@@ -20,6 +20,8 @@ from eosdb.admin.topics import Admin
 from eosdb.aio import AsyncAdmin, AsyncDatabase
 from tests.aio.running import Complaints, filled, no_thread_is_left, run, run_alone, threads
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 _WITHOUT_COROUTINE = {"read_parts"}
 """Its parts are made by functions that get a connection of SQLite's."""
 

@@ -15,6 +15,7 @@ from tests.aio.running import run, values
 TP = TopicPartition("t", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("producers", [1, 50])
 def test_fifty_tasks_share_commits(tmp_path: Path, producers: int) -> None:
     async def scenario(db: AsyncDatabase) -> None:
@@ -36,6 +37,7 @@ def test_fifty_tasks_share_commits(tmp_path: Path, producers: int) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_records_keep_the_order_of_their_task_and_wait_for_room(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         async with db.producer() as producer:
@@ -75,6 +77,7 @@ def test_an_error_of_a_record_is_the_error_of_who_waits_for_it(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_transaction_that_lacks_a_record_is_not_committed(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         async with db.producer(transactional_id="p") as producer:
@@ -110,6 +113,7 @@ def test_a_block_that_raises_is_aborted_and_raises(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_producer_that_was_fenced_is_told(tmp_path: Path) -> None:
     async def scenario(db: AsyncDatabase) -> None:
         async with db.producer(transactional_id="p") as first:

@@ -17,6 +17,7 @@ CHEAP = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_row_and_target_of_the_cheap_cases_is_in_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_system_without_a_server_does_the_work_once_and_in_order(
     assert [number_of(value) for value in system.results()] == seen == list(range(40))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["eosdb", "table"])
 def test_a_worker_that_is_killed_neither_loses_nor_doubles(name: str) -> None:
     outcome = kills.kill_often(name, kills=2, sent=60, seed=1, patience_s=0.5)
@@ -73,12 +74,14 @@ def test_a_worker_that_is_killed_neither_loses_nor_doubles(name: str) -> None:
     assert outcome.verdict == Verdict(lost=0, duplicated=0, late=0)
 
 
+@pytest.mark.process
 def test_a_claim_with_a_lease_and_nothing_else_is_done_twice_by_a_zombie() -> None:
     found = faults.zombie("table-claims", lease_s=0.5, idle_s=1)
     assert found.done_without_it == faults.SENT
     assert (found.verdict.lost, found.verdict.duplicated) == (0, 1)
 
 
+@pytest.mark.process
 def test_the_command_measures_and_says_what_is_absent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

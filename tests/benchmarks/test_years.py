@@ -24,6 +24,7 @@ def test_what_a_transaction_leaves_is_in_the_journal_and_not_among_the_records(
     assert 0 < full - empty <= of_all, "100 values of 100 bytes would be seen"
 
 
+@pytest.mark.slow
 def test_the_file_is_looked_at_while_it_grows_and_what_it_keeps_does_not(tmp_path: Path) -> None:
     ending = dict(years._growing(tmp_path / "a.db", years.keeping(50, 5), [100, 1_000]))
     whole = dict(years._growing(tmp_path / "b.db", years.keeping(-1, 5), [100, 1_000]))

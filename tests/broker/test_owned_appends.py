@@ -25,6 +25,8 @@ from tests.inside import mutex
 from tests.readers import committed_values, dump_state
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
 CHUNK = 50

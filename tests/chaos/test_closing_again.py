@@ -21,6 +21,8 @@ from eosdb import TopicPartition
 from eosdb.model.closing import Closing
 from tests.chaos.interrupting import Interrupt
 
+pytestmark = pytest.mark.crash
+
 TP = TopicPartition("t", 0)
 PLACES = 24
 """At how many places each thing is interrupted."""

@@ -18,6 +18,8 @@ from tests.chaos.failing_worker import WORKS
 from tests.chaos.test_power_cuts import disk
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 __all__ = ["disk"]
 
 

@@ -24,7 +24,10 @@ from tests.concurrency.test_closing import in_a_forked_child
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
 BATCH = eosdb.RecordBatch([eosdb.Record(value=b"v")])
 
 

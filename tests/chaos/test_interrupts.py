@@ -16,6 +16,8 @@ import eosdb
 from tests.chaos.interrupt_worker import WORKS
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 
 @pytest.mark.parametrize("work", WORKS)
 def test_a_program_that_is_interrupted_goes_on(

@@ -20,6 +20,8 @@ from tests.chaos import killed_worker
 from tests.chaos.disk_worker import TP
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.crash
+
 COUNT = 40
 KILLED_AFTER = 10
 """Lines of what a worker has acknowledged."""

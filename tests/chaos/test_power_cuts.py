@@ -21,6 +21,8 @@ from tests.chaos.disk_worker import TP
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 HOW_MANY = 40
 
 

@@ -89,6 +89,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     return [*name.split(), *(word for word in line if word not in left_out)]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=300,
     deadline=None,

@@ -245,6 +245,7 @@ def test_headings_are_text_on_a_terminal_too(run: Run, monkeypatch: pytest.Monke
     assert "[/]" in run("sql", "SELECT 1 AS '[/]'").stdout
 
 
+@pytest.mark.process
 def test_a_group_that_follows_commits_what_it_printed(
     shop: Run, start: Start, db_path: Path
 ) -> None:
@@ -259,6 +260,7 @@ def test_a_group_that_follows_commits_what_it_printed(
     assert shop("consume", "orders", "--group", "g").stdout == ""
 
 
+@pytest.mark.process
 def test_json_that_follows_is_whole_after_an_interrupt(
     shop: Run, start: Start, db_path: Path
 ) -> None:
@@ -291,6 +293,7 @@ def test_the_topic_says_how_long_a_line_may_be(shop: Run) -> None:
     assert shop("produce", "wide", stdin="x" * 2_900_000).exit_code == 0
 
 
+@pytest.mark.process
 def test_streams_that_the_caller_closed_are_no_traceback(shop: Run, db_path: Path) -> None:
     command = f"{sys.executable} -m eosdb.cli --db {db_path}"
     for line in (f"{command} topics list >&-", f"{command} produce orders <&-"):
@@ -298,6 +301,7 @@ def test_streams_that_the_caller_closed_are_no_traceback(shop: Run, db_path: Pat
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
+@pytest.mark.process
 def test_a_reader_that_closes_the_pipe_is_no_error(shop: Run, db_path: Path) -> None:
     shop("produce", "orders", stdin="line\n" * 20_000)
     command = (

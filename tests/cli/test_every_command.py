@@ -32,6 +32,8 @@ import eosdb
 from eosdb import OffsetAndMetadata, Record, RecordBatch, TopicPartition
 from tests.cli.conftest import MAIN
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 MILLION = 1_000_000
 FORMATS = ("table", "json", "jsonl", "csv")
 TP = TopicPartition("orders", 0)

@@ -53,6 +53,7 @@ def test_many_files_become_one_table(tmp_path: Path, run: Run) -> None:
     assert len(table.rows()) == 6
 
 
+@pytest.mark.process
 def test_following_goes_on_after_a_kill_and_ends_with_ctrl_c(
     tmp_path: Path, path: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -86,6 +86,7 @@ def texts(told: object) -> Iterator[str]:
             yield from texts(part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ENDING))
 def test_nothing_steers_a_terminal(
     tmp_path: Path, original: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -289,6 +289,7 @@ def test_an_unknown_topic_says_how_to_make_it(run: Run, tmp_path: Path) -> None:
     assert "eosdb topics create nope" in result.stderr
 
 
+@pytest.mark.process
 def test_killed_and_started_again_each_line_is_there_once(
     start: Start, tmp_path: Path, db_path: Path
 ) -> None:
@@ -308,6 +309,7 @@ def test_killed_and_started_again_each_line_is_there_once(
     assert sorted(value for _, value in stored(db_path)) == sorted(lines)
 
 
+@pytest.mark.process
 def test_started_twice_at_once_the_first_is_fenced(
     start: Start, tmp_path: Path, db_path: Path
 ) -> None:

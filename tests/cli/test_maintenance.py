@@ -105,6 +105,7 @@ def test_a_position_beyond_the_journal_is_refused(run: Run, tmp_path: Path) -> N
         assert result.stderr.startswith("error: INVALID_REQUEST: position: got ")
 
 
+@pytest.mark.process
 def test_an_interrupted_backup_leaves_nothing(
     run: Run, start: Start, db_path: Path, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_compact_says_how_much_smaller_the_file_is(run: Run, db_path: Path) -> N
     assert f"is still being read by this process {os.getpid()} " in held
 
 
+@pytest.mark.process
 def test_an_interrupted_compaction_changes_nothing(
     run: Run, start: Start, db_path: Path, tmp_path: Path
 ) -> None:

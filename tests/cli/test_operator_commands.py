@@ -354,6 +354,7 @@ def test_the_journal_is_filtered_and_begins_where_one_likes(stuck: Run) -> None:
     assert stuck("journal", "--from-position", "3", "--last", "3").exit_code == 2
 
 
+@pytest.mark.process
 def test_the_journal_can_be_followed(stuck: Run, db_path: Path, start: Start) -> None:
     process = start("journal", "--last", "0", "--kind", "TopicCreated", "--follow")
     assert process.stdout is not None

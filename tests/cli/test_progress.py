@@ -100,6 +100,7 @@ def on_a_terminal(*arguments: str) -> tuple[str, str, int]:
     return out, shown.decode(), process.returncode
 
 
+@pytest.mark.process
 def test_a_bar_on_a_terminal(run: Run, db_path: Path, tmp_path: Path) -> None:
     run("init")
     run("topics", "create", "t")
@@ -120,6 +121,7 @@ def test_a_bar_on_a_terminal(run: Run, db_path: Path, tmp_path: Path) -> None:
     assert f"{events} events (100 %), " in shown
 
 
+@pytest.mark.process
 def test_a_closed_stderr_is_no_traceback(run: Run, db_path: Path, tmp_path: Path) -> None:
     run("init")
     run("topics", "create", "t")

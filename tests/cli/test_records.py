@@ -44,6 +44,7 @@ def test_tail_prints_the_last_records_of_all_partitions_in_order(path: Path) -> 
     assert run(path, "tail", "orders", "-n", "0").stdout == ""
 
 
+@pytest.mark.process
 def test_tail_follows_with_an_object_a_line(path: Path) -> None:
     words = ["--db", str(path), "tail", "orders", "-n", "1", "-f", "--format", "json"]
     with subprocess.Popen(

@@ -18,6 +18,8 @@ from eosdb.cli.commands.kafka.serve import broker_config
 from tests.cli.conftest import Run
 from tests.wire.clients import consume, produce
 
+pytestmark = pytest.mark.process
+
 Start = Callable[..., subprocess.Popen[str]]
 
 

@@ -19,6 +19,8 @@ import eosdb.cli
 from eosdb.cli.registry import COMMANDS
 from tests.cli.conftest import MAIN
 
+pytestmark = pytest.mark.process
+
 SELDOM = (
     "alembic", "asyncio", "http", "importlib.metadata", "kafka", "matplotlib", "multiprocessing",
     "pyarrow", "pyspark", "rich", "sqlalchemy", "ssl", "starlette", "unittest",

@@ -19,6 +19,8 @@ from tests.cli import screen
 from tests.cli.conftest import Run
 from tests.cli.screen import Screen
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 TP = TopicPartition("orders", 0)
 HOSTILE = {
     "control": "a\x1b[2J\x07\n\rb",

@@ -12,6 +12,8 @@ import pytest
 
 import eosdb
 
+pytestmark = pytest.mark.process
+
 PATIENCE_S = 60
 
 

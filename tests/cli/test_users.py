@@ -49,6 +49,7 @@ def test_the_environment_may_have_the_password(
     assert passes(db_path, "from outside") == [True, True]
 
 
+@pytest.mark.process
 def test_a_terminal_is_asked_twice_and_shows_nothing(db_path: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
@@ -78,6 +79,7 @@ def test_no_password_is_no_user(run: Run, db_path: Path) -> None:
     assert passes(db_path, "") == []
 
 
+@pytest.mark.process
 def test_it_is_no_argument(db_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "eosdb.cli", "users", "add", "alice", "--password", "secret"],

@@ -23,6 +23,8 @@ from eosdb.broker.outbox import UserTransaction
 from tests.concurrency.worker import threads
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.crash
+
 T = TypeVar("T")
 TP = TopicPartition("t", 0)
 

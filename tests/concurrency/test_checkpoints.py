@@ -17,6 +17,8 @@ from eosdb import Record, RecordBatch, TopicPartition
 from tests.concurrency.test_mutex import WRITER, is_held
 from tests.inside import mutex, writer
 
+pytestmark = pytest.mark.crash
+
 BATCH = RecordBatch([Record(value=b"v")])
 
 

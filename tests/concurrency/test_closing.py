@@ -19,7 +19,10 @@ from tests.concurrency.test_processes import start
 from tests.concurrency.worker import threads
 from tests.readers import committed_values
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
 TP = TopicPartition("t", 0)
 BATCH = RecordBatch([Record(value=b"v" * 500)] * 20)
 

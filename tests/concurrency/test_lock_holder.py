@@ -15,6 +15,8 @@ import eosdb
 from tests.concurrency.test_mutex import QUEUE, is_held
 from tests.concurrency.test_processes import start
 
+pytestmark = pytest.mark.crash
+
 HASTY = eosdb.BrokerConfig(lock_timeout_ms=50)
 STOPPED = "which is stopped: let it go on (kill -CONT) or end it"
 

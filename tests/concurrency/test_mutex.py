@@ -15,7 +15,10 @@ import eosdb
 from eosdb.store.file.mutex import WriterMutex
 
 QUEUE, WRITER = 0, 1
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from eosdb.integrations.exposition.server import FigureServer
 from tests.readers import committed_values
 from tests.requests import TP
 
+pytestmark = pytest.mark.crash
+
 
 @contextmanager
 def no_thread() -> Iterator[None]:

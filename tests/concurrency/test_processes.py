@@ -17,6 +17,8 @@ from tests.concurrency.worker import threads
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 TPS = [TopicPartition("t", i) for i in range(3)]
 
 

@@ -21,6 +21,8 @@ from tests.concurrency.worker import threads
 from tests.inside import writer
 from tests.readers import committed_values
 
+pytestmark = pytest.mark.crash
+
 TP = TopicPartition("t", 0)
 
 

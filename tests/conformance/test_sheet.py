@@ -36,12 +36,14 @@ class Careless:
         return lambda *_, **__: self.ANSWERS.get(name, self)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [EOSDB.make, EosdbKafka], ids=["library", "wire"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_eosdb_does_what_kafka_does(check: Any, make: Any) -> None:
     assert sheet.run(check, make()) == sheet.Cell("yes")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("check", restart_checks.SUBJECT.checks, ids=lambda check: check.name)
 def test_a_server_that_is_killed_forgets_nothing(check: Any) -> None:
     assert sheet.run(check, SERVED.make()) == sheet.Cell("yes")

@@ -25,6 +25,8 @@ from eosdb.store.file.lock_holder import describe_holders
 from tests.crash.children import environment
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 PARTITIONS = 6
 SESSION_MS = 300_000
 PATIENCE_S = 90.0

@@ -22,6 +22,8 @@ from tests.crash.open_transaction_worker import SETTINGS, handle
 from tests.crash.test_dead_members import PATIENCE_S, Group, wait_until
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 COUNT = 20
 VALUES = sorted(b"%d" % i for i in range(COUNT))
 

@@ -23,6 +23,8 @@ from tests.crash.worker import TPS
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 VISITS = {
     Failpoint.END_TXN_DECIDED: (0, 1, 3),
     Failpoint.RETENTION_MOVED: (0, 1, 3),

@@ -17,6 +17,8 @@ from tests.crash.commit_worker import GROUP
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 
 def test_after_every_kill_the_outcome_is_known_and_true(
     db_path: Path, request: pytest.FixtureRequest

@@ -15,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import eosdb
 from eosdb import TopicPartition
 from eosdb.model.failpoints import Failpoint
@@ -22,6 +24,8 @@ from tests.crash.children import environment
 from tests.crash.own_tables_worker import SETTINGS, TABLE, handle, is_bad
 from tests.crash.test_processing import run_until_killed
 from tests.tidy.tree import ROOT
+
+pytestmark = pytest.mark.crash
 
 FEW, EACH_ROUND, ROUNDS = 9, 60, 3
 DEADLY = {

@@ -22,6 +22,8 @@ from eosdb.store.writing.unit import Unit
 from tests.crash.children import check_everything, everything
 from tests.inside import writer
 
+pytestmark = pytest.mark.crash
+
 CUTS_PER_SEED = 8
 
 

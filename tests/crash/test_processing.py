@@ -25,6 +25,8 @@ from tests.crash.children import environment
 from tests.crash.processing_worker import SETTINGS, handle
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 FEW, MANY = 30, 10_000
 KILLS = 12
 DEADLY = (

@@ -20,6 +20,8 @@ from tests.crash.children import environment
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 TP = TopicPartition("t", 0)
 PROGRAM = """
 import resource, sys

@@ -22,6 +22,8 @@ from tests.readers import committed_values
 from tests.store.test_disk_full import mounted, take_all
 from tests.wire.clients import PATIENCE_S
 
+pytestmark = pytest.mark.crash
+
 KILLS = 8
 ROOM = 24 * 1024 * 1024
 TRIED = 100

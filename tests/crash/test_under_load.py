@@ -22,6 +22,8 @@ from tests.crash.worker import START_MS, TPS, send
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 KILLS_PER_RUN = 4
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
     pytest.skip(
         "NO JAVA: the demo, which runs Spark, is not tested here; apt-get install default-jre-headless",

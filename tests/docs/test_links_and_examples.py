@@ -19,6 +19,8 @@ from scripts import make_cli, pages
 from tests.integrations.relay.contents import values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 

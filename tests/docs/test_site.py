@@ -20,6 +20,8 @@ from playwright.sync_api import sync_playwright
 from scripts.site_pages import site_path, source_of
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 PUBLIC = ("eosdb", "eosdb.aio", "eosdb.testing", "eosdb.integrations.relay", "eosdb.spark_io")
 FOREIGN = re.compile(
     r"""(?:<(?:script|img|iframe)[^>]*\ssrc=|<link[^>]*\shref=)["']?(?:https?:)?//"""

@@ -20,6 +20,8 @@ from eosdb import BrokerConfig, ManualClock, Producer, TopicPartition
 from tests.conftest import START_MS
 from tests.docs.test_sql_page import QUERIES
 
+pytestmark = pytest.mark.slow
+
 (AS_OF,) = (query.sql for query in QUERIES if "yesterday at noon" in query.title)
 NOON = "strftime('%s', 'now', 'start of day', '-12 hours') * 1000"
 COMMITTED = """

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.tidy.tree import ROOT
+
+pytestmark = pytest.mark.process
 
 CONTAINER = "docs/from-a-kafka-container.md"
 IMPORTS = "import eosdb, pytest"

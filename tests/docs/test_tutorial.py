@@ -12,6 +12,7 @@ from tests.tidy.tree import ROOT
 PAGES = sorted((ROOT / "docs/tutorial").glob("[0-9]*.md"))
 
 
+@pytest.mark.process
 def test_a_reader_of_the_tutorial_sees_what_it_shows(tmp_path: Path) -> None:
     assert len(PAGES) == 7
     settings: dict[str, str] = {}

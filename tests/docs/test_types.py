@@ -16,6 +16,8 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 PAGES: Final = (
     "README.md",
     *(

@@ -13,6 +13,8 @@ import pytest
 from tests.tidy.tree import ROOT
 from tests.web_server import CLIENTS, commands_of, files_of, running, wait_until
 
+pytestmark = pytest.mark.process
+
 PAGE = ROOT / "docs/web.md"
 COMMANDS = commands_of(PAGE)
 SERVERS = [command for command in COMMANDS if not command.startswith("pytest")]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 _IMPORT = """
 import sys
 sys.platform, sys.modules["fcntl"] = sys.argv[1], None

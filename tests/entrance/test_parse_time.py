@@ -96,6 +96,7 @@ def test_every_instant_is_read_as_python_writes_it(
     assert parse_time_ms(text) == since // datetime.timedelta(milliseconds=1)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40) | st.from_regex(r"[0-9T:+\-Z. ]{0,30}", fullmatch=True))
 def test_any_text_is_a_number_or_a_value_error(text: str) -> None:
     try:

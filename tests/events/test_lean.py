@@ -49,6 +49,7 @@ def pairs(draw: st.DrawFn) -> tuple[Event, Event]:
     return event, kind(**choices)
 
 
+@pytest.mark.slow
 @given(pairs())
 def test_what_was_left_out_comes_back(pair: tuple[Event, Event]) -> None:
     event, usual = pair
@@ -267,6 +268,7 @@ def test_older_rows_that_say_everything_go_on_with_newer_ones(
         assert db.verify().ok
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_history_means_the_same_wherever_it_ends(
     db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

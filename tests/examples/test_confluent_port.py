@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.examples.running import run
+
+pytestmark = pytest.mark.process
 
 
 def test_the_program_and_its_port_turn_the_same_records(tmp_path: Path) -> None:

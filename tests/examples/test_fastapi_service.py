@@ -16,6 +16,8 @@ from tests.concurrency.worker import threads
 from tests.tidy.tree import ROOT
 from tests.web_server import CLIENTS, PATIENCE_S, Server, commands_of, running, wait_until
 
+pytestmark = pytest.mark.process
+
 EACH = 4
 EXAMPLES = ROOT / "examples"
 (COMMAND,) = commands_of(EXAMPLES / "fastapi_service.py")

@@ -25,6 +25,8 @@ from tests.crash.children import environment
 from tests.examples.running import run
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 CLIENTS = 8
 WISHES = [("tango", f"guest-{i}") for i in range(60)] + [("swing", f"s-{i}") for i in range(9)]
 OWN = ("course", "booking", "confirmation")

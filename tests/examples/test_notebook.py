@@ -11,6 +11,8 @@ from nbclient import NotebookClient
 
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 NOTEBOOK = ROOT / "examples/sales.ipynb"
 SALES = 3_000
 

@@ -17,6 +17,8 @@ from tests.crash.children import environment
 from tests.examples.running import run
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 COUNT = 120
 BOOKS = (
     "orders: {0}, order messages: {0}, invoices: {1}, invoice messages: {1}, refused: {2}\n".format

@@ -12,6 +12,7 @@ from tests.hunts import soak
 from tests.hunts.soak import Line, Look
 
 
+@pytest.mark.process
 def test_a_short_soak_ends_with_a_verdict_and_a_file_that_verifies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ TP = TopicPartition("t", 0)
 NOW = 10**12
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), is_committed=st.booleans())
 def test_it_is_the_first_that_the_view_shows(seed: int, *, is_committed: bool) -> None:

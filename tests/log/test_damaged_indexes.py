@@ -17,6 +17,8 @@ from eosdb.log.partition_rows import Partition
 from eosdb.log.reading import row_check
 from tests.log import damaged_cells
 
+pytestmark = pytest.mark.simulation
+
 TPS: Final = (TopicPartition("t", 0), TopicPartition("t", 1))
 EACH: Final = 8
 """Damages of each index, times the seeds."""

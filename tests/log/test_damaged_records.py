@@ -18,6 +18,8 @@ from tests.maintenance.everything import TP
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.simulation
+
 FLIPS = 600
 DATA = "partition_id = 1 AND control IS NULL"
 

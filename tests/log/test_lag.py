@@ -58,6 +58,7 @@ def test_below_the_log_and_beyond_it_there_is_nothing(
     assert classic_db.broker.lag(TP, offset) == (0 if offset == 100 else 2)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_it_is_what_the_views_count_one_by_one(seed: int) -> None:

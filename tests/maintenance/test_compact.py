@@ -102,6 +102,7 @@ db.close()
 """
 
 
+@pytest.mark.process
 def test_other_programs_that_have_the_file_open_go_on(db: eosdb.Database, db_path: Path) -> None:
     """With what they remember of it and the statements that they have prepared."""
     fill(db)
@@ -154,6 +155,7 @@ def test_progress_moves_through_both_steps(db: eosdb.Database) -> None:
     assert sum(0.5 <= share < 1 for share in shares) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, ZeroDivisionError])
 def test_whoever_interrupts_it_finds_everything_as_it_was(
@@ -182,6 +184,7 @@ POINTS = [Failpoint.COMPACT_WRITTEN, Failpoint.COMPACT_COPYING, Failpoint.COMPAC
 COMPACT = "import sys, eosdb; eosdb.connect(sys.argv[1]).compact()"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.value)
 def test_a_kill_leaves_the_old_file_or_the_new_one(
     db_path: Path, clock: eosdb.ManualClock, point: Failpoint

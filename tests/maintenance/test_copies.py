@@ -33,6 +33,7 @@ def test_a_backup_is_the_same_database(db: eosdb.Database, tmp_path: Path, db_pa
         db.backup(tmp_path / "no folder" / "copy.db")
 
 
+@pytest.mark.slow
 def test_a_backup_beside_a_writer_is_consistent(db: eosdb.Database, tmp_path: Path) -> None:
     db.admin.create_topic("t")
     stop = threading.Event()
@@ -77,6 +78,7 @@ def history(db: eosdb.Database, clock: ManualClock) -> list[tuple[int, int, list
     return seen
 
 
+@pytest.mark.slow
 def test_back_to_every_step(db: eosdb.Database, clock: ManualClock, tmp_path: Path) -> None:
     for i, (position, timestamp, values) in enumerate(history(db, clock)):
         assert db.restore_to(tmp_path / f"p{i}.db", position=position) == position
@@ -89,6 +91,7 @@ def test_back_to_every_step(db: eosdb.Database, clock: ManualClock, tmp_path: Pa
                 assert report.ok, report.problems
 
 
+@pytest.mark.slow
 def test_back_to_every_single_event(db: eosdb.Database, clock: ManualClock, tmp_path: Path) -> None:
     last = history(db, clock)[-1][0]
     for position in range(last + 1):

@@ -18,6 +18,8 @@ from eosdb.store.schema.newest import (
 )
 from tests.maintenance import everything
 
+pytestmark = pytest.mark.slow
+
 TABLES = [found.table for found in newest_schema() if found.type == "table"]
 FILLED_BY_SPARK_ALONE = {"eosdb_sink_batches", in_baseline("eosdb_sink_batches")}
 FOLDED = {in_baseline(table): table for table in materialized_tables()}

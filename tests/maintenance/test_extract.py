@@ -76,6 +76,7 @@ def names(path: Path) -> set[str]:
         return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("foreign", ACCEPTED.values(), ids=ACCEPTED)
 def test_adopted_and_extracted_its_owner_has_what_was_there_before(
     db_path: Path, new: Path, foreign: Foreign
@@ -177,6 +178,7 @@ def test_what_would_break_is_named_and_nothing_happens(adopted: Path, new: Path,
 _EXTRACT = "import sys, eosdb; eosdb.connect(sys.argv[1]).extract(sys.argv[2])"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "point",
     [Failpoint.EXTRACT_WRITTEN, Failpoint.EXTRACT_LINKED, Failpoint.EXTRACT_DROPPED],
@@ -210,6 +212,7 @@ def killed_between(adopted: Path, new: Path) -> None:
     assert subprocess.run(command, env=killed, check=False).returncode == -signal.SIGKILL
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("writes", [("new",), ("adopted",), ("adopted", "new")])
 def test_what_was_written_since_decides_which_of_two_files_may_go(
     adopted: Path, new: Path, writes: tuple[str, ...]
@@ -275,6 +278,7 @@ def test_progress_that_raises_undoes_it(adopted: Path, new: Path) -> None:
     assert sorted(os.listdir(adopted.parent)) == [adopted.name, f"{adopted.name}-lock"]
 
 
+@pytest.mark.process
 def test_a_disk_that_is_full_undoes_it(adopted: Path, new: Path) -> None:
     program = (
         "import resource, signal, sys, eosdb; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
@@ -290,6 +294,7 @@ def test_a_disk_that_is_full_undoes_it(adopted: Path, new: Path) -> None:
     assert sorted(os.listdir(adopted.parent)) == [adopted.name, f"{adopted.name}-lock"]
 
 
+@pytest.mark.process
 def test_the_owners_program_goes_on_while_the_tables_leave(adopted: Path, new: Path) -> None:
     visit = "INSERT INTO moz_historyvisits (place_id) VALUES (1)"
     with owner(adopted, visit) as program, eosdb.connect(adopted) as db:
@@ -385,6 +390,7 @@ def test_the_twin_is_on_the_disk_before_the_tables_go(
     assert not names(adopted) & OURS
 
 
+@pytest.mark.process
 def test_a_twin_that_is_found_is_on_the_disk_before_the_tables_go(
     adopted: Path, new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

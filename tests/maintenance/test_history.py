@@ -71,6 +71,7 @@ def kinds(connection: sqlite3.Connection) -> set[str]:
     return {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM journal")}
 
 
+@pytest.mark.slow
 def test_folding_any_event_touches_tables_of_the_baseline_alone(full: Path) -> None:
     with contextlib.closing(sqlite3.connect(full, isolation_level=None)) as connection:
         events = list(journal.events(connection))
@@ -95,6 +96,7 @@ def test_folding_any_event_touches_tables_of_the_baseline_alone(full: Path) -> N
             assert rows(connection, in_baseline(table)) == rows(connection, table)
 
 
+@pytest.mark.slow
 def test_wherever_the_baseline_is_verify_and_rebuild_begin_there(
     full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +190,7 @@ def test_what_compaction_and_deleted_topics_leave_behind_goes_too(
     assert rest == (",".join(["BatchAppended"] * 7),), "six with a key of its own, and the newest"
 
 
+@pytest.mark.slow
 def test_a_journal_that_is_too_large_is_cut_to_size(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

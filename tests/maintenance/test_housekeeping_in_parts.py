@@ -14,6 +14,8 @@ from eosdb.model.config import BrokerConfig
 from eosdb.store.store import Store
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
+pytestmark = pytest.mark.slow
+
 MANY = 2 * STEPS_PER_UNIT + 100
 DAY_MS = 24 * 3600 * 1000
 KINDS_OF_EXPIRY = 4

@@ -55,6 +55,7 @@ def test_a_copy_needs_nothing_beside_it(live: eosdb.Database, tmp_path: Path) ->
     assert [p.name for p in folder.iterdir()] == ["copy.db"]
 
 
+@pytest.mark.slow
 def test_a_copy_is_one_instant_while_others_write(live: eosdb.Database, tmp_path: Path) -> None:
     live.admin.create_topic("u")
     stop = threading.Event()

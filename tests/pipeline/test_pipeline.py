@@ -15,6 +15,8 @@ import eosdb
 from tests.pipeline.crew import Crew, check_exactly_once, count
 from tests.pipeline.worker import CONFIG, PAUSE_FILE, PAUSED_FILE, connect
 
+pytestmark = pytest.mark.crash
+
 WAL_LIMIT_BYTES = 200 * 1024 * 1024
 
 

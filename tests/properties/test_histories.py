@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -25,6 +26,8 @@ from eosdb.maintenance import replay
 from eosdb.store.writing import waiting as waiting_rows
 from tests.readers import committed_values, dump_state
 from tests.whole_events import check_views
+
+pytestmark = pytest.mark.simulation
 
 TOPIC = "t"
 PARTITIONS = [TopicPartition(TOPIC, i) for i in range(2)]

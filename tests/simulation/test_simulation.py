@@ -17,6 +17,8 @@ from eosdb.testing.simulation import Faults, Settings, command, run, shrink
 from tests.simulation.hunt import FOUND_BY
 from tests.simulation.mutants import MUTANTS
 
+pytestmark = pytest.mark.simulation
+
 FINDS: dict[str, tuple[int, int]] = json.loads(FOUND_BY.read_text())
 SHORT = 500
 

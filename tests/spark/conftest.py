@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark  # noqa: F401  Without it, all of the folder is skipped at once.
 import pytest
 
 import eosdb

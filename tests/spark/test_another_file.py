@@ -22,6 +22,8 @@ from eosdb.spark_io.reading.stream import StreamReader
 from eosdb.spark_io.source import EosdbDataSource
 from tests.spark.test_repeats import append, numbers_in
 
+pytestmark = pytest.mark.spark
+
 Replace = Callable[[Path, range], None]
 
 

@@ -18,6 +18,8 @@ from eosdb.spark_io.reading.tasks import batches
 from tests.spark.test_another_file import Reader, backup_put_back, make, new_file
 from tests.spark.test_repeats import append, numbers_in
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:

@@ -20,6 +20,8 @@ from tests.readers import committed_values
 from tests.spark.test_writing import out
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.spark
+
 Run = Callable[..., Result]
 
 

@@ -20,6 +20,8 @@ from eosdb import Record, RecordBatch, TopicPartition
 from eosdb.spark_io import jdbc_options, read
 from tests.spark.conftest import TP0, TP1
 
+pytestmark = pytest.mark.spark
+
 Seen = dict[TopicPartition, list[tuple[int, bytes]]]
 
 

@@ -31,6 +31,8 @@ from eosdb.spark_io.source import EosdbDataSource, Task
 from tests.spark.test_another_file import Reader, make, remove
 from tests.spark.test_repeats import append
 
+pytestmark = pytest.mark.spark
+
 IGNORING = {"ignoreCorruptFiles": True, "ignoreMissingFiles": True}
 
 

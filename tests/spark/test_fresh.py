@@ -12,6 +12,8 @@ from eosdb.spark_io import jdbc_options, read, register
 from tests.spark.test_another_file import make
 from tests.spark.test_repeats import append
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:

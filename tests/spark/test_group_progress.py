@@ -19,6 +19,8 @@ from tests.spark.test_another_file import Reader, make
 from tests.spark.test_streaming import copy, readable
 from tests.spark.test_writing import out
 
+pytestmark = pytest.mark.spark
+
 TP = TopicPartition("orders", 0)
 
 

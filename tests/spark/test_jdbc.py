@@ -15,6 +15,8 @@ from eosdb.spark_io import jar as jar_of
 from tests.spark.conftest import TP0, TP1, fill
 from tests.spark.test_another_file import remove
 
+pytestmark = pytest.mark.spark
+
 BIG = 5_000_000_000
 
 

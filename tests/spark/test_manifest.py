@@ -22,6 +22,8 @@ from eosdb.spark_io.planning.options import parse
 from tests.spark.test_another_file import make
 from tests.spark.test_repeats import append
 
+pytestmark = pytest.mark.spark
+
 
 class Content(NamedTuple):
     file_id: str

@@ -30,6 +30,8 @@ from tests.spark.test_repeats import (
 )
 from tests.spark.test_writing import expected, numbers, out, target
 
+pytestmark = pytest.mark.spark
+
 __all__ = ["pipe", "target"]
 
 

@@ -13,6 +13,8 @@ from eosdb.integrations import publishing
 from eosdb.spark_io import SparkOptionError, read, read_stream, snapshot
 from eosdb.spark_io.planning import files, options, plan, remote
 
+pytestmark = pytest.mark.spark
+
 TP = TopicPartition("t", 0)
 
 

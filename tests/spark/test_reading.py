@@ -17,6 +17,8 @@ from eosdb.spark_io.reading import batches as reading
 from tests.readers import committed_values
 from tests.spark.conftest import TP0, TP1, fill, values
 
+pytestmark = pytest.mark.spark
+
 
 def test_the_schema_is_the_connectors(spark: Any, shop: Path) -> None:
     assert [f"{f.name} {f.dataType.simpleString()}" for f in read(spark, shop).schema] == [

@@ -15,6 +15,8 @@ from eosdb.spark_io import foreach_batch, read_stream, write
 from eosdb.spark_io.writing.writes import Calls, Rows, rows_of, total
 from tests.spark.test_writing import expected, numbers, out
 
+pytestmark = pytest.mark.spark
+
 SMALL, LARGE = "CAST(CAST(value AS STRING) AS INT) < 40", "CAST(CAST(value AS STRING) AS INT) >= 40"
 UPPER_HALF = "CAST(CAST(value AS STRING) AS INT) >= 20"
 

@@ -22,6 +22,8 @@ from tests.spark.test_another_file import Reader, make
 from tests.spark.test_repeats import append
 from tests.spark.test_writing import numbers, out
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])
 def test_a_new_session_finds_the_format_by_itself_with_and_without_pushdown(

@@ -27,6 +27,8 @@ from tests.spark.conftest import TP0, fill
 from tests.spark.test_writing import out
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def pipe(db_path: Path) -> Path:

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from eosdb.spark_io import foreach_batch, read, write
 from tests.spark.test_repeats import (
     LARGE,
@@ -18,6 +20,8 @@ from tests.spark.test_repeats import (
     pipe,
 )
 from tests.spark.test_writing import numbers, target
+
+pytestmark = pytest.mark.spark
 
 __all__ = ["pipe", "target"]
 

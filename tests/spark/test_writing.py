@@ -15,6 +15,8 @@ from eosdb.spark_io import read, register, write
 from tests.readers import committed_values
 from tests.spark.conftest import values
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def target(db_path: Path) -> Path:

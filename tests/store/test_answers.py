@@ -96,8 +96,6 @@ def test_an_answer_that_is_left_early_holds_no_snapshot(tmp_path: Path) -> None:
 
 
 def test_frames_and_tables(db: eosdb.Database) -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     frame = db.query(NUMBERS.format(300)).df()
     assert list(frame.columns) == ["i", "name"]
     assert int(frame["i"].sum()) == 45_150

@@ -16,6 +16,8 @@ from eosdb.store.schema import newest
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.simulation
+
 SOURCE = ROOT / f"tests/data/schema_{newest.SCHEMA_VERSION:04}.db"
 FILES_PER_SEED = 15
 TP = TopicPartition("orders", 0)

@@ -16,6 +16,8 @@ import eosdb
 from eosdb import Consumer, OffsetAndMetadata, TopicPartition
 from eosdb.errors import EosdbError
 
+pytestmark = pytest.mark.simulation
+
 TP = TopicPartition("orders", 0)
 JUNK = {"nested": "[" * 100_000, "no JSON, no base64": "!", "another JSON": "[[1]]"}
 TOKEN = eosdb.TransactionToken("done", 0, 0)

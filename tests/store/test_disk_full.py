@@ -20,6 +20,8 @@ from tests.concurrency.worker import threads
 from tests.readers import committed_values, dump_state
 from tests.store.schema.test_schema import UPGRADED, Old
 
+pytestmark = pytest.mark.process
+
 TP = TopicPartition("t", 0)
 SIZE = 3 * 1024 * 1024
 

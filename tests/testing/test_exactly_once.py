@@ -68,6 +68,7 @@ def at_most_once(app: Instance) -> None:
         producer.flush()
 
 
+@pytest.mark.slow
 def test_a_correct_program_passes_under_every_schedule(request: pytest.FixtureRequest) -> None:
     schedules = 20 * request.config.getoption("--seeds")
     counts = check_exactly_once(

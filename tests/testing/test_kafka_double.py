@@ -31,6 +31,8 @@ from tests.testing.clients import (
     wait_until,
 )
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 Commit = Callable[[KafkaDouble, Iterable[str]], None]
 every_client = pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS)
 

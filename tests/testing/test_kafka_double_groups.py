@@ -19,6 +19,8 @@ from tests.testing.clients import (
 )
 from tests.testing.workers import SINK, SOURCE, WORKERS
 
+pytestmark = pytest.mark.slow
+
 every_client = pytest.mark.parametrize("work", WORKERS.values(), ids=WORKERS)
 COUNT = 40
 

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.tidy.tree import ROOT
+
+pytestmark = pytest.mark.process
 
 _TESTS = """
 import ctypes, pytest

@@ -11,9 +11,12 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
-_TEST = """
-import signal, subprocess, sys
+pytestmark = pytest.mark.process
 
+_TEST = """
+import signal, subprocess, sys, pytest
+
+@pytest.mark.process
 def test_a_child_is_ended_by_it():
     code = "import signal, os, time; os.kill(os.getpid(), {number}); time.sleep(600)"
     child = subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, timeout=300)

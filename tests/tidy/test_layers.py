@@ -272,6 +272,7 @@ def test_sqlite3_is_named_only_where_sql_lives() -> None:
     assert not {name for name in users if not any(within(name, room) for room in rooms)}
 
 
+@pytest.mark.process
 def test_importing_eosdb_does_not_load_what_it_may_not_need() -> None:
     code = (
         "import sys, eosdb; "

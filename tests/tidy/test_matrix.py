@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from eosdb.store.file.connection import OLDEST_SQLITE
 from scripts import matrix
 from tests.tidy.test_tree import project
 from tests.tidy.tree import ROOT
 
 
+@pytest.mark.process
 def test_a_sqlite_that_eosdb_refuses_is_refused_and_runs_no_tests(tmp_path: Path) -> None:
     old = "import sqlite3; sqlite3.sqlite_version = '3.36.0'; sqlite3.sqlite_version_info = (3, 36, 0)"
     (tmp_path / "sitecustomize.py").write_text(old)

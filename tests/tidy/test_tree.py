@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.rooms import MARKED
 from tests.tidy.tree import ROOT, modules
 
 LINES_MAX = 600
@@ -49,6 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.process
 def test_the_wheel_adds_one_name_and_what_spark_looks_for_and_brings_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
@@ -60,6 +60,7 @@ def test_the_wheel_adds_one_name_and_what_spark_looks_for_and_brings_its_data(wh
     assert any(name.startswith("eosdb/migrations/versions/0001") for name in names)
 
 
+@pytest.mark.process
 def test_the_installed_wheel_makes_and_opens_files(wheel: Path, tmp_path: Path) -> None:
     """Unpacked far from the checkout: revisions and views come out of the wheel itself."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
@@ -108,11 +109,6 @@ def test_sql_stays_in_its_rooms() -> None:
         and SQL_WORDS.search(re.sub(r'"""(?s:.*?)"""', "", path.read_text(encoding="utf-8")))
     }
     assert not elsewhere
-
-
-def test_every_marked_room_of_the_tests_is_there() -> None:
-    rooms = [room for marked in MARKED.values() for room in marked]
-    assert not [room for room in rooms if not (ROOT / "tests" / room).exists()]
 
 
 def test_every_test_file_stands_in_a_room() -> None:

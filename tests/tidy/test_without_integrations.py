@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.tidy.tree import ROOT
+
+pytestmark = pytest.mark.process
 
 PROGRAM = """
 import sys

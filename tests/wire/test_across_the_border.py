@@ -20,6 +20,8 @@ from tests.wire.members import Confluent, Library, Reading, settle
 from tests.wire.peer import PATIENCE_S
 from tests.wire.waiting import eventually
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 PARTITIONS = 4
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _LIBRARY_MEMBER = """

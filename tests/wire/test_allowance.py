@@ -39,6 +39,7 @@ def xerial(data: bytes) -> bytes:
     return head + b"".join(struct.pack(">i", len(block)) + block for block in packed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_is_not_decompressed_beyond_the_bound(codec: int) -> None:
     bomb = CODECS[codec](bytes(DECOMPRESSED_BYTES + 1))
@@ -46,6 +47,7 @@ def test_a_bomb_is_not_decompressed_beyond_the_bound(codec: int) -> None:
         compression.decompress(codec, bomb, 9, allowance())
 
 
+@pytest.mark.slow
 def test_a_bomb_of_many_blocks_is_not_decompressed_beyond_the_bound() -> None:
     with pytest.raises(MessageTooLargeError):
         compression.decompress(2, xerial(bytes(DECOMPRESSED_BYTES + 1)), 9, allowance())
@@ -54,6 +56,7 @@ def test_a_bomb_of_many_blocks_is_not_decompressed_beyond_the_bound() -> None:
         compression.decompress(2, endless, 9, allowance())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_bound_is_one_for_all_batches_of_a_request(codec: int) -> None:
     left = allowance()

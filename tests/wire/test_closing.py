@@ -20,6 +20,7 @@ from tests.testing.clients import API_VERSIONS, ask_without_reading
 PATIENCE_S = 60
 
 
+@pytest.mark.slow
 def test_closing_waits_for_no_client_that_reads_nothing(tmp_path: Path) -> None:
     limits = Limits(close_s=0.1)
     with eosdb.connect(tmp_path / "a.db") as db, db.serve(limits=limits) as server:

@@ -18,6 +18,8 @@ from eosdb.wire.server import Server
 from tests.requests import TP
 from tests.wire.clients import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_MS = PATIENCE_S * 1_000
 
 

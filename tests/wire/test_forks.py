@@ -13,9 +13,10 @@ import eosdb
 from eosdb.wire.parking import REAL_TIME
 from tests.wire.raw import FOREVER_MS, PATIENCE_S, Raw, eventually, fetching, fill, served
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This process .* is multi-threaded:DeprecationWarning"
-)
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
 
 
 class Child:

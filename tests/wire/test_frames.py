@@ -106,6 +106,7 @@ def test_requests_that_come_in_single_bytes_and_in_one_piece_are_answered_in_ord
             assert [struct.unpack_from(">i", answer)[0] for answer in answers] == list(range(20))
 
 
+@pytest.mark.slow
 def test_a_frame_that_is_announced_and_does_not_come_costs_no_memory_and_ends(
     db: eosdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,6 +164,7 @@ def test_one_connection_too_many_is_closed_at_once_and_said_once(
         assert eventually(has_room, REAL_TIME)
 
 
+@pytest.mark.slow
 def test_a_client_that_never_reads_is_cut_off_and_disturbs_nobody(
     db: eosdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_client_that_never_reads_is_cut_off_and_disturbs_nobody(
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_during_a_long_poll_leaves_no_thread_behind(db: eosdb.Database) -> None:
     with served(db) as server:
         raws = [Raw(server) for _ in range(20)]
@@ -199,6 +202,7 @@ def test_a_client_that_goes_during_a_long_poll_leaves_no_thread_behind(db: eosdb
         assert eventually(lambda: not server._connections, REAL_TIME)
 
 
+@pytest.mark.slow
 def test_a_long_poll_with_further_requests_behind_it_is_ended_by_its_client_all_the_same(
     db: eosdb.Database,
 ) -> None:
@@ -295,6 +299,7 @@ def test_an_answer_is_no_larger_than_the_room_that_is_left(db: eosdb.Database) -
         assert server._memory.used == 0
 
 
+@pytest.mark.slow
 def test_everything_that_was_taken_of_the_memory_is_given_back(db: eosdb.Database) -> None:
     with served(db, buffered_bytes=300_000) as server:
         for _ in range(20):
@@ -319,6 +324,7 @@ def test_frames_wait_for_room_and_all_get_it_in_the_end(db: eosdb.Database) -> N
             raw.socket.close()
 
 
+@pytest.mark.slow
 def test_large_frames_that_stall_keep_nobody_from_being_read(
     db: eosdb.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -374,6 +380,7 @@ def test_an_unknown_partition_without_acks_ends_the_connection(
     check_refused(server, caplog, struct.pack(">i", len(content)) + content, "acks=0 failed")
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_refused_leaves_nothing_in_memory(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,8 @@ from tests.wire.fuzz.hunt import Hunt
 from tests.wire.fuzz.recording import CODECS, record
 from tests.wire.fuzz.target import Target
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 fuzzed = settings(
     max_examples=150,
     deadline=None,

@@ -45,6 +45,7 @@ def at_once(count: int, work: Callable[[], None]) -> list[threading.Thread]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_connections_do_not_make_it_faster(guarded: Server, mechanism: str) -> None:
     """Ten a second; slower on a busy machine, and never faster."""

@@ -13,6 +13,8 @@ from tests.judges.artifacts import QUIET, class_path
 from tests.judges.java import JARS, PROGRAM, SAID
 from tests.judges.verdicts import MissingError
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def jars() -> str:

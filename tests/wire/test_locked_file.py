@@ -18,6 +18,8 @@ import eosdb
 from eosdb import BrokerConfig, TopicPartition
 from tests.wire.clients import PATIENCE_S
 
+pytestmark = pytest.mark.process
+
 LOCKER = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)

@@ -18,6 +18,8 @@ from aiokafka.record.util import calc_crc32c
 
 from tests.wire.peer import Address, Peer, batch, produce, produced
 
+pytestmark = pytest.mark.process
+
 MIB = 1_048_576
 MOST_MIB = 600
 """What docs/wire.md says of these; 350 to 430 were measured."""

@@ -114,6 +114,7 @@ class Scram:
         return f"{bare},p={base64.b64encode(proof).decode()}".encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True], ids=["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("client", CLIENTS)
@@ -205,6 +206,7 @@ def test_before_a_login_frames_are_small(guarded: Server) -> None:
         assert produced(peer.ask(produce({("t", 0): batch(*values)}), 9)) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_stranger_and_a_wrong_password_get_the_same_answer(
     guarded: Server, mechanism: str
@@ -331,6 +333,7 @@ def test_a_connection_logs_in_once(guarded: Server) -> None:
         assert say(peer, plain(), 1).session_lifetime_ms == 0
 
 
+@pytest.mark.slow
 def test_passwords_are_those_of_the_moment(guarded: Server, db_path: Path) -> None:
     """Whichever process changes them; a connection that is there stays."""
     with Peer(guarded) as before:
@@ -359,6 +362,7 @@ def test_plain_takes_a_password_that_is_stored_for_either_mechanism(
             log_in(peer, mechanism, "secret")
 
 
+@pytest.mark.slow
 def test_acls_hold_for_who_has_logged_in(shop: eosdb.Database, guarded: Server) -> None:
     shop.admin.set_password("reader", "secret")
     shop.admin.create_acls(

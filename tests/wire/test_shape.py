@@ -57,6 +57,7 @@ def test_nulls_stand_where_the_schema_has_them() -> None:
     assert decode(MetadataRequest, 12, b"\0\0\0\0").topics is None
 
 
+@pytest.mark.slow
 def test_more_elements_than_a_request_may_have_are_refused_before_they_are_made() -> None:
     body = struct.pack(">i", 100_001) + b"\0\0" * 100_001
     with pytest.raises(MalformedMessageError, match="more than 100000 elements"):

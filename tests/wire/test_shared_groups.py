@@ -12,6 +12,8 @@ from eosdb.wire.server import Server
 from tests.wire.members import Reading, join, settle
 from tests.wire.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 6
 
 

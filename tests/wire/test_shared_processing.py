@@ -16,6 +16,8 @@ from eosdb.wire.server import Server
 from tests.wire.peer import PATIENCE_S
 from tests.wire.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 4
 
 

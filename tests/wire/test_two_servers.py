@@ -15,6 +15,8 @@ from eosdb.wire.server import Server
 from tests.wire.members import Confluent, Reading, settle
 from tests.wire.peer import PATIENCE_S, Peer, batch, fetch, fetched, produce, produced
 
+pytestmark = pytest.mark.slow
+
 _LONG_MS = 100_000
 
 

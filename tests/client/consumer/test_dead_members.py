@@ -111,6 +111,7 @@ def test_whoever_opens_the_file_removes_them_unless_it_only_reads(process: Open)
     assert members(reads) == []
 
 
+@pytest.mark.slow
 def test_one_that_lives_and_does_not_answer_has_its_session(
     process: Open, clock: ManualClock
 ) -> None:
@@ -263,6 +264,7 @@ def test_one_whose_last_commit_fails_leaves_all_the_same(process: Open) -> None:
     assert members(db) == []
 
 
+@pytest.mark.slow
 def test_hundreds_of_members_share_a_descriptor_and_go_at_once(
     process: Open, clock: ManualClock, db_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def all_of(*consumers: eosdb.Consumer) -> list[TopicPartition]:
     return sorted(tp for consumer in consumers for tp in consumer.assignment())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [EAGER, "roundrobin", COOPERATIVE])
 def test_members_share_the_partitions_and_take_over_from_one_that_leaves(
     member: Callable[..., eosdb.Consumer], strategy: str
@@ -124,6 +125,7 @@ def test_what_a_cooperative_member_keeps_is_read_on_while_others_join(
     assert read == [b"2"]
 
 
+@pytest.mark.slow
 def test_a_member_that_falls_silent_loses_its_partitions_when_its_session_ends(
     member: Callable[..., eosdb.Consumer], clock: ManualClock, events: Events
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_transaction_of_a_zombie_is_refused_with_the_groups_error(
     assert heir.committed(TPS) == {}
 
 
+@pytest.mark.slow
 def test_a_static_member_returns_without_a_rebalance_and_fences_its_former_self(
     member: Callable[..., eosdb.Consumer], events: Events
 ) -> None:
@@ -214,6 +217,7 @@ def test_a_static_member_returns_without_a_rebalance_and_fences_its_former_self(
             call()
 
 
+@pytest.mark.slow
 def test_a_static_member_that_closes_keeps_its_place_until_its_session_ends(
     member: Callable[..., eosdb.Consumer], clock: ManualClock
 ) -> None:
@@ -227,6 +231,7 @@ def test_a_static_member_that_closes_keeps_its_place_until_its_session_ends(
     assert shares(b) == [4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
 def test_new_partitions_and_topics_that_fit_a_pattern_are_noticed(
     db: eosdb.Database, member: Callable[..., eosdb.Consumer], strategy: str
@@ -264,6 +269,7 @@ def test_a_busy_member_notices_new_partitions_when_its_metadata_is_old(
     assert shares(a) == [5]
 
 
+@pytest.mark.slow
 def test_members_of_one_group_may_want_different_topics(
     db: eosdb.Database, member: Callable[..., eosdb.Consumer]
 ) -> None:
@@ -340,6 +346,7 @@ def test_assignors_that_have_nothing_in_common_cannot_share_a_group(
         member("b", partition_assignment_strategy="roundrobin")
 
 
+@pytest.mark.slow
 def test_a_group_moves_to_another_assignor_through_members_that_know_both(
     member: Callable[..., eosdb.Consumer], db: eosdb.Database
 ) -> None:

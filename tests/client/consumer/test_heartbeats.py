@@ -39,6 +39,7 @@ def member(db: eosdb.Database, **config: int) -> eosdb.Consumer:
     return consumer
 
 
+@pytest.mark.slow
 def test_a_member_that_works_for_long_keeps_its_membership(real: eosdb.Database) -> None:
     consumer = member(real)
     generation = consumer.group_metadata().generation_id
@@ -94,6 +95,7 @@ def test_a_forgotten_consumer_leaves_no_thread_behind(real: eosdb.Database) -> N
     thread.join()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("has_inotify", [True, False], ids=["told", "looking"])
 def test_a_waiting_poll_returns_when_another_process_writes(
     real: eosdb.Database, db_path: Path, monkeypatch: pytest.MonkeyPatch, has_inotify: bool

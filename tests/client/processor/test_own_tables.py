@@ -145,6 +145,7 @@ def test_what_fails_for_good_leaves_its_dead_letter_alone(db: eosdb.Database, ru
     assert committed(db) == 3
 
 
+@pytest.mark.slow
 def test_a_retry_later_is_counted_on_in_its_topic(db: eosdb.Database, run: Run) -> None:
     def handle(record: ConsumerRecord, tx: UserTransaction) -> bytes:
         result = store(record, tx)
@@ -285,6 +286,7 @@ def leave_reading(_: ConsumerRecord, tx: UserTransaction) -> None:
 left: list[object] = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "leave", [leave_savepoint, leave_result, leave_cursor, leave_session, leave_reading]
 )

@@ -254,6 +254,7 @@ def test_a_result_that_send_refuses_is_known_by_its_record(
     assert values(db, "dlq") == [b"bad"]
 
 
+@pytest.mark.slow
 def test_retries_wait_for_their_time_in_topics_of_their_own(
     db: eosdb.Database, clock: ManualClock, run: Run
 ) -> None:
@@ -284,6 +285,7 @@ def test_retries_wait_for_their_time_in_topics_of_their_own(
     assert [failure.attempts for failure in retried if failure] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_retry_survives_a_restart_and_what_fails_in_the_last_one_is_dead(
     db: eosdb.Database, clock: ManualClock
 ) -> None:
@@ -342,6 +344,7 @@ def test_a_pattern_takes_new_topics_and_never_the_dead_letters(
     assert values(db, "in.dlq") == [b"bad"]
 
 
+@pytest.mark.slow
 def test_copies_in_threads_share_the_work(db_path: Path) -> None:
     with eosdb.connect(db_path, durability="off") as db:
         feed(db, *(b"%d" % i for i in range(500)), partition=0)
@@ -388,6 +391,7 @@ def test_whoever_lost_its_membership_repeats_nothing(
     assert metrics["errors-total:UNKNOWN_MEMBER_ID"] >= 1
 
 
+@pytest.mark.slow
 def test_a_membership_lost_and_regained_within_one_poll_repeats_nothing(
     db: eosdb.Database, clock: ManualClock
 ) -> None:

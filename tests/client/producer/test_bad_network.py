@@ -33,6 +33,7 @@ def stored(db: eosdb.Database, partitions: int = PARTITIONS) -> list[list[str]]:
     return [found[i] for i in range(partitions)]
 
 
+@pytest.mark.slow
 def test_100000_records_of_five_producers_arrive_exactly_once_and_in_order(
     db: eosdb.Database,
 ) -> None:

@@ -82,6 +82,7 @@ def test_lingering_records_leave_together(db: eosdb.Database, clock: ManualClock
     assert producer.metrics()["batch-total"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "ms", "warnings"), [({}, 0, 1), ({}, 20, 0), ({"linger_ms": 5}, 0, 0)]
 )

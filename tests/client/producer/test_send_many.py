@@ -91,6 +91,7 @@ def test_the_same_records_as_by_a_loop(
     assert (sent.accepted, sent.stored, sent.failed) == (len(given), len(given), {})
 
 
+@pytest.mark.slow
 def test_keys_and_serializers_are_used_as_by_send(db: eosdb.Database) -> None:
     for topic in ("x", "y"):
         db.admin.create_topic(topic, partitions=5)
@@ -425,6 +426,7 @@ def memory() -> Iterator[eosdb.Database]:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_flush_sends_what_an_interrupted_send_had_in_its_hands(memory: eosdb.Database) -> None:
     """It returned with the record unsent."""
     is_reached, number = True, 0
@@ -443,6 +445,7 @@ def test_a_flush_sends_what_an_interrupted_send_had_in_its_hands(memory: eosdb.D
     assert len(values) == len(set(values)) > number / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "step"), [(3, 1), (40, 29)])
 def test_after_an_interrupt_going_on_behind_what_was_accepted_stores_each_once(
     memory: eosdb.Database, size: int, step: int

@@ -87,6 +87,7 @@ def test_a_group_without_members_keeps_an_offset_from_its_commit_on(
     assert classic_db.broker.offset_fetch("g") == {}
 
 
+@pytest.mark.slow
 def test_offsets_of_a_group_with_members_are_kept_and_then_from_when_the_last_one_left(
     classic_db: eosdb.Database, clock: ManualClock
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_later_commit_counts_from_itself(classic_db: eosdb.Database, clock: Ma
     assert classic_db.housekeeping().expired_offsets == 1
 
 
+@pytest.mark.slow
 def test_offsets_of_a_transaction_count_from_their_commit_unless_the_group_has_members(
     classic_db: eosdb.Database, clock: ManualClock
 ) -> None:

@@ -120,6 +120,7 @@ def test_the_command_prints_the_figures_of_the_file_alone(busy: eosdb.Database) 
     assert "eosdb_commits_total" not in found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "0"])
 def test_the_command_serves_them_until_it_is_stopped(busy: eosdb.Database, listen: str) -> None:
     serving = subprocess.Popen(
@@ -148,6 +149,7 @@ def test_an_address_that_is_none_is_refused(busy: eosdb.Database, listen: str) -
     assert (done.exit_code, "expected HOST:PORT" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_and_a_file_that_fails_are_told_of() -> None:
     def fail() -> str:
         raise StorageError("the disk is gone")

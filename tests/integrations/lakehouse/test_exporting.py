@@ -227,6 +227,7 @@ def test_records_that_are_gone_before_they_were_exported_are_an_error_unless_los
     assert [row["offset"] for row in table.rows()] == [2, 3, 6, 7]
 
 
+@pytest.mark.slow
 def test_many_exports_at_the_same_time_add_each_record_once(db_path: Path, table: Table) -> None:
     errors: list[BaseException] = []
 

@@ -19,6 +19,8 @@ from tests.crash.children import environment
 from tests.integrations.lakehouse.tables import Table, committed
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 POINTS = (Failpoint.EXPORT_WRITTEN, Failpoint.EXPORT_HALF_VISIBLE, Failpoint.EXPORT_COMMITTED)
 
 

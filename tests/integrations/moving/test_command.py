@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import eosdb
@@ -30,6 +31,7 @@ def test_the_plan_is_printed_and_nothing_is_done(
     assert cluster.db.admin.list_topics() == []
 
 
+@pytest.mark.slow
 def test_it_is_done_once_and_taken_back(shop: eosdb.Database, cluster: KafkaDouble) -> None:
     status, out, err = _run(shop.path, "--to", cluster, "--execute", "--format", "json")
     assert status == 0, err
@@ -45,6 +47,7 @@ def test_it_is_done_once_and_taken_back(shop: eosdb.Database, cluster: KafkaDoub
     fill(shop, [1])
 
 
+@pytest.mark.slow
 def test_obstacles_are_rows_and_the_exit_status(shop: eosdb.Database, cluster: KafkaDouble) -> None:
     cluster.db.admin.create_topic("orders", 3)
     status, out, err = _run(shop.path, "--to", cluster)

@@ -23,6 +23,8 @@ from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.moving.conftest import GROUPS
 from tests.integrations.relay.contents import PATIENCE_S, contents, fill
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 _KILLED_AT = """
 import os, sys, eosdb

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import fsspec  # noqa: F401  Without it, all of the folder is skipped at once.
 import pytest
 
 import eosdb

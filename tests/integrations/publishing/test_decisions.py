@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def hashes_of(content: list[int]) -> list[bytes]:
     return [b"%016d" % number for number in content]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32))
 def test_whatever_changes_every_block_is_found_with_its_content(seed: int) -> None:

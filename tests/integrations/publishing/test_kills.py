@@ -30,6 +30,7 @@ def killed(device: Device, point: Failpoint, visits: int = 0) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("first", [True, False], ids=["the first time", "a later time"])
 @pytest.mark.parametrize(
     ("point", "visits"),
@@ -58,6 +59,7 @@ def test_nothing_half_is_seen_and_nothing_is_sent_twice(
     assert read(device.fetch()) == device.records()
 
 
+@pytest.mark.process
 def test_chunks_of_removed_snapshots_that_a_kill_left_go_a_day_later(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +86,7 @@ def test_chunks_of_removed_snapshots_that_a_kill_left_go_a_day_later(
     assert read(device.fetch()) == device.records()
 
 
+@pytest.mark.slow
 def test_a_copy_that_a_killed_publisher_left_is_taken_over(device: Device) -> None:
     left = Path(f"{device.db.path}.publishing")
     left.write_bytes(os.urandom(100_000_000 // 5))

@@ -60,6 +60,7 @@ def at(port: int, **more: object) -> dict[str, object]:
     return {"endpoint_url": f"http://127.0.0.1:{port}", **more}
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("settings")
 def test_published_increments_are_fetched_from_s3(device: Device, server: int) -> None:
     url, options = "s3://bucket/fleet", at(server)
@@ -79,6 +80,7 @@ def test_published_increments_are_fetched_from_s3(device: Device, server: int) -
         device.db.publish("s3://another/fleet", storage_options=options)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("settings")
 def test_over_a_link_that_breaks_the_next_attempt_goes_on_where_it_was(
     device: Device, server: int, monkeypatch: pytest.MonkeyPatch
@@ -103,6 +105,7 @@ def test_over_a_link_that_breaks_the_next_attempt_goes_on_where_it_was(
     assert read(Path(path)) == 70
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("settings")
 def test_a_server_that_is_not_there_is_one_line_of_the_command(
     device: Device, monkeypatch: pytest.MonkeyPatch

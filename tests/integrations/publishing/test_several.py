@@ -19,6 +19,8 @@ from eosdb.integrations.publishing.storage import Storage
 from eosdb.model.failpoints import Failpoint, watched
 from tests.integrations.publishing.conftest import Device, read
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 
 def test_publishers_at_once_and_readers_among_them(device: Device) -> None:
     """Two programs publish while a third writes; readers fetch all the time."""

@@ -14,6 +14,8 @@ from eosdb.integrations.publishing.storage import Storage
 from tests.integrations.publishing.conftest import TP, Device, read
 from tests.readers import dump_state
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_fetched_snapshot_is_the_file_as_it_was(device: Device, elsewhere: Device) -> None:
     for one in (device, elsewhere):

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import confluent_kafka  # noqa: F401  So that the file is skipped where it is missing.
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +19,8 @@ import eosdb
 from eosdb.testing.kafka import KafkaDouble
 from tests.cli.conftest import MAIN
 from tests.integrations.relay.contents import PATIENCE_S, contents, fill, values, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 Start = Callable[..., subprocess.Popen[str]]
 SECRET = "hunter2-is-not-shown"

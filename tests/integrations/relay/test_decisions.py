@@ -55,6 +55,7 @@ def size(spans: Spans) -> int:
     return sum(last - first + 1 for first, last in spans.values())
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 9), min_size=1), max_size=12),
     st.integers(1, 60),

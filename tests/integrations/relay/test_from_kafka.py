@@ -11,6 +11,8 @@ from eosdb.integrations import relay
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.relay.contents import Running, contents, fill, values
 
+pytestmark = pytest.mark.slow
+
 
 def relayed(cluster: KafkaDouble, target: eosdb.Database, **options: object) -> relay.RelayStatus:
     with relay.from_kafka(target, cluster, **options) as made:  # type: ignore[arg-type]

@@ -17,6 +17,8 @@ from eosdb.integrations.relay.positions import POSITIONS_TOPIC
 from eosdb.testing.kafka import KafkaDouble
 from tests.integrations.relay.contents import Running, contents, fill, values, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def relayed(source: eosdb.Database, cluster: KafkaDouble, **options: object) -> relay.RelayStatus:
     with relay.to_kafka(source, cluster, **options) as made:  # type: ignore[arg-type]

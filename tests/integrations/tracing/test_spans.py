@@ -178,6 +178,7 @@ print(json.dumps([(s.name, f"{s.context.trace_id:032x}") for s in exporter.get_f
 """
 
 
+@pytest.mark.process
 def test_a_chain_of_processes_is_one_trace(db_path: Path, exporter: InMemorySpanExporter) -> None:
     with eosdb.connect(db_path) as db:
         for topic in ("a", "b", "c"):
@@ -196,6 +197,7 @@ def test_a_chain_of_processes_is_one_trace(db_path: Path, exporter: InMemorySpan
         }
 
 
+@pytest.mark.process
 def test_who_does_not_ask_for_spans_gets_none_and_loads_nothing(db_path: Path) -> None:
     code = (
         "import sys, eosdb; db = eosdb.connect(sys.argv[1]); db.admin.create_topic('t'); "

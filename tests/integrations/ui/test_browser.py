@@ -14,6 +14,8 @@ import eosdb
 from eosdb.integrations.ui.server import UiServer
 from tests.integrations.ui.test_pages import PAGES
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 PATIENCE_MS = 30_000
 
 

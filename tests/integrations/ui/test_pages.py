@@ -21,6 +21,8 @@ from eosdb.integrations.ui.guard import HEADERS, refusal
 from eosdb.integrations.ui.server import UiServer
 from tests.integrations.ui.files import HARM
 
+pytestmark = pytest.mark.slow
+
 PAGES = (
     "/", "/topics", "/topics/orders", "/topics/orders/0", "/topics/orders/1", "/topics/orders/0/1",
     "/topics/orders/1/0", "/topics/orders/1/1", "/topics/orders/timeline", "/groups",

@@ -214,6 +214,7 @@ producer.commit_transaction()
 """
 
 
+@pytest.mark.process
 def test_who_opens_a_file_says_what_a_killed_process_left(
     db_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

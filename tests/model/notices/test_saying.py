@@ -77,6 +77,7 @@ ADDED = {"_tell": {"group_id", "relay"}}
 """What the helper of this name adds for all its notices."""
 
 
+@pytest.mark.slow
 def test_every_call_gives_its_notice_the_fields_and_the_values_of_the_sentence() -> None:
     said = set()
     for path in modules().values():
@@ -189,6 +190,7 @@ def test_a_handler_that_writes_to_the_file_hears_of_its_own_commits_no_more(
     assert len(heard) >= 1
 
 
+@pytest.mark.slow
 def test_a_slow_commit_says_what_took_it(db_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Here: another program that has the lock."""
     with (

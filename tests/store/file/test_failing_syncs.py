@@ -21,6 +21,8 @@ from tests.chaos.test_power_cuts import cut, disk
 from tests.readers import committed_values
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.crash
+
 __all__ = ["disk"]
 TP = TopicPartition("t", 0)
 

@@ -19,6 +19,8 @@ from tests.readers import committed_values
 from tests.store.test_disk_full import mounted
 from tests.tidy.tree import ROOT
 
+pytestmark = pytest.mark.process
+
 __all__ = ["disk"]
 TP = TopicPartition("t", 0)
 INODES = 12

@@ -104,6 +104,7 @@ for read_only in (False, True):
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_a_real_bind_mount(tmp_path: Path, kind: str) -> None:
     """In a mount namespace of its own, which ends with the program."""

@@ -58,6 +58,7 @@ with eosdb.connect(sys.argv[1]) as db:
 """
 
 
+@pytest.mark.process
 def test_the_owners_program_and_eosdb_write_at_the_same_time(adopted: Path) -> None:
     """Neither knows the other's locks: SQLite's own is between them. Both come to their end."""
     programs = [
@@ -201,6 +202,7 @@ def test_the_owner_puts_a_backup_of_its_own_over_the_file(adopted: Path) -> None
             db.producer().send("t", b"refused").result()
 
 
+@pytest.mark.process
 def test_the_owner_lives_on_when_eosdb_ends_and_the_other_way_round(adopted: Path) -> None:
     with owner(adopted, "SELECT 1") as program:
         with eosdb.connect(adopted) as db:

@@ -27,6 +27,8 @@ from tests.store.schema.foreign_files import (
     write,
 )
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("foreign", ACCEPTED.values(), ids=ACCEPTED)
 def test_an_adopted_file_does_everything_and_stays_its_owners(

@@ -30,6 +30,7 @@ def make(path: Path) -> None:
     eosdb.connect(path).close()
 
 
+@pytest.mark.process
 def test_no_two_files_have_the_same_also_when_forked_processes_make_them(tmp_path: Path) -> None:
     make(tmp_path / "first.db")
     forking = multiprocessing.get_context("fork")

@@ -52,6 +52,7 @@ def test_a_new_file_is_what_the_revisions_make_of_an_empty_one(tmp_path: Path) -
     assert pragmas(made) == pragmas(revised)
 
 
+@pytest.mark.process
 def test_neither_alembic_nor_sqlalchemy_is_imported_to_make_and_use_a_file(db_path: Path) -> None:
     use = f"""
 {MAKE}
@@ -90,6 +91,7 @@ def test_the_content_is_synced_before_the_name_and_the_name_before_anything_else
     assert steps[3:] == ["link"]
 
 
+@pytest.mark.process
 def test_killed_before_the_file_has_its_name_nothing_is_there(db_path: Path) -> None:
     command = [sys.executable, "-c", MAKE, str(db_path)]
     killed = subprocess.run(

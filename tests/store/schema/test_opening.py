@@ -208,6 +208,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shared_memory", [True, False])
 def test_a_read_only_database_leaves_the_work_of_a_dead_process_to_others(
     db_path: Path, shared_memory: bool
@@ -256,6 +257,7 @@ with eosdb.connect(sys.argv[1], read_only=True) as db:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("folder_mode", [0o777, 0o555], ids=["file", "folder"])
 @pytest.mark.parametrize("with_wal", [False, True])
 def test_a_file_that_may_not_be_written_can_be_read(folder_mode: int, with_wal: bool) -> None:

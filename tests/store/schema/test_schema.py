@@ -221,6 +221,7 @@ def old(tmp_path: Path) -> Old:
     return Old(tmp_path)
 
 
+@pytest.mark.process
 def test_an_upgrade_keeps_the_data_and_survives_a_kill(old: Old) -> None:
     status, _, errors = old.upgrade(EOSDB_FAILPOINT="migration.applied")
     assert status == -signal.SIGKILL, errors
@@ -233,6 +234,7 @@ def test_an_upgrade_keeps_the_data_and_survives_a_kill(old: Old) -> None:
         eosdb.connect(old.path)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("options", ["{'migrate': False}", "{'read_only': True}"])
 def test_an_old_file_is_not_upgraded_unasked(old: Old, options: str) -> None:
     content = old.path.read_bytes()
@@ -240,6 +242,7 @@ def test_an_old_file_is_not_upgraded_unasked(old: Old, options: str) -> None:
     assert old.path.read_bytes() == content
 
 
+@pytest.mark.process
 def test_an_upgrade_that_fails_changes_nothing(old: Old) -> None:
     old.revision.write_text(NEXT_REVISION + "    op.execute('UPDATE no_such_table SET x = 1')\n")
     status, _, errors = old.upgrade()
@@ -250,6 +253,7 @@ def test_an_upgrade_that_fails_changes_nothing(old: Old) -> None:
     assert old.upgrade() == (0, UPGRADED, "")
 
 
+@pytest.mark.process
 def test_two_processes_that_upgrade_at_once(old: Old) -> None:
     for child in [old.start() for _ in range(3)]:
         output, errors = child.communicate()
@@ -264,6 +268,7 @@ with eosdb.connect(sys.argv[1]) as db:
 """
 
 
+@pytest.mark.process
 def test_processes_that_make_a_file_at_once(db_path: Path) -> None:
     command = [sys.executable, "-c", MAKE, str(db_path)]
     children = [subprocess.Popen([*command, f"t{i}"]) for i in range(3)]

@@ -19,6 +19,8 @@ from eosdb.store.schema.newest import SCHEMA_VERSION
 from tests.readers import dump_state
 from tests.store.schema.test_schema import UPGRADED, Old, old, schema_file
 
+pytestmark = pytest.mark.process
+
 __all__ = ["old"]
 AT_ONCE = "{'config': eosdb.BrokerConfig(lock_timeout_ms=1)}"
 HOLD = """

@@ -102,6 +102,7 @@ def wal_mib(path: Path) -> float:
     return wal.stat().st_size / MIB if wal.exists() else 0.0
 
 
+@pytest.mark.process
 def test_the_wal_begins_anew_only_when_the_other_program_has_copied_it(db_path: Path) -> None:
     with opened(db_path) as db:
         with copier(db_path) as checkpoint:
@@ -148,6 +149,7 @@ def test_who_has_left_checkpoints_to_a_program_that_is_not_there_is_told(
         assert "external_checkpoints leaves that to another program" in told.message
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("config", [BrokerConfig(), EXTERNAL])
 def test_the_hold_of_the_other_program_stops_no_writer(db_path: Path, config: BrokerConfig) -> None:
     with opened(db_path, config) as db, copier(db_path) as checkpoint:

@@ -22,6 +22,8 @@ from eosdb import TopicPartition
 from eosdb.cli.main import main
 from eosdb.store.wal.growth import Checkpoint
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
 TP = TopicPartition("t", 0)
 MIB = 1024 * 1024
 BATCH = eosdb.RecordBatch([eosdb.Record(value=b"x" * MIB)])
