@@ -45,6 +45,8 @@ class MembershipRequests(RequestHandler):
         """A lock for a consumer in this process that is about to join a group, or for the owner of a
         transactional id: other processes notice at once when this one dies. None if no lock is available;
         then the session, or the transaction's time-out, has to do."""
+        if transactional_id is not None:
+            check_text("transactional_id", transactional_id)
         try:
             return self._coordinator.presences.begin(
                 self._coordinator.look_for_the_dead, transactional_id
