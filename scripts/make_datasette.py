@@ -65,7 +65,7 @@ def views(page: str) -> dict[str, View]:
     """The page's sections about views, by name."""
     found = {}
     for name, body in re.findall(r"(?ms)^## `(\w+)`\n\n(.*?)(?=^## |\Z)", page):
-        rows = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \| ([^|]+) \| ([^|]+) \|$", body)
+        rows = re.findall(r"(?m)^\| `(\w+)` \| (\w+)(?:, ([\w-]+))? \| ([^|]+) \|$", body)
         columns = {column: Column(*cells) for column, *cells in rows}
         found[name] = View(body.partition("\n\n")[0], columns)
     return found

@@ -100,15 +100,16 @@ def _total(cells: Sequence[Cell]) -> str:
 
 
 def _seen(rows: Sequence[Row], systems: Sequence[System]) -> Iterator[str]:
-    """One line for each no."""
-    found = [
-        _line(str(number), system.label, cell.seen)
-        for index, system in enumerate(systems)
-        for number, row in enumerate(rows, start=1)
-        if (cell := row.cells[index]).outcome == NO
-    ]
-    if found:
-        yield from (_line("check", "system", "seen"), _line("---", "---", "---"), *found)
+    """One line for each thing seen instead, with the systems and the numbers of the checks."""
+    checks: dict[str, dict[str, list[str]]] = {}
+    for index, system in enumerate(systems):
+        for number, row in enumerate(rows, start=1):
+            if (cell := row.cells[index]).outcome == NO:
+                where = checks.setdefault(cell.seen, {})
+                where.setdefault(system.label, []).append(str(number))
+    for seen, where in checks.items():
+        places = (f"{label} {', '.join(numbers)}" for label, numbers in where.items())
+        yield f"- {seen}: {'; '.join(places)}"
 
 
 def _unreachable(rows: Sequence[Row], systems: Sequence[System]) -> Iterator[str]:
