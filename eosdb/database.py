@@ -1,4 +1,4 @@
-"""`connect` and `Database`: opens a file, and gives access to its clients, its administration and SQL."""
+"""`connect` opens a file; `Database` gives access to its clients, its administration and SQL."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from eosdb.wire.server import Server
 
 TransactionHandler = Callable[[ConsumerRecord[Key, Value], UserTransaction], Results]
-"""A handler that writes tables of its own, in the transaction of its record."""
+"""A handler that also writes the user's tables, in the transaction of its record."""
 Handlers = Handler[Key, Value] | TransactionHandler[Key, Value]
 Topics = str | Iterable[str] | re.Pattern[str]
 MEMORY: Final = ":memory:"
@@ -84,12 +84,12 @@ def connect(
 ) -> Database:
     """Open an eosdb file; create it, or upgrade it to the newest schema, if necessary.
 
-    With `create=False` or `migrate=False` it is refused instead; with `read_only` nothing is ever written.
-    `durability`: "full" (a returned call survives power loss), "normal" (a process crash), "off" (tests
-    only). `":memory:"` is a temporary file that is removed when the database is closed. With `adopt`
-    another application's SQLite file gets eosdb's tables beside its own, in one commit, or stays as it is;
-    it must be in WAL mode, or `adopt` be "wal", which switches it. `principal` is the identity that ACLs
-    check; it is not authenticated. Raises DatabaseNotFoundError, NotAnEosdbFileError,
+    `create=False` refuses a file that does not exist, `migrate=False` one of an older schema. With
+    `read_only` nothing is ever written. `durability` says what a returned call survives: "full" a power
+    loss, "normal" a crash of the process, "off" neither (for tests). `":memory:"` is a temporary file that
+    is removed when the database is closed. `adopt` adds eosdb's tables to another application's SQLite
+    file, atomically. That file must be in WAL mode; `adopt="wal"` switches it. `principal` is the identity
+    that ACLs check; it is not authenticated. Raises DatabaseNotFoundError, NotAnEosdbFileError,
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError,
     DatabaseLockedError, DatabaseFullError and ConfigError.
     """
@@ -116,8 +116,8 @@ def connect(
 class Database(WholeFile, Closeable):
     """An open eosdb file, shared by any number of threads. A context manager that closes it.
 
-    `admin` has what administrators ask, `broker` Kafka's requests; `path`, `clock` and `config` are what
-    `connect` was given.
+    `admin` has the administrative calls, `broker` Kafka's requests; `path`, `clock` and `config` are the
+    arguments of `connect`.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Database(WholeFile, Closeable):
         transport: Transport | BrokerRequests | None = None,
         **config: Unpack[ProducerConfig],
     ) -> Producer:
-        """A producer; the settings are Kafka's in snake_case. Raises ConfigError.
+        """Return a producer; the settings are Kafka's in snake_case. Raises ConfigError.
 
         `transport` carries its requests to the broker; None for direct calls.
         """
@@ -222,10 +222,10 @@ class Database(WholeFile, Closeable):
         value_deserializer: Callable[[bytes], MadeValue] | None = None,
         **config: Unpack[ConsumerConfig],
     ) -> Consumer[MadeKey | Any, MadeValue | Any]:
-        """A consumer; `read_committed` by default. Raises ConfigError.
+        """Return a consumer; `read_committed` by default. Raises ConfigError.
 
-        A key or value that a record does not have is None, without the deserializer's being called.
-        `transport` carries its requests to the broker; None for direct calls.
+        A null key or value stays None: the deserializer is not called for it. `transport` carries the
+        consumer's requests to the broker; None for direct calls.
         """
         self._store.check_open()
         return Consumer(
@@ -270,21 +270,22 @@ class Database(WholeFile, Closeable):
         transport: Transport | BrokerRequests | None = None,
         **config: Any,
     ) -> Processor:
-        """A consume–process–produce loop: `handler(record)` turns each record into records for `sink`.
+        """Return a consume–process–produce loop: `handler(record)` turns each record into records for
+        `sink`.
 
-        `handler(record, tx)` also writes tables of your own in this file: `tx` is what `begin` gives, and
-        rows, records and the offset are stored in one commit, which the loop makes. A handler has two
-        parameters if it requires two.
+        `handler(record, tx)` can also write your own tables in this file: `tx` is a `UserTransaction`, as
+        in `begin`, and the loop stores rows, records and the offset in one commit. A handler is called
+        with `tx` if it requires two parameters.
 
-        `run` it in as many threads and processes as you like: the copies share the partitions of the group,
-        and with handlers of one parameter each takes a transactional id of its own that begins with
+        Call `run` in as many threads and processes as you like: the copies share the partitions of the
+        group. With handlers of one parameter each copy has its own transactional id, which begins with
         `transactional_id` (default: the group id). The dead letter topic and retry topics are created if
         they do not exist. Raises ConfigError, and UnknownTopicOrPartitionError if the topic `sink` does
         not exist.
         """
         self._store.check_open()
         requests = self._transport(transport)
-        made = Processor(
+        processor = Processor(
             requests,
             self.clock,
             topics,
@@ -298,15 +299,15 @@ class Database(WholeFile, Closeable):
         )
         if sink is not None:
             self.broker.partitions_for(sink)
-        for name in made.own_topics:
+        for name in processor.own_topics:
             with contextlib.suppress(TopicAlreadyExistsError):
                 self.admin.create_topic(name, config=_ROOM_FOR_FAILURES)
-        return made
+        return processor
 
     def dead_letters(
         self, topic: str, *, transport: Transport | BrokerRequests | None = None
     ) -> DeadLetters:
-        """The dead letters in a topic, to inspect and to replay."""
+        """Return the dead letters in a topic, to inspect and to replay them."""
         self._store.check_open()
         return DeadLetters(self._transport(transport), self.clock, topic)
 
@@ -324,12 +325,12 @@ class Database(WholeFile, Closeable):
     ) -> Server:
         """Serve this file to Kafka's clients, from threads of this process, until the server is closed.
 
-        A context manager. Port 0 takes a free one (`server.port`, `server.bootstrap_servers`); "localhost"
-        is 127.0.0.1 and, where there is one, ::1. Any other address needs TLS (PEM files; with `tls_ca`
-        clients must show a certificate, too) and `require_sasl`, by which users log in. `limits` are what
-        clients may cost (docs/wire.md), `interfere` is for tests (`eosdb.testing.kafka`). Raises
-        ConfigError, also when the extra `eosdb[serve]` is not installed, and ListenError when the port is
-        taken.
+        Returns a context manager that closes the server. Port 0 takes a free port (`server.port`,
+        `server.bootstrap_servers`). "localhost" listens on 127.0.0.1 and, if the host has it, on ::1. Any
+        other address needs TLS (PEM files; with `tls_ca` clients must present a certificate, too) and
+        `require_sasl`, which makes users log in. `limits` bounds connections and memory of clients
+        (docs/wire.md); `interfere` is for tests (`eosdb.testing.kafka`). Raises ConfigError, also when the
+        extra `eosdb[serve]` is not installed, and ListenError when the port is taken.
         """
         self._store.check_open()
         try:
@@ -337,22 +338,22 @@ class Database(WholeFile, Closeable):
             from eosdb.wire.server import Server
         except ImportError as error:
             raise ConfigError(
-                f"what serves clients is not installed ({error}); pip install 'eosdb[serve]'"
+                f"the packages of the server are not installed ({error}); pip install 'eosdb[serve]'"
             ) from None
-        asked = security(tls_cert, tls_key, tls_ca, require_sasl)
-        return Server(self._core, host, port, asked, limits, interfere)
+        checked = security(tls_cert, tls_key, tls_ca, require_sasl)
+        return Server(self._core, host, port, checked, limits, interfere)
 
     def _transport(self, given: Transport | BrokerRequests | None) -> Transport:
         return DirectTransport(self.broker) if given is None else as_transport(given)
 
     def begin(self) -> AbstractContextManager[UserTransaction]:
-        """One transaction over your own tables in this file and the log: it commits when the block ends,
-        and is rolled back when the block raises.
+        """Begin one transaction over your own tables in this file and the log: it commits when the block
+        ends, and is rolled back when the block raises.
 
-        The block holds the file's only write lock, so keep it short: others wait, for lock_timeout_ms at
-        most. Inside it, write to the log through the `UserTransaction` only; other writes raise
-        IllegalStateError. So does this inside a handler of `process`, which takes `tx` as its second
-        parameter instead. It may be left in another thread than it was entered in. Raises
+        The block holds the file's only write lock, so keep it short: other writers wait, at most
+        lock_timeout_ms. Inside the block, write to the log through the `UserTransaction` only: other writes
+        raise IllegalStateError. A handler of `process` must not call `begin` (IllegalStateError); it takes
+        `tx` as its second parameter. The block may be entered and left in different threads. Raises
         DatabaseLockedError when another writer holds the lock for too long.
         """
         check_may_begin(self._store.path)
@@ -362,42 +363,43 @@ class Database(WholeFile, Closeable):
         self, sink_id: str, batch_id: int, batches: Batches, *,
         held: Collection[str] = (), consecutive: bool = False,
     ) -> AppendOnceResult:  # fmt: skip
-        """Append all of `batches` and remember `(sink_id, batch_id)`, atomically; a `batch_id` not above
-        the remembered one is a repeat and appends nothing. `batches` may also be pairs, read lazily.
+        """Append all of `batches` and store `batch_id` as the newest of `sink_id`, atomically; a `batch_id`
+        not above the newest is a repeat and appends nothing. `batches` may also be pairs, read lazily.
 
-        With `held`, texts that each identify the content, a repeat is only a batch that gave one of them
-        before (the last 100 are known), or the newest if it gave none; else BatchDiffersError. Where ids
-        are `consecutive`, a gap behind the remembered one is OutOfOrderSequenceNumberError. After any error
-        nothing is readable. More than one unit takes goes into a transaction `__eosdb.sink:` + `sink_id`,
-        which may take any time unless `batches` pauses for `transaction_max_timeout_ms`, and is aborted as
-        soon as anybody opens or writes the file after this process has died."""
+        `held` are texts that each identify the content. With them, a batch counts as a repeat only if it
+        shares a text with one of the sink's last 100 batches, or if the newest batch had none; otherwise
+        BatchDiffersError is raised. With `consecutive`, a gap after the newest id raises
+        OutOfOrderSequenceNumberError. After any error nothing of the call is readable. An append too large
+        for one commit becomes a transaction of the transactional id `__eosdb.sink:` + `sink_id`. It has no
+        time limit unless `batches` pauses for `transaction_max_timeout_ms`; if this process dies, it is
+        aborted by the next process that opens or writes the file."""
         return self._once.append(sink_id, batch_id, batches, held, consecutive=consecutive)
 
     def outcome(self, token: TransactionToken) -> str:
-        """The outcome of a transaction: `committed`, `aborted`, `open` or `never started`.
+        """Return the outcome of a transaction: `committed`, `aborted`, `open` or `never started`.
 
-        Definite, from any process and after any crash, as soon as the transaction is decided. An `open` one
-        whose producer is gone is aborted by its timeout, or when its transactional id is taken again.
-        `never started` means that the coordinator does not know it. Raises InvalidRequestError for an
-        invalid token, and for one from before the history (`history_retention_ms`), unless it was the last
-        of its transactional id.
+        The answer is definite as soon as the transaction is decided, from any process and after any crash.
+        An `open` transaction whose producer is gone is aborted by its timeout, or when a producer
+        initialises the same transactional id. `never started` means that the coordinator does not know the
+        transaction. Raises InvalidRequestError for an invalid token, and for a transaction older than the
+        history (`history_retention_ms`), unless it was the last of its transactional id.
         """
         with self._store.read() as connection:
             return outcome.read(connection, token)
 
     def columns(self, view: str) -> dict[str, str]:
-        """The columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or BLOB; ""
-        for a computed column of your own view. Empty if there is no such table or view."""
+        """Return the columns of a table or view by name, each with its SQL type: INTEGER, REAL, TEXT or
+        BLOB, and "" for a computed column of a view of yours. Empty if there is no such table or view."""
         check_text("view", view)
         with self._store.read() as connection:
             return queries.columns(connection, view)
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> QueryResult:
-        """Run one reading SQL statement on a snapshot of its own; rows are read lazily.
+        """Run one SQL statement that only reads, on its own snapshot; rows are read lazily.
 
-        A result of 100 rows or more holds the snapshot, and with it the WAL, until its last row is read or
-        the result is closed (`with db.query(…) as found:`). Raises InvalidRequestError for statements that
-        SQLite refuses or that write.
+        A result of 100 rows or more holds the snapshot, so the WAL cannot be truncated, until its last row
+        is read or the result is closed (`with db.query(…) as rows:`). Raises InvalidRequestError for
+        statements that SQLite refuses or that write.
         """
         check_text("sql", sql)
         columns, rows = queries.query(self._store, sql, parameters)
@@ -433,12 +435,13 @@ class Database(WholeFile, Closeable):
         )  # fmt: skip
 
     def views(self) -> list[ViewDescription]:
-        """The documented views: their names, their columns, and what each shows."""
+        """Describe the documented views: their names, their columns, and what each shows."""
         with self._store.read() as connection:
             return queries.describe_views(connection)
 
     def info(self) -> dict[str, object]:
-        """Facts about the file: sizes, counts, versions, and which readers keep the WAL from shrinking."""
+        """Return facts about the file: sizes, counts, versions, and readers that keep the WAL from
+        shrinking."""
         return {"path": self.path, **queries.info(self._store)}
 
     def publish(
@@ -451,16 +454,17 @@ class Database(WholeFile, Closeable):
         storage_options: Mapping[str, object] | None = None,
         on_progress: Progress | None = None,
     ) -> PublishReport | None:
-        """Publish the file as it is now for readers on other hosts. The live file must only be opened on
-        its own host. Nobody can write to what is published; `backup` and `restore_to` make an ordinary
+        """Publish the current state of the file for readers on other hosts: the live file must only be
+        opened on its own host. A published copy is read-only; `backup` and `restore_to` make an ordinary
         file of it.
 
-        A path gets a copy, which replaces the previous one, and None is returned. A URL (`s3://…`, by
-        fsspec) gets a snapshot, of which only what has changed is sent; it appears whole or not at all,
-        and the `keep` newest stay. A call that failed is taken up by the next. `anew` sends everything,
-        which mends what has been damaged there. The file is copied first, in `folder` or beside it.
-        `on_progress(done, total)` counts bytes. Raises StorageError, DatabaseFullError, ConfigError, and
-        IllegalStateError if `target` is an ordinary eosdb file, which is not replaced.
+        If `target` is a path, a copy replaces the previous one, and None is returned. If it is a URL
+        (`s3://…`, by fsspec), an incremental snapshot is uploaded: only changed data is sent, the snapshot
+        appears atomically, and the `keep` newest are retained. After a failure, the next call resumes the
+        upload. `anew=True` uploads everything, to repair a damaged snapshot. The file is first copied, into
+        `folder` or beside it. `on_progress(done, total)` counts bytes. Raises StorageError,
+        DatabaseFullError, ConfigError, and IllegalStateError if `target` is an ordinary eosdb file, which
+        is not replaced.
         """
         self._store.check_open()
         if not is_url(target):
@@ -480,14 +484,14 @@ class Database(WholeFile, Closeable):
         )
 
     def metrics(self) -> dict[str, float]:
-        """What this object has done since it was opened: requests and their time by name, records
-        and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; rates over the
+        """Return the counters of this object since it was opened: requests and their time by name, records
+        and bytes in, repeated batches, errors by name, commits and fsyncs of SQLite; and rates over the
         last minute."""
         return {**self._core.metrics.snapshot(), **self._core.store.counts()}
 
     def metrics_text(self) -> str:
-        """The figures for Prometheus, in its text format: what this object has done (`metrics`), and the
-        file at this instant (`Admin.overview`), as far as the principal may describe it.
+        """Return figures in Prometheus' text format: the counters of this object (`metrics`), and the
+        current state of the file (`Admin.overview`) as far as the principal may describe it.
 
         Names begin with `eosdb_`; times are in seconds, sizes in bytes (docs/observability.md).
         """
@@ -497,11 +501,11 @@ class Database(WholeFile, Closeable):
         return written([*of_process, *figures.of_file(self.admin.overview())])
 
     def close(self) -> None:
-        """Take a final snapshot and release the file; idempotent, and to be repeated when interrupted."""
+        """Take a final snapshot and release the file. Idempotent; after an interrupt, call it again."""
         self._close(orderly=True)
 
     def abandon(self) -> None:
-        """Release the file as it is, like a process that dies. For tests and simulations."""
+        """Release the file without a final snapshot, as if the process died. For tests and simulations."""
         self._close(orderly=False)
 
     def _close(self, *, orderly: bool) -> None:
@@ -521,7 +525,7 @@ class Database(WholeFile, Closeable):
     def _snapshot_at_close(self) -> None:
         if not self._store.has_written:
             return
-        # A full disk, or another process that writes for long, must not prevent closing.
+        # A full disk, or another process that holds the write lock, must not prevent closing.
         with contextlib.suppress(EosdbError):
             self._housekeeper.take_snapshots()
 
@@ -560,9 +564,9 @@ def process(
 ) -> dict[str, float]:
     """Call `handler` for each record of `topics`, and store its results, rows and the offset exactly once.
 
-    `db` is an open database, or the path of a file. It runs until SIGTERM or SIGINT, or until no record
-    has arrived for `until_idle_ms` and the group has read everything, and returns the metrics. What the
-    arguments mean and what is raised: `Database.processor`, and `Processor.run`.
+    `db` is an open database, or the path of a file. Runs until SIGTERM or SIGINT, or until no record has
+    arrived for `until_idle_ms` and the group has read everything; then returns the metrics. For the other
+    arguments and the errors see `Database.processor` and `Processor.run`.
     """
     with contextlib.ExitStack() as cleanup:
         opened = db if isinstance(db, Database) else cleanup.enter_context(connect(db))

@@ -1,4 +1,4 @@
-"""What an answer means to a client: repeat, abort, or give up (the table in docs/semantics.md).
+"""Decides what a client does after an error response: repeat, abort, or give up (docs/semantics.md).
 
 Kafka spreads this over TransactionManager's response handlers and Sender.canRetry.
 """
@@ -28,7 +28,7 @@ from eosdb.errors import (
 
 
 class RequestKind(Enum):
-    """What a request was for; an error means different things to different requests."""
+    """The kind of a request; the same error means different things for different kinds."""
 
     INIT = "init_producer_id"
     ADD_PARTITIONS = "add_partitions_to_txn"
@@ -56,11 +56,11 @@ _FATAL_TO_COORDINATOR_REQUESTS: Final = (
 
 
 def is_fatal(error: EosdbError, kind: RequestKind, *, aborting: bool = False) -> bool:
-    """Whether the producer cannot go on after this answer (Kafka: TransactionManager's handlers).
+    """Whether the error is fatal to the producer (Kafka: TransactionManager's handlers).
 
-    A producer that is not authorized for the id, or for any identity, may ask again once it is. A
-    transactional id that the coordinator no longer knows can be taken again. After a refused end the
-    outcome is unknown, and an abort that must itself be aborted leads nowhere.
+    Not fatal: missing authorization for the transactional id, since it may be granted later, and an id
+    that the coordinator no longer knows, since it can be initialised again. Fatal: a refused EndTxn, whose
+    outcome is unknown, and an abortable error while aborting.
     """
     if kind is RequestKind.PRODUCE:
         return isinstance(error, _ALWAYS_FATAL)
@@ -76,15 +76,15 @@ def is_fatal(error: EosdbError, kind: RequestKind, *, aborting: bool = False) ->
 
 
 def is_abortable(error: EosdbError, kind: RequestKind) -> bool:
-    """Whether a non-fatal answer leaves nothing but an abort; after any other refusal of an end, the end
-    may be repeated."""
+    """Whether a non-fatal error can only be followed by an abort. After any other refused EndTxn, the
+    request may be repeated."""
     if kind is RequestKind.END:
         return isinstance(error, (TransactionAbortableError, InvalidProducerIdMappingError))
     return True
 
 
 def as_coordinators(error: EosdbError) -> EosdbError:
-    """A stale epoch means the same from every coordinator request: fenced (TransactionManager)."""
+    """Translate a stale epoch, which from any coordinator request means fenced (TransactionManager)."""
     if isinstance(error, InvalidProducerEpochError):
         fenced = ProducerFencedError(str(error))
         fenced.__cause__ = error
@@ -93,13 +93,13 @@ def as_coordinators(error: EosdbError) -> EosdbError:
 
 
 def may_be_repeated(error: EosdbError) -> bool:
-    """Whether the same request may succeed when it is repeated as it is."""
+    """Whether the same request may succeed if it is sent again unchanged."""
     if isinstance(error, ApiError):
-        # The newer coordinator finishes what was decided, and its answer is the definite one.
+        # The newer coordinator completes what was decided, and its response is definite.
         return error.retriable or isinstance(error, TransactionCoordinatorFencedError)
     return isinstance(error, DatabaseLockedError)
 
 
 def is_lost(error: EosdbError | None) -> bool:
-    """Whether the error says that there is no answer, rather than what the answer is."""
+    """Whether the error means that no response arrived, rather than being the broker's response."""
     return isinstance(error, (NetworkExceptionError, RequestTimedOutError))

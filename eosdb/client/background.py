@@ -10,10 +10,10 @@ from eosdb.model import threads
 
 
 class Background:
-    """Calls `step`, a method, again and again without keeping its object alive.
+    """Calls the method `step` again and again without keeping its object alive.
 
-    A step returns the ms until the next one; None ends the thread. Raises StorageError when there is no
-    thread to be had.
+    `step` returns the ms until its next call; None ends the thread. Raises StorageError if no thread can be
+    started.
     """
 
     def __init__(self, name: str, step: Callable[[], int | None]) -> None:
@@ -28,11 +28,11 @@ class Background:
             self._thread.start()
 
     def wake(self) -> None:
-        """Take the next step now."""
+        """Call `step` now."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End the thread and wait for it; not to be called under a lock that a step takes."""
+        """End the thread and wait for it. Must not be called under a lock that `step` takes."""
         self._stopped.set()
         self._woken.set()
         if self._thread is not threading.current_thread():
@@ -44,13 +44,13 @@ def _run(
     stopped: threading.Event,
     woken: threading.Event,
 ) -> None:
-    """Holds no reference while it sleeps, so that a forgotten client can go."""
-    while (found := step()) is not None:
+    """Run the thread. It holds no reference while it sleeps, so an unused client can be collected."""
+    while (method := step()) is not None:
         woken.clear()
         if stopped.is_set():
             return
-        wait = found()
+        wait = method()
         if wait is None:
             return
-        del found
+        del method
         woken.wait(wait / 1000)

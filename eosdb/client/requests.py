@@ -1,6 +1,5 @@
-"""Every request that a client sends to a broker, as a protocol: `Broker` implements it, a transport
-delivers it.
-"""
+"""The requests that clients send to a broker, as protocols: `Broker` implements them, a transport delivers
+them."""
 
 from __future__ import annotations
 
@@ -26,30 +25,31 @@ from eosdb.model.values import (
 
 
 class Presence(Protocol):
-    """That a member of a group is there: its end is noticed at once, and that of others by it."""
+    """The kernel lock that shows that a group member's process is alive, so that its death is noticed at
+    once."""
 
     @property
     def number(self) -> int:
-        """To join with."""
+        """The number of the lock, which the member sends when it joins."""
 
     def look(self) -> None:
-        """Remove members whose processes have died. Cheap, and may be called often."""
+        """Remove members whose processes have died from their groups. Cheap, and may be called often."""
 
     def end(self) -> None:
-        """The member has left."""
+        """Release the lock: the member has left."""
 
 
 @runtime_checkable
 class IsPresent(Protocol):
-    """A broker, or the way to one, in a process that has the file open."""
+    """A broker, or a transport to one, in a process that has the file open."""
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """A new presence, for a member that is about to join or for the owner of a transactional id (see
-        `owned_ids`); None if no lock is available."""
+        """Return a new presence, for a member that is about to join or for the owner of a transactional id
+        (see `owned_ids`); None if no lock is available."""
 
 
 class BrokerRequests(Protocol):
-    """The requests that clients send, with the broker's answers and errors."""
+    """The requests that clients send, with the broker's responses and errors."""
 
     @property
     def transaction_version(self) -> int: ...

@@ -1,8 +1,8 @@
-"""How a client's requests reach the broker: the seam where a network, or a bad one, can be put in.
+"""Transports carry a client's requests to the broker; tests put an unreliable network in their place.
 
-A client hands a request to a `Transport` and gets an `Exchange`, which may have its answer at once,
-later, or never. `DirectTransport` calls the broker in the same process, so its answers are always
-there; `eosdb.testing.FaultyTransport` does what a bad network does.
+A client submits a request to a `Transport` and gets an `Exchange`, whose response may be there at once,
+arrive later, or never. `DirectTransport` calls the broker in the same process, so its responses are always
+there at once; `eosdb.testing.FaultyTransport` loses, delays and repeats requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Request = Callable[[BrokerRequests], T]
 
 
 class Exchange(Generic[T]):
-    """A request that was sent, and its answer once that has come."""
+    """A request that was sent, and its response once that has arrived."""
 
     __slots__ = ("_answer", "done", "error", "name")
 
@@ -36,7 +36,8 @@ class Exchange(Generic[T]):
         self._answer: T | None = None
 
     def carry_out(self, request: Request[T], broker: BrokerRequests) -> None:
-        """Have the broker answer. Any exception other than EosdbError is a bug in the caller."""
+        """Call the broker and keep its response or error. Any exception but EosdbError is a bug in the
+        caller."""
         try:
             self._answer = request(broker)
         except EosdbError as error:
@@ -44,21 +45,21 @@ class Exchange(Generic[T]):
         self.done = True
 
     def fail(self, error: EosdbError) -> None:
-        """Complete the exchange with an error: no answer will come."""
+        """Complete the exchange with an error: no response will arrive."""
         self.error = error
         self.done = True
 
     def reopen(self) -> None:
-        """Discard the answer, which was rolled back; the request will be sent again."""
+        """Discard the response, whose effect was rolled back; the request will be sent again."""
         self.error, self.done = None, False
 
     def follow(self, other: Exchange[T]) -> None:
-        """Copy the answer of another, completed exchange."""
+        """Copy the response of another, completed exchange."""
         self._answer, self.error, self.done = other._answer, other.error, True
 
     @property
     def answer(self) -> T:
-        """The answer; call it only when there is one."""
+        """The response; only for a completed exchange. Raises the error of one that failed."""
         if self.error is not None:
             raise self.error
         assert self.done
@@ -67,21 +68,22 @@ class Exchange(Generic[T]):
 
 @runtime_checkable
 class Transport(Protocol):
-    """What a client needs from a connection."""
+    """Carries requests to a broker; the interface that clients use."""
 
     @property
     def transaction_version(self) -> int:
         """The highest transaction version that the broker supports, as learned in the handshake."""
 
     def submit(self, name: str, request: Request[T]) -> Exchange[T]:
-        """Send a request. `name` is Kafka's in snake_case, such as `end_txn`."""
+        """Send a request. `name` is Kafka's name of the API in snake_case, such as `end_txn`."""
 
     def poll(self) -> int | None:
-        """Deliver what has arrived. Returns the ms until more arrives; None if nothing is expected."""
+        """Deliver the responses that have arrived. Returns the ms until the next is due; None if none is
+        expected."""
 
 
 class SharedTurn(Protocol):
-    """A turn in which requests share a commit."""
+    """A writer turn in which several requests share a commit."""
 
     @property
     def stands(self) -> bool:
@@ -96,7 +98,7 @@ class SharesCommits(Protocol):
 
 
 class DirectTransport:
-    """Calls the broker in the same process; an answer is there when `submit` returns."""
+    """Calls the broker in the same process; the response is there when `submit` returns."""
 
     def __init__(self, broker: BrokerRequests) -> None:
         self._broker = broker
@@ -118,7 +120,7 @@ class DirectTransport:
     def submit_all(
         self, name: str, requests: Sequence[Request[T]], *, sync: bool
     ) -> list[Exchange[T]]:
-        """Submit several requests at once: carried out in this order, and in one commit if the broker
+        """Submit several requests at once. They are carried out in order, and in one commit if the broker
         supports that."""
         if len(requests) == 1 or self._sharing is None:
             return self._in_order(name, requests)
@@ -126,13 +128,13 @@ class DirectTransport:
             with self._sharing.together(sync=sync):
                 return self._in_order(name, requests)
         except EosdbError:
-            # The shared commit failed as a whole; on its own, each request gets its own answer.
+            # The shared commit failed as a whole; submitted alone, each request gets its own response.
             return self._in_order(name, requests)
 
-    # decisions/0054: what stands behind a refusal by the file must not be stored before it.
+    # decisions/0054: a request after one that the file refused must not be stored before it.
     def _in_order(self, name: str, requests: Sequence[Request[T]]) -> list[Exchange[T]]:
-        """Submit one after another. Behind one that the file refuses none is carried out: they have its
-        error."""
+        """Submit one request after another. Once the file refuses one, the rest fail with its error without
+        being carried out."""
         exchanges: list[Exchange[T]] = []
         for request in requests:
             error = exchanges[-1].error if exchanges else None
@@ -154,9 +156,9 @@ class DirectTransport:
         *,
         sync: bool,
     ) -> None:
-        """Like `submit_all`, with the answers in `exchanges`. If all succeed, `last` is carried out in the
-        same turn and answered in `answered`, which otherwise stays open. After an interrupt they hold what
-        was done, that of `last` if it has been committed, too."""
+        """Like `submit_all`, with the responses in `exchanges`. If all succeed, `last` is carried out in
+        the same turn and its response is in `answered`, which otherwise stays open. After an interrupt both
+        hold the responses of what was done, including that of `last` if it has been committed."""
         if self._sharing is None:
             exchanges += self._in_order(name, requests)
             return
@@ -167,13 +169,13 @@ class DirectTransport:
                 if all(e.error is None and succeeded(e.answer) for e in exchanges):
                     answered.carry_out(last, self._broker)
         except BaseException as error:
-            # Committed with what `last` decided, whether or not that could be completed.
+            # Committed together with the decision of `last`, whether or not that could be completed.
             stands = turn is not None and turn.stands
             if not stands:
                 exchanges.clear()
             if not isinstance(error, EosdbError):
                 if stands and not answered.done:
-                    answered.carry_out(last, self._broker)  # Said again, it has the same answer.
+                    answered.carry_out(last, self._broker)  # A repeat has the same response.
                 raise
             if stands:
                 if not answered.done:
@@ -187,13 +189,13 @@ class DirectTransport:
 
 
 def presence(way: object, transactional_id: str | None = None) -> Presence | None:
-    """A presence by way of this transport or broker (see `IsPresent`); None if it may be in another
-    process than the one that has the file open."""
+    """Return a presence from this transport or broker (see `IsPresent`); None if it may be in a process
+    that does not have the file open."""
     return way.presence(transactional_id) if isinstance(way, IsPresent) else None
 
 
 def as_transport(given: Transport | BrokerRequests) -> Transport:
-    """Return a transport unchanged; call anything else that answers the broker's requests directly."""
+    """Return a transport unchanged; wrap a broker in a DirectTransport."""
     return given if isinstance(given, Transport) else DirectTransport(given)
 
 
@@ -207,10 +209,10 @@ def call(
     retry_backoff_ms: int,
     timeout_ms: int,
 ) -> T:
-    """Send a request that is safe to repeat, until it is answered.
+    """Send a request that is safe to repeat until its response arrives, and return that.
 
-    Retried for `timeout_ms` when the request or its answer is lost; errors from the broker are raised
-    unchanged. Raises RequestTimedOutError.
+    If the request or its response is lost, it is sent again for up to `timeout_ms`; then
+    RequestTimedOutError is raised. Errors from the broker are raised unchanged.
     """
     deadline = clock.monotonic_ms() + timeout_ms
     while True:

@@ -28,7 +28,7 @@ class AssignedPartitions:
     def listen(
         self, on_assign: OnChange | None, on_revoke: OnChange | None, on_lost: OnChange | None
     ) -> None:
-        """The callbacks; `on_revoke` is called for lost partitions where there is no `on_lost`."""
+        """Set the callbacks; without `on_lost`, `on_revoke` is called for lost partitions."""
         self._on_assign, self._on_revoke = on_assign, on_revoke
         self._on_lost = on_lost or on_revoke
 
@@ -36,7 +36,7 @@ class AssignedPartitions:
         return self._cursors.keys()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Add these. The callback is also called with none, after a rebalance without change."""
+        """Add the partitions. The callback is also called after a rebalance that adds none."""
         given = sorted(partitions)
         for tp in given:
             self._cursors[tp] = Cursor()
@@ -44,7 +44,7 @@ class AssignedPartitions:
             self._on_assign(given)
 
     def revoke(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
-        """Remove these. `lost`: other members may own them already, so nothing can be committed."""
+        """Remove the partitions. If `lost`, other members may own them already, so nothing is committed."""
         revoked = sorted(partitions)
         callback = self._on_lost if lost else self._on_revoke
         try:
@@ -57,7 +57,7 @@ class AssignedPartitions:
                 self._cursors.pop(tp, None)
 
     def replace(self, partitions: Collection[TopicPartition]) -> bool:
-        """Assign exactly these. Returns whether anything has changed."""
+        """Assign exactly these partitions. Returns whether anything has changed."""
         before, after = set(self._cursors), set(partitions)
         if gone := before - after:
             self.revoke(gone)

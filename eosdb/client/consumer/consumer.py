@@ -1,8 +1,7 @@
 """The consumer, with the settings and calls of Kafka's; `read_committed` by default.
 
-A position is the offset of the next record to return; it moves past markers and aborted data. Subscribed in
-a group, a consumer shares the partitions with the group's other members; without group_id it reads all of
-them.
+A position is the offset of the next record to return; it moves past markers and aborted data. A consumer
+with a group_id shares the partitions with the group's other members; one without reads all of them.
 """
 
 from __future__ import annotations
@@ -96,12 +95,13 @@ class Consumer(Closeable, Generic[Key, Value]):
         on_revoke: OnChange | None = None,
         on_lost: OnChange | None = None,
     ) -> None:
-        """Read topics, by name or by a pattern that names must match, together with the group.
+        """Read topics, given by name or by a pattern that the whole name must match, as a member of the
+        group.
 
-        The callbacks receive the partitions assigned, revoked, and lost without being revoked (`on_revoke`
-        if there is no `on_lost`); they run inside `subscribe`, `poll` and `close`. Topics and partitions
-        created later are picked up. Raises UnknownTopicOrPartitionError if a named topic does not exist,
-        and the errors of a group that cannot be joined.
+        The callbacks receive the partitions that were assigned, revoked, or lost without being revoked;
+        without `on_lost`, `on_revoke` is called for lost ones. They run inside `subscribe`, `poll` and
+        `close`. Topics and partitions created later are picked up. Raises UnknownTopicOrPartitionError if a
+        named topic does not exist, and the errors of a group that cannot be joined.
         """
         self._check_open()
         counts = self._broker.topic_partitions()
@@ -132,15 +132,15 @@ class Consumer(Closeable, Generic[Key, Value]):
         """Read exactly these partitions, without group assignment. Raises UnknownTopicOrPartitionError."""
         self._check_open()
         tps = {TopicPartition(*tp) for tp in partitions}
-        found = {name: self._broker.topic(name) for name in {tp.topic for tp in tps}}
+        metadata = {name: self._broker.topic(name) for name in {tp.topic for tp in tps}}
         for tp in tps:
-            if tp.partition >= found[tp.topic].partitions:
+            if tp.partition >= metadata[tp.topic].partitions:
                 raise UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
         if self._subscription is not None:
             self.unsubscribe()
         self._partitions.listen(None, None, None)
         self._partitions.replace(tps)
-        self._fetcher.meet(found.values())
+        self._fetcher.meet(metadata.values())
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions this consumer reads."""
@@ -165,16 +165,17 @@ class Consumer(Closeable, Generic[Key, Value]):
     def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> list[ConsumerRecord[Key, Value]]:
-        """Up to `max_records` (default max_poll_records) records, waiting at most `timeout_ms`.
+        """Return up to `max_records` records (default: max_poll_records), waiting for the first at most
+        `timeout_ms`.
 
-        The partitions take turns. Raises OffsetOutOfRangeError with auto_offset_reset="none", WakeupError,
-        FencedInstanceIdError when another consumer has taken over this group_instance_id, and the broker's
-        errors. Rebalances happen here.
+        The partitions take turns. Rebalances happen here. Raises OffsetOutOfRangeError with
+        auto_offset_reset="none", WakeupError, FencedInstanceIdError when another consumer has taken over
+        this group_instance_id, and the broker's errors.
         """
         return records_of(self._poll(timeout_ms, max_records))
 
     def poll_columns(self, timeout_ms: int = 0, max_records: int | None = None) -> PolledColumns:
-        """What `poll` returns, in all respects, column by column instead of an object for each record."""
+        """Like `poll`, but return the records column by column instead of as an object each."""
         return PolledColumns(tuple(self._poll(timeout_ms, max_records)))
 
     def _poll(self, timeout_ms: int, max_records: int | None) -> list[PartitionColumns]:
@@ -190,81 +191,82 @@ class Consumer(Closeable, Generic[Key, Value]):
         deadline = now + timeout_ms
         version: int | None = None
         while True:
-            # Before any record is taken: a failure after that would lose it.
+            # Before any record is taken: a failure afterwards would lose it.
             if self._subscription is not None and now >= self._next_look_ms:
                 self._look(self._broker.topic_partitions())
             come_back = self._advance()
             try:
-                found = self._fetcher.collect(limit)
+                parts = self._fetcher.collect(limit)
             except UnknownTopicOrPartitionError:
                 if not self._drop_deleted():
                     raise
                 continue
             now = self._clock.monotonic_ms()
-            if found:
-                self._metrics.count("records-consumed", sum(map(len, found)))
-                return found
+            if parts:
+                self._metrics.count("records-consumed", sum(map(len, parts)))
+                return parts
             if self._subscription is not None and self._look(self._broker.topic_partitions()):
                 continue
             self._check_woken()
             if now >= deadline:
                 return []
             if version is None:
-                # Read before the fetch that finds nothing, so that no write can be missed.
+                # The version is read before the next fetch: if that is empty, no later write is missed.
                 version = self._broker.data_version()
             else:
                 until = deadline if come_back is None else min(deadline, come_back)
                 version = self._broker.wait_for_change(version, until, self._woken)
 
     def wakeup(self) -> None:
-        """Make the waiting poll, or else the next one that finds no records, raise WakeupError.
+        """Make the waiting poll, or else the next poll that finds no records, raise WakeupError.
 
-        The only call that is safe from another thread or a signal handler.
+        The only method that is safe to call from another thread or a signal handler.
         """
         self._woken.set()
 
     def __iter__(self) -> Iterator[ConsumerRecord[Key, Value]]:
-        """Records as they arrive, endlessly; close the consumer to stop."""
+        """Iterate over the records as they arrive, endlessly; close the consumer to stop."""
         while not self._closed:
             yield from self.poll(timeout_ms=1_000)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` would return."""
+        """Return the offset of the next record that `poll` would return."""
         cursor = self._cursor(partition)
         if cursor.position is None:
-            known = {} if self._group_id is None else self.committed([partition])
-            self._fetcher.begin(partition, known.get(partition))
+            committed = {} if self._group_id is None else self.committed([partition])
+            self._fetcher.begin(partition, committed.get(partition))
         assert cursor.position is not None
         return cursor.position
 
     def position_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every position, ready to be committed or sent to a transaction."""
+        """Return all positions, for `commit` or `send_offsets_to_transaction`."""
         return {tp: OffsetAndMetadata(self.position(tp)) for tp in sorted(self._cursors)}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at `offset`. Raises InvalidRequestError if it is negative."""
+        """Continue at `offset`. Raises InvalidRequestError if the offset is negative."""
         if not isinstance(offset, int) or offset < 0:
             raise InvalidRequestError(f"offset: got {offset!r}, expected a whole number, 0 or more")
         self._cursor(partition).seek(offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Continue at the log start offset; of all assigned partitions if none are given."""
+        """Continue at the log start offset of the partitions, by default of all assigned ones."""
         for tp in list(partitions) or list(self._cursors):
             self._cursor(tp).seek(self._broker.list_offsets(tp, EARLIEST).offset)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Continue at the end (LSO under read_committed); of all assigned partitions if none are given."""
+        """Continue at the end of the partitions (read_committed: the LSO), by default of all assigned
+        ones."""
         for tp in list(partitions) or list(self._cursors):
             self._cursor(tp).seek(self._fetcher.end(tp))
 
     # -- offsets --------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
-        """Commit offsets of the group, by default every position. Durable when this returns.
+        """Commit offsets for the group, by default all positions. They are durable when this returns.
 
         Raises IllegalGenerationError, UnknownMemberIdError and RebalanceInProgressError when the group has
-        moved on without this consumer (the next poll joins again), FencedInstanceIdError, and
-        OffsetOutOfRangeError when a topic has been made anew since its records were read.
+        rebalanced without this consumer (the next poll rejoins), FencedInstanceIdError, and
+        OffsetOutOfRangeError when a topic has been deleted and recreated since its records were read.
         """
         self._check_open()
         if offsets is None:
@@ -281,17 +283,17 @@ class Consumer(Closeable, Generic[Key, Value]):
     def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are absent.
+        """Return the group's committed offsets; partitions without one are absent.
 
-        Under read_committed, waits for open transactions that include any of them (KIP-447).
+        Under read_committed, waits while an open transaction holds offsets of these partitions (KIP-447).
         """
         self._check_open()
-        asked = list(partitions)
+        tps = list(partitions)
         deadline = self._clock.monotonic_ms() + self._settings.default_api_timeout_ms
         version = self._broker.data_version()
         while True:
             try:
-                return self._committed_offsets(asked)
+                return self._committed_offsets(tps)
             except UnstableOffsetCommitError:
                 if self._clock.monotonic_ms() >= deadline:
                     raise
@@ -299,45 +301,47 @@ class Consumer(Closeable, Generic[Key, Value]):
                 version = self._broker.wait_for_change(version, deadline, self._woken)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offsets."""
+        """Return the log start offsets."""
         return {tp: self._broker.list_offsets(tp, EARLIEST).offset for tp in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end offsets: the last stable offset under read_committed, otherwise the log end offset."""
+        """Return the end offsets: under read_committed the last stable offset, otherwise the log end
+        offset."""
         return {tp: self._fetcher.end(tp) for tp in partitions}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (ms); None where there is none."""
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        """Return the first record at or after each time (ms); None if there is none."""
+        first: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp, timestamp in timestamps.items():
             if timestamp < 0:
                 raise InvalidRequestError(f"{tp}: got time {timestamp}, expected 0 ms or more")
             answer = self._broker.list_offsets(
                 tp, timestamp, isolation_level=self._settings.isolation_level
             )
-            found[tp] = answer if answer.offset >= 0 else None
-        return found
+            first[tp] = answer if answer.offset >= 0 else None
+        return first
 
     def partitions_for(self, topic: str) -> int:
-        """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
+        """Return the number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
         return self._broker.partitions_for(topic)
 
     def lag(self) -> dict[TopicPartition, Lag]:
-        """The records that this consumer could read now, by partition; each number also says how many
-        records are held back, and how many offsets will be skipped."""
+        """Return each partition's lag: the records that this consumer could read now, those held back by
+        open transactions, and the offsets that reading will skip."""
         level = self._settings.isolation_level
         return {tp: self._broker.lag(tp, self.position(tp), level) for tp in sorted(self._cursors)}
 
     def metrics(self) -> dict[str, float]:
-        """Counters, averages and rates under Kafka's names; `records-lag-max` is as of the last fetches."""
+        """Return counters, averages and rates under Kafka's names; `records-lag-max` is as of the last
+        fetches."""
         return {**self._metrics.snapshot(), "records-lag-max": self._fetcher.longest_lag()}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer's identity in its group, for `send_offsets_to_transaction`.
+        """Return this consumer's identity in its group, for `send_offsets_to_transaction`.
 
-        Also returned after its generation has ended: the broker then refuses it (KIP-447).
+        After the generation has ended it is still returned, and the broker refuses it (KIP-447).
         """
         instance_id = self._settings.group_instance_id
         member = ConsumerGroupMetadata(self._group(), group_instance_id=instance_id)
@@ -353,9 +357,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         self._membership.rejoin()
 
     def close(self) -> None:
-        """Commit if enable_auto_commit, give back the partitions and leave the group; idempotent. A static
-        member (group_instance_id) does not leave: it may return before its session ends.
-        """
+        """Commit if enable_auto_commit is set, revoke the partitions and leave the group; idempotent. A
+        static member (group_instance_id) does not leave: it may return before its session ends."""
         if not self._closed:
             try:
                 self.unsubscribe()
@@ -381,7 +384,8 @@ class Consumer(Closeable, Generic[Key, Value]):
         return self._membership.advance(self._topics)
 
     def _look(self, counts: Mapping[str, int]) -> bool:
-        """Update what the subscription matches. Returns whether topics or partitions have changed."""
+        """Update the topics that the subscription matches. Returns whether topics or partitions have
+        changed."""
         subscription = self._subscription
         if subscription is None:
             return False
@@ -408,7 +412,7 @@ class Consumer(Closeable, Generic[Key, Value]):
         return bool(gone)
 
     def _auto_commit(self) -> None:
-        """Commit every position, if enable_auto_commit is set. A generation that has ended is ignored."""
+        """Commit all positions if enable_auto_commit is set. Does nothing if the generation has ended."""
         if not self._settings.enable_auto_commit or self._group_id is None:
             return
         now = self._clock.monotonic_ms()
@@ -416,7 +420,9 @@ class Consumer(Closeable, Generic[Key, Value]):
         with contextlib.suppress(*MEMBERSHIP_ERRORS):
             try:
                 self.commit()
-            except OffsetOutOfRangeError:  # A topic was made anew: the others' positions count.
+            except (
+                OffsetOutOfRangeError
+            ):  # A topic was recreated: commit the positions of the others.
                 self.commit(self._fetcher.positions(without=self._fetcher.stale()))
 
     def _cursor(self, partition: TopicPartition) -> Cursor:

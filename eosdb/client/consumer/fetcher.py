@@ -1,4 +1,4 @@
-"""A consumer's positions in its partitions, and fetching records from there (Kafka: Fetcher)."""
+"""A consumer's positions in its partitions, and fetching records at these positions (Kafka: Fetcher)."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Cursor:
         self.fetched_end = 0
         self.paused = False
         self.topic_id: UUID | None = None
-        """Whose offsets these are; None before anybody has asked."""
+        """The id of the topic that the position belongs to; None until it is looked up."""
         self.was_made_anew = False
-        """The topic that was read is gone, so all of this one is new."""
+        """Whether the topic was deleted and recreated, so that all records of the new topic are unread."""
         self._empty()
 
     def _empty(self) -> None:
@@ -74,12 +74,12 @@ class Cursor:
         self._empty()
 
     def begin_anew(self) -> None:
-        """The position was in a topic that is gone."""
+        """Reset the position, which was in a topic that has been deleted."""
         self.position, self.topic_id, self.was_made_anew = None, None, True
         self._empty()
 
     def fill(self, fetched: FetchedData) -> None:
-        """Continue with these records, and after them where the fetch says."""
+        """Continue with the fetched records, and after them at the fetch's next offset."""
         self._offsets, self.fetch_offset = fetched.offsets, fetched.next_offset
         self._columns = columns_of(fetched)
         self._next = 0
@@ -93,7 +93,7 @@ class Cursor:
         return tuple([column[start:end] for column in self._columns])
 
     def advance(self, count: int) -> None:
-        """Move the position past `count` records, and past what is skipped after them."""
+        """Move the position past `count` records, and past markers and aborted data after them."""
         self._next += count
         if self._next < len(self._offsets):
             self.position = self._offsets[self._next]
@@ -121,9 +121,9 @@ class Fetcher:
         )
 
     def collect(self, limit: int) -> list[PartitionColumns]:
-        """Records of all partitions, starting with a different one at each call.
+        """Return records of all partitions, starting with a different partition at each call.
 
-        What was collected before an error is returned first; the next call meets the error again.
+        If an error occurs after some records, these are returned; the next call meets the error again.
         """
         self.locate([tp for tp, cursor in self.cursors.items() if cursor.position is None])
         tps = [
@@ -146,16 +146,17 @@ class Fetcher:
     def _collect_from(
         self, tp: TopicPartition, cursor: Cursor, limit: int, collected: list[PartitionColumns]
     ) -> int:
-        """Add to `collected`, and move the position past exactly the records added. Returns how many."""
+        """Add records of the partition to `collected`, and move the position past exactly these. Returns
+        their number."""
         is_at_end, count = False, 0
         while count < limit:
             columns = cursor.ahead(limit - count)
             if columns is not None:
-                found, error = self._deserialized(tp, columns)
-                if found:
-                    collected.append(found)
-                    cursor.advance(len(found))
-                    count += len(found)
+                part, error = self._deserialized(tp, columns)
+                if part:
+                    collected.append(part)
+                    cursor.advance(len(part))
+                    count += len(part)
                 if error is not None:
                     raise error
             elif is_at_end:
@@ -165,13 +166,13 @@ class Fetcher:
                     is_at_end = self._fill(tp, cursor)
                 except UnknownTopicIdError:
                     if count:
-                        break  # One answer has records of one topic; the next call meets it again.
+                        break  # A poll returns records of one topic id; the next call meets it again.
                     self._begin_anew(tp, cursor)
                     is_at_end = cursor.position is None
         return count
 
     def _begin_anew(self, tp: TopicPartition, cursor: Cursor) -> None:
-        """Somebody has deleted the topic and made one of its name: go to its beginning, and say so."""
+        """Go to the beginning of a topic that was deleted and recreated, and log that."""
         before = cursor.position
         cursor.begin_anew()
         catalog.TOPIC_MADE_ANEW.say(topic=tp.topic, partition=tp.partition, offset=before)
@@ -180,7 +181,8 @@ class Fetcher:
     def _deserialized(
         self, tp: TopicPartition, columns: Columns
     ) -> tuple[PartitionColumns, Exception | None]:
-        """What the user gets, up to the first record that a deserializer refuses, and how it does."""
+        """Deserialize up to the first record at which a deserializer raises. Returns the records before it,
+        and the error."""
         part = PartitionColumns(*tp, *columns)
         if not self._calls_the_user:
             return part, None
@@ -193,7 +195,7 @@ class Fetcher:
         return whole, value_error or key_error
 
     def _fill(self, tp: TopicPartition, cursor: Cursor) -> bool:
-        """Fetch the next records, possibly none to return. True at the end of the readable log."""
+        """Fetch the next records, possibly none to return. Returns True at the end of the readable log."""
         committed = self._settings.isolation_level == "read_committed"
         try:
             fetched = self._broker.fetch(
@@ -213,14 +215,14 @@ class Fetcher:
         return fetched.next_offset >= cursor.fetched_end
 
     def locate(self, tps: list[TopicPartition]) -> None:
-        """Find the starting position of partitions that have none yet.
+        """Find the position of partitions that have none yet.
 
         A partition whose committed offset is pending in a transaction has no position until that ends
         (KIP-447).
         """
         if not tps:
             return
-        for tp in tps:  # First, for the group's offsets are gone with their topic.
+        for tp in tps:  # First: deleting a topic deletes the group's offsets of it.
             self.know(tp)
         try:
             committed = self._committed(tps)
@@ -233,15 +235,15 @@ class Fetcher:
             self.begin(tp, committed.get(tp))
 
     def know(self, tp: TopicPartition) -> UUID:
-        """The id of the topic that the partition's cursor is about. Raises
-        UnknownTopicOrPartitionError."""
+        """Return the id of the topic that the partition's cursor reads, looking it up the first time.
+        Raises UnknownTopicOrPartitionError."""
         cursor = self.cursors[tp]
         if cursor.topic_id is None:
             cursor.topic_id = self._broker.topic(tp.topic, may_create=False).topic_id
         return cursor.topic_id
 
     def meet(self, topics: Iterable[TopicMetadata]) -> None:
-        """These have the names now: whoever has no id yet is of one of them."""
+        """Set the topic ids of cursors that have none yet."""
         ids = {topic.name: topic.topic_id for topic in topics}
         for tp, cursor in self.cursors.items():
             cursor.topic_id = cursor.topic_id or ids.get(tp.topic)
@@ -249,7 +251,7 @@ class Fetcher:
     def positions(
         self, without: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every position that there is."""
+        """Return the positions of all partitions that have one."""
         return {
             tp: OffsetAndMetadata(cursor.position)
             for tp, cursor in self.cursors.items()
@@ -257,21 +259,21 @@ class Fetcher:
         }
 
     def longest_lag(self) -> int:
-        """Of any partition, as of its last fetch."""
+        """Return the largest lag of any partition, as of its last fetch."""
         return max([0, *(c.fetched_end - (c.position or 0) for c in self.cursors.values())])
 
     def stale(self) -> set[TopicPartition]:
-        """The partitions whose topic has been made anew, or is gone, since it was looked up."""
+        """Return the partitions whose topic has been deleted or recreated since it was looked up."""
         now: dict[str, UUID | None] = {}
         for topic in {tp.topic for tp in self.cursors}:
             try:
                 now[topic] = self._broker.topic(topic, may_create=False).topic_id
             except UnknownTopicOrPartitionError:
                 now[topic] = None
-        return {tp for tp, known in self.topic_ids().items() if now[tp.topic] != known}
+        return {tp for tp, topic_id in self.topic_ids().items() if now[tp.topic] != topic_id}
 
     def topic_ids(self) -> dict[TopicPartition, UUID]:
-        """Which topics are read, as far as they are known."""
+        """Return the topic ids of the partitions, as far as they have been looked up."""
         return {
             tp: cursor.topic_id
             for tp, cursor in self.cursors.items()
@@ -279,7 +281,7 @@ class Fetcher:
         }
 
     def begin(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> None:
-        """Go to the committed offset; without one, where auto_offset_reset says."""
+        """Go to the committed offset, or without one to the offset that auto_offset_reset names."""
         self.know(tp)
         offset = committed.offset if committed is not None else self._reset_offset(tp)
         self.cursors[tp].seek(offset)
@@ -294,14 +296,16 @@ class Fetcher:
         return self.end(tp)
 
     def end(self, tp: TopicPartition) -> int:
-        """The end offsets: the last stable offset under read_committed, otherwise the log end offset."""
+        """Return the end offset: under read_committed the last stable offset, otherwise the log end
+        offset."""
         return self._broker.list_offsets(
             tp, LATEST, isolation_level=self._settings.isolation_level
         ).offset
 
 
 def records_of(found: Iterable[PartitionColumns]) -> list[ConsumerRecord]:
-    """One object for each record, which is a third of the cost of reading: no Python code runs for it."""
+    """Make an object for each record. That is a third of the cost of reading, so no Python code runs for a
+    record."""
     records: list[ConsumerRecord] = []
     with without_garbage_collection():
         for part in found:

@@ -1,9 +1,9 @@
-"""Membership in a consumer group: join, sync, heartbeat, and notice members that come and go.
+"""Membership in a consumer group: join, sync, heartbeat, and detect other members that join or leave.
 
 Everything but heartbeats happens in the thread that polls, and no step waits: `advance` goes as far as the
-group allows and says when to call it again (Kafka: AbstractCoordinator, ConsumerCoordinator). With the
-system clock, heartbeats have a thread of their own, so that a slow record does not end the session; with
-any other clock there is no thread, and polls send them.
+group allows and returns when to call it again (Kafka: AbstractCoordinator, ConsumerCoordinator). With the
+system clock a separate thread sends heartbeats, so that a slow record does not end the session; with any
+other clock, polls send them.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ MEMBERSHIP_ERRORS: Final = (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-"""The errors after which a member has to rejoin."""
+"""The errors after which a member must rejoin."""
 _FIRST_BACKOFF_MS: Final = 5
 _LONGEST_BACKOFF_MS: Final = 100
 
 
 class Phase(Enum):
-    """How far a member has come (Kafka: MemberState)."""
+    """The state of a member (Kafka: MemberState)."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"
@@ -68,15 +68,15 @@ class Phase(Enum):
 
 
 class Partitions(Protocol):
-    """What a member may read; the membership assigns and revokes."""
+    """The partitions of a member, which the membership assigns and revokes."""
 
     def assigned(self) -> Collection[TopicPartition]: ...
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Add these; called after every rebalance, also with none."""
+        """Add the partitions; called after every rebalance, even if there are none to add."""
 
     def revoke(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
-        """Remove these. `lost`: other members may own them already."""
+        """Remove the partitions. If `lost`, other members may own them already."""
 
 
 class Membership:
@@ -100,7 +100,8 @@ class Membership:
         self._background: Background | None = None
         self._phase = Phase.UNJOINED
         self._held = ConsumerGroupMetadata(group_id, group_instance_id=settings.group_instance_id)
-        """The newest generation it was in, even after that has ended, so that a late commit is refused."""
+        """The newest generation of this member, kept after it has ended so that a late commit is
+        refused."""
         self._member_id = ""
         self._attendance = Attendance(
             requests.presence, is_static=settings.group_instance_id is not None
@@ -111,22 +112,23 @@ class Membership:
         self._error: EosdbError | None = None
         self._topics: tuple[str, ...] = ()
         self._counts: Mapping[str, int] | None = None
-        """For the leader: the partition counts that its assignment was made from."""
+        """If this member is the leader: the partition counts that it computed the assignment from."""
         self._assignments: dict[str, bytes] = {}
         self._assigned_last = Subscription(())
-        """What an eager member would like to keep, though it gives up everything to join."""
+        """The last assignment, which a sticky eager member reports although it revokes all partitions
+        before joining."""
         self._next_heartbeat_ms = self._ask_again_ms = self._last_poll_ms = 0
         self._backoff_ms = _FIRST_BACKOFF_MS
         self._untold = Untold()
-        """Log lines, collected under the lock, which heartbeats need, and logged without it."""
+        """Notices collected under the lock and logged after its release, since heartbeats need the lock."""
         self._logged_assignment: frozenset[TopicPartition] = frozenset()
-        """The assignment of the generation that was logged last."""
+        """The assignment in the newest log line."""
         self.rebalances = 0
-        """How many generations it has been in."""
+        """The number of generations that this member has joined."""
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The identity to commit with; after the generation is lost, the last one."""
+        """The identity to commit with; after a lost generation still the last one."""
         return self._held
 
     def advance(self, topics: tuple[str, ...]) -> int:
@@ -158,7 +160,8 @@ class Membership:
             self._step()
 
     def look(self) -> bool:
-        """Whether the group has moved on; the next `advance` then asks where this member stands.
+        """Whether the group is rebalancing or has a newer generation; if so, the next `advance` sends a
+        heartbeat.
 
         Reading is cheap, so a waiting member notices a rebalance at once instead of at its next heartbeat.
         """
@@ -175,7 +178,7 @@ class Membership:
             return True
 
     def check_partitions(self, counts: Mapping[str, int]) -> bool:
-        """As the leader, rejoin if topics or partitions have changed since the assignment was made."""
+        """As the leader, rejoin if topics or partitions have changed since the assignment was computed."""
         with self._lock:
             if self._phase is not Phase.STABLE or self._must_rejoin or self._counts is None:
                 return False
@@ -209,7 +212,7 @@ class Membership:
     # -- the steps of a rebalance ---------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """Revoke what may be assigned to other members; everything under the eager protocol."""
+        """Revoke the partitions that other members may get; under the eager protocol, all of them."""
         if self._is_prepared:
             return
         with self._lock:
@@ -222,7 +225,7 @@ class Membership:
             self._partitions.revoke(owned, lost=lost)
 
     def _step(self) -> None:
-        """Join, or sync; the answer may be to try again later."""
+        """Send JoinGroup or SyncGroup; the broker may respond that it is too early."""
         try:
             if self._phase in (Phase.UNJOINED, Phase.STABLE) or self._must_rejoin:
                 self._phase, self._must_rejoin = Phase.JOINING, False
@@ -308,7 +311,7 @@ class Membership:
         self._apply_assignment(set(assigned))
 
     def _apply_assignment(self, assigned: set[TopicPartition]) -> None:
-        """Apply what was assigned; a cooperative member that revokes partitions joins once more
+        """Apply the assignment. A cooperative member that revokes partitions rejoins afterwards
         (KIP-429)."""
         owned = set(self._partitions.assigned())
         if given_up := owned - assigned:
@@ -345,11 +348,11 @@ class Membership:
     # -- staying alive, under the lock ----------------------------------------------------------
 
     def _beat_later(self) -> None:
-        """Postpone the next heartbeat: the request just answered has renewed the session."""
+        """Postpone the next heartbeat, because another request has just renewed the session."""
         self._next_heartbeat_ms = self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
 
     def _beat_when_due(self, now_ms: int) -> None:
-        """Renew the session. A missing answer is ignored: the next heartbeat follows."""
+        """Send a heartbeat if it is due. A lost response is ignored: the next heartbeat follows."""
         is_member = self._generation_id >= 0 and self._error is None
         if not is_member or now_ms < self._next_heartbeat_ms:
             return
@@ -366,7 +369,7 @@ class Membership:
             self._note_loss(error)
             self._forget(keep_member_id=False)
         elif isinstance(error, IllegalGenerationError):
-            # A joining member expects a newer generation, and learns it from the join.
+            # A joining member expects a newer generation, and gets it with the response to JoinGroup.
             if self._phase is not Phase.JOINING:
                 self._note_loss(error)
                 self._forget(keep_member_id=True)
@@ -393,7 +396,8 @@ class Membership:
             )
 
     def _forget(self, *, keep_member_id: bool) -> None:
-        """The generation ended without this member; its partitions may have other owners already."""
+        """Reset to unjoined: the generation ended without this member, and its partitions may have other
+        owners already."""
         self._phase, self._generation_id = Phase.UNJOINED, -1
         self._is_prepared, self._has_lost = False, True
         self._counts = None
@@ -420,12 +424,12 @@ class Membership:
 
     def _send_leave(self) -> None:
         if self._member_id and self._settings.group_instance_id is None:
-            # If the group does not learn of it here, it does when the session ends.
+            # If this request is lost, the group removes the member when its session ends.
             with contextlib.suppress(EosdbError):
                 self._requests.leave_group(self._held.group_id, self._member_id)
 
     def _come_back(self) -> int:
-        """When (monotonic ms) a poll that waits is to call `advance` again."""
+        """When (monotonic ms) a waiting poll must call `advance` again."""
         if self._background is not None:
             return self._next_heartbeat_ms
         return min(self._next_heartbeat_ms, self._attendance.next_look_ms)
@@ -437,7 +441,7 @@ class Membership:
             )
 
     def _background_step(self) -> int | None:
-        # Without the lock: it may have to wait for a writer, which may be the thread that polls.
+        # Without the lock: `look` may have to wait for a writer, which may be the thread that polls.
         self._attendance.look(self._clock.monotonic_ms())
         try:
             with self._lock:

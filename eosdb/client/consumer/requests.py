@@ -1,4 +1,4 @@
-"""A consumer's requests. All of them are safe to carry out twice, so a lost one is simply repeated."""
+"""A consumer's requests. All of them are safe to repeat, so a lost request is simply sent again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class ConsumerRequests:
-    """The broker as a consumer sees it through its transport. Threads may share it."""
+    """Sends a consumer's requests through its transport. Threads may share it."""
 
     def __init__(
         self, transport: Transport, clock: Clock, settings: ConsumerSettings, metrics: Metrics
@@ -90,7 +90,7 @@ class ConsumerRequests:
         return self._call("topic_partitions", lambda broker: broker.topic_partitions())
 
     def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata:
-        """The topic that has the name now. Raises UnknownTopicOrPartitionError."""
+        """Return the topic that has the name now. Raises UnknownTopicOrPartitionError."""
         return self._call("topic", lambda broker: broker.topic(name, may_create=may_create))
 
     def partitions_for(self, topic: str) -> int:
@@ -100,12 +100,12 @@ class ConsumerRequests:
         return self._call("data_version", lambda broker: broker.data_version())
 
     def wait_for_change(self, version: int, until_ms: int, woken: threading.Event) -> int:
-        """Sleep until something is written after `version`, until `until_ms`, or until `woken`. Returns the
-        current version."""
+        """Wait until the data version differs from `version`, until `until_ms` (monotonic), or until
+        `woken` is set. Returns the current version."""
         while (left_ms := until_ms - self._clock.monotonic_ms()) > 0 and not woken.is_set():
-            found = self._wait(version, min(left_ms, self._settings.fetch_max_wait_ms), woken)
-            if found != version:
-                return found
+            now_at = self._wait(version, min(left_ms, self._settings.fetch_max_wait_ms), woken)
+            if now_at != version:
+                return now_at
         return version
 
     def _wait(self, version: int, timeout_ms: int, woken: threading.Event) -> int:
@@ -136,17 +136,19 @@ class ConsumerRequests:
     def offset_fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        found = self._call(
+        committed_offsets = self._call(
             "offset_fetch",
             lambda broker: broker.offset_fetch(group_id, partitions, require_stable=require_stable),
         )
-        # Kafka's clients may commit what is no offset, and take it for none.
-        return {tp: committed for tp, committed in found.items() if committed.offset >= 0}
+        # Kafka's clients may commit a negative offset, and treat it as none.
+        return {
+            tp: committed for tp, committed in committed_offsets.items() if committed.offset >= 0
+        }
 
     # -- membership -----------------------------------------------------------------------------
 
     def presence(self) -> Presence | None:
-        """A new one, for a member that is about to join."""
+        """Return a new presence, for a member that is about to join."""
         return presence(self._transport)
 
     def join_group(

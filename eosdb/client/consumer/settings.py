@@ -39,46 +39,48 @@ class ConsumerSettings:
     """A consumer's settings, checked. Raises ConfigError naming the setting."""
 
     isolation_level: str = "read_committed"
-    """Either "read_committed", or "read_uncommitted": records of open and aborted transactions as well."""
+    """Either "read_committed", or "read_uncommitted", which also returns records of open and aborted
+    transactions."""
     auto_offset_reset: str = "latest"
-    """Where to begin without a committed offset: "latest" (what comes from now on), "earliest", or "none",
-    which raises OffsetOutOfRangeError."""
+    """Where to begin without a committed offset: "latest" (records written from now on), "earliest", or
+    "none", which raises OffsetOutOfRangeError."""
     enable_auto_commit: bool = False
-    """Whether `poll` and `close` commit what earlier polls have returned."""
+    """Whether `poll` and `close` commit the offsets of records that earlier polls have returned."""
     auto_commit_interval_ms: int = 5_000
-    """The time between two such commits, in ms."""
+    """The time between two automatic commits, in ms."""
     max_poll_records: int = 500
-    """Records that one `poll` returns at most."""
+    """The most records that one `poll` returns."""
     fetch_max_wait_ms: int = 500
-    """How long a `poll` waits for news at a stretch, in ms, before it looks again."""
+    """How long a waiting `poll` sleeps at most, in ms, before it checks for records again."""
     check_crcs: bool = True
-    """Whether each record is compared with its checksum when it is read."""
+    """Whether each record's checksum is verified when it is read."""
     max_poll_interval_ms: int = 300_000
     """The time between two polls, in ms, after which a member leaves its group."""
     metadata_max_age_ms: int = 300_000
-    """How often a subscription looks for new topics and partitions, in ms."""
+    """The time between two checks for new topics and partitions of the subscription, in ms."""
     session_timeout_ms: int = 45_000
-    """How long a member counts as alive without a heartbeat, in ms. A member whose process has died is gone
-    at once."""
+    """How long a member stays in the group without a heartbeat, in ms. A member whose process has died is
+    removed at once."""
     heartbeat_interval_ms: int = 3_000
-    """The time between heartbeats, in ms. Below `session_timeout_ms`."""
+    """The time between heartbeats, in ms. Must be below `session_timeout_ms`."""
     request_timeout_ms: int = 30_000
-    """How long one request waits for its answer, in ms."""
+    """How long one request waits for its response, in ms."""
     retry_backoff_ms: int = 100
     """The pause before a request is sent again, in ms."""
     default_api_timeout_ms: int = 60_000
-    """How long a call is tried again in all, in ms."""
+    """How long a call retries its requests altogether, in ms."""
     partition_assignment_strategy: str | Sequence[str] = "range"
-    """How a group shares partitions: "range", "roundrobin", "sticky" or "cooperative-sticky"; several in
-    order of preference, with commas between or as a sequence."""
+    """How a group assigns partitions: "range", "roundrobin", "sticky" or "cooperative-sticky"; or several
+    of these in order of preference, separated by commas or as a sequence."""
     key_deserializer: Deserializer | None = None
-    """Makes of a key's bytes what `record.key` is. None: the bytes."""
+    """Converts a key's bytes to `record.key`. None: the bytes."""
     value_deserializer: Deserializer | None = None
-    """Makes of a value's bytes what `record.value` is. None: the bytes."""
+    """Converts a value's bytes to `record.value`. None: the bytes."""
     client_id: str | None = None
     """A name for the member, shown by `eosdb groups describe`."""
     group_instance_id: str | None = None
-    """Makes it a static member, which may be away for a session and keeps its partitions."""
+    """Makes the consumer a static member, which keeps its partitions while it is away for less than
+    `session_timeout_ms`."""
 
     def __post_init__(self) -> None:
         check_choice("isolation_level", self.isolation_level, "read_committed", "read_uncommitted")

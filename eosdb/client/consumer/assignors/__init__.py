@@ -1,1 +1,1 @@
-"""How the partitions of a group are shared out among its members."""
+"""Assignors: how the partitions of a group are assigned to its members."""

@@ -1,6 +1,6 @@
-"""Which member of a group reads which partitions: Kafka's assignors, by name, with Kafka's results.
+"""Kafka's assignors by name; they compute the same assignments as Kafka's.
 
-The group's leader runs the one that all members support. Racks are ignored: there is only one file.
+The group's leader runs an assignor that all members support. Racks are ignored: there is only one file.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ def _as_told(told: Subscription) -> Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """A way to assign partitions. Cooperative: members keep what does not move (KIP-429)."""
+    """A way to assign partitions. If cooperative, members keep partitions that do not move (KIP-429)."""
 
     name: str
     is_cooperative: bool
     assign: Callable[[Sequence[MemberSubscription], Mapping[str, int]], Assignment]
     """Maps the members and the partition count of each existing topic to the assignment."""
     user_data: Callable[[Subscription], bytes | None] = _no_user_data
-    """What a member tells the leader beside its subscription, by what it held at last."""
+    """Encodes a member's last assignment, which it sends to the leader with its subscription."""
     claims: Callable[[Subscription], Subscription] = _as_told
-    """What the leader takes for held by a member that told this."""
+    """Decodes it: returns the subscription with the partitions that the member claims to own."""
 
 
 def assign_ranges(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> Assignment:
-    """Each topic separately: its subscribers, in order, get consecutive partitions; the first ones get one
-    more if the count does not divide evenly (RangeAssignor)."""
+    """Assign each topic separately: its subscribers, in order, get consecutive partitions, and the first of
+    them one more if the count does not divide evenly (RangeAssignor)."""
     assignment: Assignment = {member.member_id: [] for member in members}
     ordered = sorted(members, key=_static_first)
     for topic, count in sorted(partitions.items()):
@@ -67,7 +67,7 @@ def assign_ranges(
 def assign_round_robin(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> Assignment:
-    """All partitions of all topics, one to each subscriber in turn (RoundRobinAssignor)."""
+    """Assign all partitions of all topics, one to each subscriber in turn (RoundRobinAssignor)."""
     assignment: Assignment = {member.member_id: [] for member in members}
     subscribed = {topic for member in members for topic in member.subscription.topics}
     turns = cycle(sorted(members, key=_static_first))
@@ -78,7 +78,8 @@ def assign_round_robin(
 
 
 def _static_first(member: MemberSubscription) -> tuple[bool, str]:
-    """Static members keep their place regardless of their member id (AbstractPartitionAssignor)."""
+    """Sort key: static members keep their place regardless of their member id
+    (AbstractPartitionAssignor)."""
     if member.group_instance_id is not None:
         return False, member.group_instance_id
     return True, member.member_id
@@ -99,4 +100,4 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
         ),
     )
 }
-"""By their names in partition_assignment_strategy."""
+"""The assignors by their names in partition_assignment_strategy."""

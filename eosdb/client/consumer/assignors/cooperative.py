@@ -1,8 +1,8 @@
 """The sticky assignors: balanced, and moving as few partitions as possible, cooperatively in two steps.
 
-Members keep what they own as far as that is fair. Cooperatively, a partition that has to move is first left
-unassigned: its owner revokes it and rejoins, and then it is free (KIP-54, KIP-429; AbstractStickyAssignor,
-CooperativeStickyAssignor).
+Members keep the partitions they own as far as the balance allows. Under the cooperative protocol a
+partition that has to move is first left unassigned: its owner revokes it and rejoins, and only then is it
+assigned to another member (KIP-54, KIP-429; AbstractStickyAssignor, CooperativeStickyAssignor).
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from eosdb.model.values import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the members claim to own."""
+    """The partitions that the members claim to own."""
 
     owned: Assignment
-    """Valid claims by member. Of several claims to a partition, that of the newest generation is valid."""
+    """Valid claims by member. Of several claims to a partition, only that of the newest generation is
+    valid."""
     contested: set[TopicPartition] = field(default_factory=set)
-    """Claimed by several members of the same generation, so none of the claims is valid."""
+    """Partitions claimed by several members of the same generation: none of these claims is valid."""
 
 
 def assign_stickily(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> Assignment:
-    """The assignment, for members that have given up everything to join."""
+    """Compute the assignment under the eager protocol: members revoke all partitions before joining."""
     return _assign(members, partitions)[0]
 
 
 def assign_cooperatively(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> Assignment:
-    """The assignment after this step; members that lose a partition rejoin, and then the rest is
-    assigned."""
+    """Compute the assignment of this rebalance; members that revoke partitions rejoin, and the next
+    rebalance assigns these."""
     assignment, moving = _assign(members, partitions)
     return {
         member_id: [tp for tp in tps if moving.get(tp) != member_id]
@@ -51,7 +52,7 @@ def assign_cooperatively(
 def _assign(
     members: Sequence[MemberSubscription], partitions: Mapping[str, int]
 ) -> tuple[Assignment, dict[TopicPartition, str]]:
-    """The assignment, and the partitions that move, with their new owners."""
+    """Compute the assignment. Returns also the partitions that move, with their new owners."""
     ordered = sorted(members, key=lambda member: member.member_id)
     wanted = {topic for member in ordered for topic in member.subscription.topics}
     existing = {topic: count for topic, count in partitions.items() if count and topic in wanted}
@@ -64,7 +65,7 @@ def _assign(
 
 
 def read_claims(members: Sequence[MemberSubscription], partitions: Mapping[str, int]) -> Claims:
-    """The valid claims of the members; deleted partitions are left out."""
+    """Read the valid claims of the members, without deleted partitions."""
     claims = Claims({member.member_id: [] for member in members})
     claimants: dict[TopicPartition, MemberSubscription] = {}
     for member in members:
@@ -92,15 +93,16 @@ def read_claims(members: Sequence[MemberSubscription], partitions: Mapping[str, 
 def assign_equal(
     claims: Claims, partitions: Mapping[str, int]
 ) -> tuple[Assignment, dict[TopicPartition, str]]:
-    """For members with equal subscriptions: the assignment, and the partitions that move, with their new
-    owners. Every member gets the same number, or one more (ConstrainedAssignmentBuilder)."""
+    """Compute the assignment for members with equal subscriptions: each gets the same number of partitions,
+    or one more (ConstrainedAssignmentBuilder). Returns also the partitions that move, with their new
+    owners."""
     total = sum(partitions.values())
     fewest, larger_shares = divmod(total, len(claims.owned))
     most = fewest + (larger_shares > 0)
     assignment: Assignment = {}
     given_up: dict[TopicPartition, str] = {}
-    hungry: list[str] = []  # Below the smaller share.
-    content: list[str] = []  # At the smaller share, and may get one more.
+    hungry: list[str] = []  # Members below the smaller share.
+    content: list[str] = []  # Members at the smaller share, which may get one more partition.
     large = 0
     for member_id, claimed in claims.owned.items():
         owned = sorted(set(claimed) - claims.contested, key=lambda tp: (tp.partition, tp.topic))
@@ -143,7 +145,8 @@ def assign_equal(
 def _moving(
     members: Sequence[MemberSubscription], assignment: Assignment
 ) -> dict[TopicPartition, str]:
-    """Partitions assigned to one member while another still owns them, with their new owners."""
+    """Return the partitions that are assigned to one member while another owns them, with their new
+    owners."""
     gained: dict[TopicPartition, str] = {}
     given_up: set[TopicPartition] = set()
     for member in members:

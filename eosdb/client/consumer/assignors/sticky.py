@@ -1,7 +1,7 @@
-"""Sticky assignment for members with different subscriptions: as even as those allow.
+"""Sticky assignment for members with different subscriptions: as balanced as these allow.
 
-Owned partitions stay; free ones go to the member with the fewest; then partitions move one by one as long
-as that improves the balance, and all moves are undone if in the end it has not improved
+Owned partitions stay, and free partitions go to the member with the fewest. Then partitions move one by one
+as long as that improves the balance; if it has not improved in the end, all moves are undone
 (GeneralAssignmentBuilder).
 """
 
@@ -22,7 +22,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """A member as an assignor sees it."""
+    """A member of the group and its subscription: the input of an assignor."""
 
     member_id: str
     group_instance_id: str | None
@@ -30,19 +30,19 @@ class MemberSubscription:
 
 
 def all_partitions(topics: Iterable[str], partitions: Mapping[str, int]) -> list[TopicPartition]:
-    """The partitions of these topics, in the topics' order."""
+    """Return the partitions of the topics, in the topics' order."""
     return [TopicPartition(topic, p) for topic in topics for p in range(partitions[topic])]
 
 
 def assign_unequal(
     members: Sequence[MemberSubscription], owned: Assignment, partitions: Mapping[str, int]
 ) -> Assignment:
-    """The assignment. `owned` holds the members' valid claims; it is modified."""
+    """Compute the assignment. `owned` holds the members' valid claims; it is modified."""
     return _Balancing(members, owned, partitions).run()
 
 
 class _Balancing:
-    """An assignment while it is computed."""
+    """An assignment in progress."""
 
     def __init__(
         self,
@@ -106,7 +106,8 @@ class _Balancing:
                 return has_moved
 
     def _improve(self, tp: TopicPartition) -> bool:
-        """Move the partition, or one that stands for it, if its owner has too many."""
+        """Move the partition, or another of its topic in its place (`_Moves.actual`), if its owner has too
+        many. Returns whether a partition moved."""
         size = len(self._assigned[self._owner[tp]])
         earlier = self._before.get(tp)
         if (
@@ -172,14 +173,15 @@ class _Moves:
         self._moved: defaultdict[tuple[str, str, str], set[TopicPartition]] = defaultdict(set)
 
     def actual(self, tp: TopicPartition, giver: str, taker: str) -> TopicPartition:
-        """The partition to move instead: one that went the other way before, if there is any."""
+        """Return the partition to move instead of `tp`: one that moved in the opposite direction before, if
+        there is any."""
         if tp in self._way:
             giver = self._way[tp][0]
         back = self._moved[tp.topic, taker, giver]
         return min(back) if back else tp
 
     def note(self, tp: TopicPartition, giver: str, taker: str) -> None:
-        """Record a move; one that leads back to where the partition began cancels out."""
+        """Record a move; a move back to the first owner cancels the earlier ones."""
         earlier = self._way.pop(tp, None)
         if earlier is not None:
             self._moved[tp.topic, *earlier].discard(tp)
@@ -190,20 +192,20 @@ class _Moves:
 
 
 def _earlier_owners(members: Sequence[MemberSubscription]) -> dict[TopicPartition, str]:
-    """Each partition's owner in the newest generation before the last one."""
+    """Return each partition's owner in the newest generation before the current one."""
     newest = max(member.subscription.generation_id for member in members)
-    found: dict[TopicPartition, tuple[int, str]] = {}
+    owners: dict[TopicPartition, tuple[int, str]] = {}
     for member in members:
         generation = member.subscription.generation_id
         if generation == newest:
             continue
         for tp in member.subscription.owned:
-            if tp not in found or generation > found[tp][0]:
-                found[tp] = (generation, member.member_id)
-    return {tp: member_id for tp, (_, member_id) in found.items()}
+            if tp not in owners or generation > owners[tp][0]:
+                owners[tp] = (generation, member.member_id)
+    return {tp: member_id for tp, (_, member_id) in owners.items()}
 
 
 def _unevenness(assignment: Assignment) -> int:
-    """The differences between the sizes of all pairs of shares."""
+    """Sum the differences in size between all pairs of members."""
     sizes = (len(tps) for tps in assignment.values())
     return sum(abs(a - b) for a, b in combinations(sizes, 2))

@@ -1,7 +1,7 @@
-"""What Kafka's sticky assignors tell each other beside the subscription, and what they make of it.
+"""The user data that Kafka's sticky assignors exchange in JoinGroup: encoding and decoding.
 
-A member of the group may run another program's assignor of the same name: what that writes is read, and
-what it reads is written (decisions/0029).
+Members of a group may run different Kafka clients, so their formats are read, and a format that they all
+read is written (decisions/0029).
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ _GENERATION: Final = struct.Struct(">i")
 
 
 def sticky_user_data(held: Subscription) -> bytes | None:
-    """What the member had at last, though it gives it up to join (StickyAssignorUserData, version 1)."""
+    """Encode the member's last assignment, which it has revoked in order to join (StickyAssignorUserData,
+    version 1)."""
     if held.generation_id < 0:
         return None
     return encode_partitions(held.owned) + _GENERATION.pack(held.generation_id)
 
 
 def cooperative_user_data(held: Subscription) -> bytes | None:
-    """The generation alone, for the partitions are in the subscription."""
+    """Encode only the generation; the owned partitions are in the subscription."""
     return None if held.generation_id < 0 else _GENERATION.pack(held.generation_id)
 
 
 def sticky_claims(told: Subscription) -> Subscription:
-    """The subscription with what the user data claims; with nothing if it cannot be read."""
+    """Return the subscription with the partitions and generation claimed in its user data; with none if
+    that cannot be decoded."""
     data = told.user_data or b""
-    # kafka-python 3 begins with the version, all others with the partitions.
+    # kafka-python 3 begins with the version, all other clients with the partitions.
     for begin in (0, 2):
         try:
             reader = Reader(data[begin:])
@@ -43,8 +45,8 @@ def sticky_claims(told: Subscription) -> Subscription:
 
 
 def cooperative_claims(told: Subscription) -> Subscription:
-    """The subscription; its generation is in the user data where its own version has none. There librdkafka
-    has what `sticky` has."""
+    """Return the subscription with its generation, which in older versions of the subscription is only in
+    the user data. librdkafka's user data has the format of `sticky`."""
     if told.generation_id >= 0 or not told.user_data:
         return told
     if len(told.user_data) == _GENERATION.size:
