@@ -1,13 +1,14 @@
 """The requests by which members join, stay and leave: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Each is one unit: validate, decide (`groups.decisions`), record, renew the member's session. Nobody waits
-inside a request; an incomplete join or sync is repeated.
+Each is one unit: validate, decide (`groups.decisions`), record, renew the member's session. No request
+blocks until others have joined or synced; the member repeats it until the result is complete.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from eosdb.broker.handler import RequestHandler
 from eosdb.coordinator.groups import decisions
@@ -26,7 +27,12 @@ from eosdb.errors import (
     StorageError,
     UnknownMemberIdError,
 )
-from eosdb.model.validation import check_bytes, check_group_id, check_int, check_text
+from eosdb.model.validation import (
+    check_bytes,
+    check_group_id,
+    check_int,
+    check_text,
+)
 from eosdb.model.values import (
     GroupDescription,
     GroupMemberDescription,
@@ -39,7 +45,7 @@ from eosdb.store.writing.unit import Unit
 
 
 class MembershipRequests(RequestHandler):
-    """The part of `Broker` that members of groups talk to (Kafka's classic protocol)."""
+    """The part of `Broker` for members of groups (Kafka's classic protocol)."""
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         """A lock for a consumer in this process that is about to join a group, or for the owner of a
@@ -72,74 +78,84 @@ class MembershipRequests(RequestHandler):
     ) -> JoinGroupResult:
         """Join the group's next generation.
 
-        Without `member_id` the member gets a new one. With `must_know_id` it is not a member yet: the id
-        comes with MemberIdRequiredError, to join with, so that a client whose first answer is lost leaves
-        no member behind (KIP-394). The call does not wait: while the answer is not complete, other members
-        have yet to join; join again, with the member id. Who says that it `waits` stays alive until then
-        without asking. Raises InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
+        Without `member_id` the member gets a new id. With `must_know_id` the id is only returned, in
+        MemberIdRequiredError, for the client to join with, so that a lost response leaves no member behind
+        (KIP-394). The call does not block: the result is incomplete while other members have yet to join;
+        repeat the call with the member id. With `waits` the member's session cannot end until the result is
+        complete. Raises InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError,
         InvalidSessionTimeoutError, InvalidGroupIdError and GroupAuthorizationFailedError.
         """
-        self._check_names(group_id, member_id, group_instance_id)
-        check_text("client_id", client_id)
-        check_text("client_host", client_host)
-        check_text("protocol_type", protocol_type)
-        checked = tuple(
-            (check_text("protocol", name), check_bytes("metadata", data))
-            for name, data in protocols
-        )
-        low = self._config.group_min_session_timeout_ms
-        high = self._config.group_max_session_timeout_ms
-        if not low <= check_int("session_timeout_ms", session_timeout_ms, -(2**31)) <= high:
-            raise InvalidSessionTimeoutError(
-                f"session_timeout_ms: got {session_timeout_ms}, expected {low} to {high} "
-                "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
-            )
-        decisions.check_protocols_given(group_id, protocol_type, checked)
-        check_int("rebalance_timeout_ms", rebalance_timeout_ms, 1)
-        check_int("owner_lock", owner_lock, 0)
-
         gives_id_only = must_know_id and not member_id and group_instance_id is None
         if gives_id_only:
             member_id = f"{client_id or 'member'}-{uuid.uuid4()}"
+        joining = Member(
+            member_id,
+            group_instance_id,
+            client_id,
+            session_timeout_ms,
+            rebalance_timeout_ms,
+            tuple((check_text("protocol", n), check_bytes("metadata", m)) for n, m in protocols),
+            client_host=client_host,
+            owner_lock=owner_lock,
+        )
+        self._check_joining(group_id, joining, protocol_type)
 
         def join(unit: Unit) -> JoinGroupResult | None:
             self._may_read(unit, group_id)
             now = self._clock.time_ms()
             before = group_rows.load(unit, group_id)
-            if owner_lock and not self._coordinator.presences.is_there(owner_lock):
-                raise UnknownMemberIdError(
-                    f"group {group_id!r}: the process that asked to join has left or died since"
-                )
-            repeated = None if before is None else before.owner_of(owner_lock)
-            known_id = member_id or (repeated.member_id if repeated is not None else "")
-            joining = Member(
-                # Journal positions are never reused, so neither are these ids.
-                known_id or f"{client_id or 'member'}-{unit.last_position() + 1}",
-                group_instance_id,
-                client_id,
-                session_timeout_ms,
-                rebalance_timeout_ms,
-                checked,
-                client_host=client_host,
-                owner_lock=owner_lock,
-            )
+            member = self._with_id(unit, group_id, before, joining)
             if gives_id_only:
-                group_rows.renew_session(unit, group_id, joining, now)
+                group_rows.renew_session(unit, group_id, member, now)
                 return None
-            if member_id and not _is_pending(unit, before, joining, group_id):
+            if member_id and not _is_pending(unit, before, member, group_id):
                 decisions.known_member(before, member_id, group_instance_id)
-            after = decisions.join(before or Group(group_id), joining, protocol_type, now)
+            after = decisions.join(before or Group(group_id), member, protocol_type, now)
             group_rows.record(unit, before, after, now)
-            _renew(
-                unit, after, joining, now, decisions.awaits_join(after, joining.member_id), waits
-            )
-            return _joined(after, joining.member_id)
+            waiting = waits and decisions.awaits_join(after, member.member_id)
+            _renew(unit, after, member, now, waiting)
+            return _joined(after, member.member_id)
 
         self._coordinator.leadership.ensure_elected()
-        joined = self._coordinator.write(join, sync=False)
-        if joined is None:
-            raise MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
-        return joined
+        if (joined := self._coordinator.write(join, sync=False)) is not None:
+            return joined
+        raise MemberIdRequiredError(f"join group {group_id!r} as {member_id!r}", member_id)
+
+    def _check_joining(self, group_id: str, member: Member, protocol_type: str) -> None:
+        self._check_names(group_id, member.member_id, member.group_instance_id)
+        check_text("client_id", member.client_id)
+        check_text("client_host", member.client_host)
+        check_text("protocol_type", protocol_type)
+        low = self._config.group_min_session_timeout_ms
+        high = self._config.group_max_session_timeout_ms
+        timeout_ms = member.session_timeout_ms
+        if not low <= check_int("session_timeout_ms", timeout_ms, -(2**31)) <= high:
+            raise InvalidSessionTimeoutError(
+                f"session_timeout_ms: got {timeout_ms}, expected {low} to {high} "
+                "(group_min_session_timeout_ms, group_max_session_timeout_ms)"
+            )
+        decisions.check_protocols_given(group_id, protocol_type, member.protocols)
+        check_int("rebalance_timeout_ms", member.rebalance_timeout_ms, 1)
+        check_int("owner_lock", member.owner_lock, 0)
+
+    def _with_id(self, unit: Unit, group_id: str, group: Group | None, joining: Member) -> Member:
+        """The member with its id: its own, that of its first join if this is a repeat, or a new one.
+
+        Raises UnknownMemberIdError if its process has died since it sent the request.
+        """
+        lock = joining.owner_lock
+        if lock and not self._coordinator.presences.is_there(lock):
+            raise UnknownMemberIdError(
+                f"group {group_id!r}: the process that asked to join has left or died since"
+            )
+        if joining.member_id:
+            return joining
+        repeated = None if group is None else group.owner_of(lock)
+        if repeated is not None:
+            return replace(joining, member_id=repeated.member_id)
+        # Journal positions are never reused, so neither are these ids.
+        new_id = f"{joining.client_id or 'member'}-{unit.last_position() + 1}"
+        return replace(joining, member_id=new_id)
 
     def sync_group(
         self,
@@ -153,12 +169,12 @@ class MembershipRequests(RequestHandler):
         protocol_name: str | None = None,
         waits: bool = False,
     ) -> SyncGroupResult:
-        """Send every member's assignment (the leader), or get one's own.
+        """Get the member's assignment; the leader passes those of all members.
 
-        While the answer is not complete, the leader has yet to sync: sync again (`waits`: see join_group).
+        The result is incomplete until the leader has synced: repeat the call (`waits`: see join_group).
         Raises IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError,
-        InconsistentGroupProtocolError for a protocol that is not the generation's, and
-        RebalanceInProgressError: join again.
+        InconsistentGroupProtocolError if the protocol is not the generation's, and
+        RebalanceInProgressError if the member has to join again.
         """
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -(2**31))
@@ -175,8 +191,8 @@ class MembershipRequests(RequestHandler):
                 before, member_id, generation_id, checked, protocol_type, protocol_name
             )
             group_rows.record(unit, before, after, now)
-            must_wait = decisions.awaits_sync(after, member_id, generation_id)
-            _renew(unit, after, member, now, must_wait, waits)
+            waiting = waits and decisions.awaits_sync(after, member_id, generation_id)
+            _renew(unit, after, member, now, waiting)
             return _synced(after, member_id)
 
         self._coordinator.leadership.ensure_elected()
@@ -190,7 +206,7 @@ class MembershipRequests(RequestHandler):
         *,
         group_instance_id: str | None = None,
     ) -> None:
-        """Remain a member for another session timeout. Raises the same errors as sync_group."""
+        """Renew the member's session. Raises the same errors as sync_group."""
         self._check_names(group_id, member_id, group_instance_id)
         check_int("generation_id", generation_id, -(2**31))
 
@@ -211,7 +227,7 @@ class MembershipRequests(RequestHandler):
             raise rebalancing
 
     def leave_group(self, group_id: str, member_ids: str | Collection[str]) -> None:
-        """Leave the group: all of these members or none. Raises UnknownMemberIdError."""
+        """Remove these members from the group, all of them or none. Raises UnknownMemberIdError."""
         ids = {member_ids} if isinstance(member_ids, str) else set(member_ids)
         for member_id in ids:
             self._check_names(group_id, member_id, None)
@@ -233,10 +249,10 @@ class MembershipRequests(RequestHandler):
     def remove_members(
         self, group_id: str, members: Sequence[tuple[str, str | None]]
     ) -> list[ApiError | None]:
-        """Remove members, each by its member id, its group instance id, or both: those that there are.
+        """Remove each of these members, named by member id, group instance id, or both, if it exists.
 
-        Returns an answer for each: None, UnknownMemberIdError, or FencedInstanceIdError for a static
-        member that is held by another member id.
+        Returns for each None if it is removed, UnknownMemberIdError, or FencedInstanceIdError if the
+        group instance id belongs to another member id.
         """
         self._check_names(group_id, "", None)
         for member_id, group_instance_id in members:
@@ -264,8 +280,7 @@ class MembershipRequests(RequestHandler):
         return self._coordinator.write(remove, sync=False)
 
     def is_waiting(self, group_id: str, member_id: str, generation_id: int | None = None) -> bool:
-        """Whether a member still has to wait for the answer to its join, or, with a generation, to its
-        sync."""
+        """Whether the member's join, or with `generation_id` its sync, is still incomplete."""
         self._check_names(group_id, member_id, None)
         with self._store.read() as connection:
             self._authorizer.check(connection, "read", "group", group_id)
@@ -321,7 +336,7 @@ class MembershipRequests(RequestHandler):
 
 
 def _is_pending(unit: Unit, group: Group | None, joining: Member, group_id: str) -> bool:
-    """Whether this is a dynamic member's first join with the id that it was given."""
+    """Whether this is the first join of a dynamic member with the id from MemberIdRequiredError."""
     if joining.group_instance_id is not None:
         return False
     if group is not None and group.member(joining.member_id) is not None:
@@ -329,10 +344,8 @@ def _is_pending(unit: Unit, group: Group | None, joining: Member, group_id: str)
     return group_rows.is_given_out(unit, group_id, joining.member_id)
 
 
-def _renew(
-    unit: Unit, group: Group, member: Member, now_ms: int, must_wait: bool, waits: bool
-) -> None:
-    if must_wait and waits:
+def _renew(unit: Unit, group: Group, member: Member, now_ms: int, waiting: bool) -> None:
+    if waiting:
         group_rows.renew_while_waiting(unit, group, member, now_ms)
     else:
         group_rows.renew_session(unit, group.group_id, member, now_ms)

@@ -1,10 +1,10 @@
-"""What a request does to a transactional id: pure decisions over its frozen metadata.
+"""How requests change a transactional id: pure decisions over its frozen metadata.
 
 The rules are those of Kafka's TransactionCoordinator for transaction versions 1 and 2 (KIP-890), with two
-differences. Fencing an open transaction and preparing its abort are one step, so nothing can come in
-between; and an outdated producer that asks for a new epoch cannot abort its successor's transaction.
-Every function takes the current metadata (None: the transactional id is unknown) and returns what to
-write; nothing here reads a table or a clock.
+differences. Fencing an open transaction and preparing its abort are one step; and a fenced producer that
+requests a new epoch cannot abort the transaction of its successor. Every function takes the current
+metadata (None if the transactional id is unknown) and returns the metadata to write; nothing here reads a
+table or a clock.
 """
 
 from __future__ import annotations
@@ -66,23 +66,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """Write `metadata` and answer with its producer id and epoch."""
+    """Write `metadata` and return its producer id and epoch to the client."""
 
     metadata: TransactionMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class FenceOngoing:
-    """Write `prepared`, carry out the abort, and answer CONCURRENT_TRANSACTIONS: ask again."""
+    """Write `prepared`, complete the abort, and return CONCURRENT_TRANSACTIONS, so that the client
+    retries."""
 
     prepared: TransactionMetadata
 
 
 def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
-    """Whether a transaction may take this long (Kafka: validateTransactionTimeoutMs).
-
-    Raises InvalidTransactionTimeoutError.
-    """
+    """Raise InvalidTransactionTimeoutError unless the time-out is from 1 ms to the maximum (Kafka:
+    validateTransactionTimeoutMs)."""
     if not 0 < timeout_ms <= max_timeout_ms:
         raise InvalidTransactionTimeoutError(
             f"transaction timeout: got {timeout_ms} ms, expected 1 to {max_timeout_ms} ms "
@@ -91,9 +90,10 @@ def check_timeout(timeout_ms: int, max_timeout_ms: int) -> None:
 
 
 def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoch | None:
-    """The pair that an init request expects to be current (KafkaApis.handleInitProducerIdRequest).
+    """The producer id and epoch that an InitProducerId request expects to be current, or None if it names
+    neither (KafkaApis.handleInitProducerIdRequest).
 
-    Raises InvalidRequestError when only one half of it is given.
+    Raises InvalidRequestError if it names only one of them.
     """
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequestError(
@@ -106,9 +106,9 @@ def expected_or_none(producer_id: int, producer_epoch: int) -> ProducerIdAndEpoc
 
 
 def needs_new_producer_id(current: TransactionMetadata | None) -> bool:
-    """Whether `init_producer_id` may hand out a fresh id (Kafka: isProducerEpochExhausted).
+    """Whether `init_producer_id` may need a fresh producer id (Kafka: isProducerEpochExhausted).
 
-    The caller takes one before deciding; it stays unused when the request is refused or a repeat.
+    The caller takes one before it decides; it stays unused if the request is refused or repeated.
     """
     return current is None or (
         current.state.may_expire and current.producer_epoch >= LAST_CLIENT_EPOCH
@@ -123,14 +123,15 @@ def init_producer_id(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> Initialized | FenceOngoing:
-    """A producer id and epoch that no other producer holds (TransactionCoordinator.handleInitProducerId).
+    """Give a producer an id and epoch that no other holds (TransactionCoordinator.handleInitProducerId).
 
-    A repeat with the pair that was replaced gets the same answer again; when that answer was a new
-    producer id, once. An abort that fences replaces a pair, too: until another producer asks, its holder
-    gets the fencing epoch (KAFKA-19367). `fresh_producer_id` is needed when `needs_new_producer_id` says
-    so. An unknown id starts afresh whatever is expected (KIP-360). Raises ProducerFencedError when the
-    expected pair is not the current one (nothing changes, also while a transaction is open, where Kafka
-    would abort it), and ConcurrentTransactionsError while a transaction is ending.
+    A request that repeats the replaced pair (producer id and epoch) gets the same result again; if that was
+    a new producer id, only once. A fencing abort replaces a pair, too: until another producer initialises
+    the id, the fenced one gets the fencing epoch (KAFKA-19367). An unknown id is initialised whatever pair
+    is expected (KIP-360). `fresh_producer_id` is required if `needs_new_producer_id`.
+
+    Raises ProducerFencedError if the expected pair is not current; then nothing changes, whereas Kafka
+    would abort an open transaction. Raises ConcurrentTransactionsError while a transaction is ending.
     """
     if current is None:
         return Initialized(
@@ -154,22 +155,7 @@ def init_producer_id(
         if expected is not None and expected != current.producer:
             raise stale_producer(ProducerFencedError, current, expected)
         return FenceOngoing(_fence(current, now_ms))
-    replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
-    # The fencing-only epoch is never handed out: the holder of the one before goes on under a new id.
-    fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
-    if expected is None or expected == current.producer or fenced_at_the_end:
-        last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch
-        if current.producer_epoch >= LAST_CLIENT_EPOCH:
-            given = ProducerIdAndEpoch(fresh(fresh_producer_id), 0)
-        else:
-            given = ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
-    elif expected == replaced:
-        given = current.producer
-        # After a rotation, the current id with the old id's epoch was never handed out.
-        rotated = current.previous_producer_id != current.producer_id
-        last_epoch = NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
-    else:
-        raise stale_producer(ProducerFencedError, current, expected)
+    given, last_epoch = _next_pair(current, expected, fresh_producer_id)
     return Initialized(
         transition(
             current,
@@ -187,6 +173,28 @@ def init_producer_id(
     )
 
 
+def _next_pair(
+    current: TransactionMetadata, expected: ProducerIdAndEpoch | None, fresh_producer_id: int | None
+) -> tuple[ProducerIdAndEpoch, int]:
+    """The pair that `init_producer_id` gives while no transaction is open, and the epoch it replaces.
+
+    Raises ProducerFencedError.
+    """
+    replaced = ProducerIdAndEpoch(current.previous_producer_id, current.last_producer_epoch)
+    # The fencing-only epoch is never given out: the holder of the one before continues with a new id.
+    fenced_at_the_end = current.producer_epoch > LAST_CLIENT_EPOCH and expected == replaced
+    if expected is None or expected == current.producer or fenced_at_the_end:
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.producer_epoch
+        if current.producer_epoch >= LAST_CLIENT_EPOCH:
+            return ProducerIdAndEpoch(fresh(fresh_producer_id), 0), last_epoch
+        return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1), last_epoch
+    if expected == replaced:
+        # After a rotation, the current id with the old id's epoch was never given out.
+        rotated = current.previous_producer_id != current.producer_id
+        return current.producer, NO_PRODUCER_EPOCH if rotated else current.last_producer_epoch
+    raise stale_producer(ProducerFencedError, current, expected)
+
+
 def add_to_transaction(
     current: TransactionMetadata | None,
     producer_id: int,
@@ -199,9 +207,9 @@ def add_to_transaction(
 ) -> TransactionMetadata | None:
     """The transaction with these partitions and groups (handleAddPartitionsToTransaction).
 
-    The first addition starts the transaction. None: it has all of them already, nothing to write. Raises
-    InvalidProducerIdMappingError, `stale` for another epoch (what joins implicitly calls it
-    INVALID_PRODUCER_EPOCH), and ConcurrentTransactionsError while the previous transaction is ending.
+    The first addition begins the transaction. Returns None if it already has all of them. Raises
+    InvalidProducerIdMappingError, ConcurrentTransactionsError while the previous transaction is ending, and
+    `stale` for another epoch, which is InvalidProducerEpochError when a produce request adds a partition.
     """
     current = held_by(current, producer_id, producer_epoch, stale)
     if current.state.is_decided:
@@ -228,11 +236,11 @@ def prolong(
     timeout_ms: int,
     now_ms: int,
 ) -> TransactionMetadata | None:
-    """The open transaction with a deadline `timeout_ms` from now, 24 days after its start at the latest;
-    Kafka has nothing like it.
+    """The open transaction with its deadline moved to `timeout_ms` from now, at most 24 days after its
+    start; not in Kafka.
 
-    None: nothing is open, or more than half of that time is left. Raises InvalidProducerIdMappingError
-    and ProducerFencedError.
+    Returns None if no transaction is open, or more than half of that time is left. Raises
+    InvalidProducerIdMappingError and ProducerFencedError.
     """
     current = held_by(current, producer_id, producer_epoch, ProducerFencedError)
     left_ms = current.start_time_ms + current.timeout_ms - now_ms
@@ -245,12 +253,12 @@ def prolong(
 
 
 def begun_again(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The open transaction as if it had begun now; Kafka has nothing like it."""
+    """The open transaction as if it had begun now; not in Kafka."""
     return transition(current, start_time_ms=now_ms, last_update_time_ms=now_ms)
 
 
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
-    """Whether the transaction is open after its deadline, not just at it (timedOutTransactions)."""
+    """Whether the transaction is open strictly after its deadline (timedOutTransactions)."""
     deadline_ms = current.start_time_ms + current.timeout_ms
     return current.state is TransactionState.ONGOING and deadline_ms < now_ms
 
@@ -258,7 +266,7 @@ def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
 def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The overdue transaction's PrepareAbort (TransactionCoordinator.abortTimedOutTransactions).
 
-    The epoch is one higher, so whoever held the transaction open is fenced.
+    The epoch is raised by one, which fences the producer.
     """
     if not is_timed_out(current, now_ms):
         raise IllegalTransitionError(
@@ -269,7 +277,7 @@ def abort_timed_out(current: TransactionMetadata, now_ms: int) -> TransactionMet
 
 
 def abort_orphan(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The PrepareAbort of an open transaction whose owner is dead, as after a time-out."""
+    """The PrepareAbort of an open transaction whose owner is dead; fences the producer."""
     return _fence(current, now_ms)
 
 
@@ -281,10 +289,10 @@ def verify(
     partition: TopicPartition | None = None,
     group: str | None = None,
 ) -> None:
-    """Whether the open transaction contains the partition, or the group (KIP-890 part 1).
+    """Check that the open transaction contains the partition or the group (KIP-890 part 1).
 
-    As handleVerifyPartitionsInTransaction decides and AddPartitionsToTxnManager translates for a
-    produce request. Raises InvalidProducerIdMappingError, InvalidProducerEpochError,
+    The errors are those of Kafka's handleVerifyPartitionsInTransaction, as AddPartitionsToTxnManager maps
+    them for produce requests. Raises InvalidProducerIdMappingError, InvalidProducerEpochError,
     NotEnoughReplicasError while the transaction is ending, and InvalidTxnStateError.
     """
     if (partition is None) == (group is None):
@@ -303,8 +311,8 @@ def verify(
 
 
 def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The abort of an open transaction under a higher epoch (prepareFenceProducerEpoch). It remembers the
-    replaced pair, so that its holder can learn of it."""
+    """The abort of an open transaction with a higher epoch (prepareFenceProducerEpoch). Keeps the replaced
+    pair, so that the fenced producer's requests are recognised."""
     fenced = transition(
         current,
         state=TransactionState.PREPARE_EPOCH_FENCE,
@@ -316,7 +324,7 @@ def _fence(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def _may_be_known(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the id is the current one, or the previous one at its end (isValidProducerId)."""
+    """Whether the producer id is current, or the previous one with its last epoch (isValidProducerId)."""
     return expected.producer_id == current.producer_id or (
         expected.producer_id == current.previous_producer_id
         and expected.producer_epoch >= LAST_CLIENT_EPOCH
