@@ -1,8 +1,8 @@
-"""The request level: one method per Kafka request, under Kafka's names. The only door for clients.
+"""The request level: one method per Kafka request, under Kafka's names. All clients go through it.
 
-A request is checked as values, then authorised, then routed to the log or the coordinator. Each
-call is atomic, and durable (per `durability`) when it returns. A transactional append alone is not
-synced: the Prepare that decides its transaction is, after it.
+The arguments of a request are validated, then it is authorised, then routed to the log or the coordinator.
+Each call is atomic, and durable (per `durability`) when it returns. Only a transactional append is not
+synced by itself: the sync of the Prepare that decides its transaction covers it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Broker(
 
     @property
     def clock(self) -> Clock:
-        """The clock for the times of requests."""
+        """The clock that requests take their times from."""
         return self._clock
 
     @property

@@ -34,16 +34,16 @@ Refused = group_offsets.Refused
 
 
 class Committer(NamedTuple):
-    """The committer of offsets: nobody in particular, or a member of a generation (KIP-447)."""
+    """Who commits offsets: a member of a generation (KIP-447), by default a client that is not a member."""
 
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
     topic_ids: Mapping[TopicPartition, UUID] = {}
-    """Which topics the offsets are of, as far as it knows."""
+    """The ids of the topics that were read, where the committer knows them."""
 
     def checked(self) -> Committer:
-        """Raises InvalidRequestError."""
+        """The committer itself; raises InvalidRequestError for values of other types."""
         check_int("generation_id", self.generation_id, -(2**31))
         check_text("member_id", self.member_id)
         if self.group_instance_id is not None:
@@ -67,12 +67,12 @@ class OffsetRequests(RequestHandler):
     ) -> None:
         """Commit offsets of the group, all of them or none.
 
-        With a dict for what is `refused`, partition by partition as in Kafka: there is the error of each
-        partition that does not exist, may not be read or has too much metadata, and the others are
-        committed. A member names its generation and itself; -1 and "" are for groups without members.
-        Raises OffsetOutOfRangeError for an offset of another topic than its `topic_ids` say, which has been
-        made anew; UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, UnknownMemberIdError,
-        IllegalGenerationError, FencedInstanceIdError, RebalanceInProgressError,
+        With a dict `refused`, each partition by itself as in Kafka: the dict gets the error of each
+        partition that does not exist, may not be read or has too much metadata, and the other offsets are
+        committed. A member passes its generation and member id; the defaults are for groups without
+        members. Raises OffsetOutOfRangeError if the topic's id is not the one in `topic_ids` (it was
+        deleted and recreated), UnknownTopicOrPartitionError, OffsetMetadataTooLargeError,
+        UnknownMemberIdError, IllegalGenerationError, FencedInstanceIdError, RebalanceInProgressError,
         GroupIdNotFoundError and the authorization errors.
         """
         committer = Committer(
@@ -94,30 +94,30 @@ class OffsetRequests(RequestHandler):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets; partitions without one are absent.
 
-        Raises UnstableOffsetCommitError when `require_stable` and a transaction holds one of them, and
-        TopicAuthorizationFailedError; with a dict for what is `refused`, that is where the error of each
-        such partition is. Of all (None) those are left out that may not be described.
+        With `require_stable`, raises UnstableOffsetCommitError if an open transaction has a pending offset
+        for one of them; raises TopicAuthorizationFailedError. With a dict `refused`, the dict gets these
+        errors instead, by partition. If `partitions` is None, those that may not be described are left out.
         """
         check_group_id(group_id)
-        asked: Sequence[TopicPartition] | None = None
+        requested: Sequence[TopicPartition] | None = None
         if partitions is not None:
-            asked = check_topic_partitions(partitions)
+            requested = check_topic_partitions(partitions)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
-            if asked is not None:
-                asked = group_offsets.accepted(
-                    asked,
+            if requested is not None:
+                requested = group_offsets.accepted(
+                    requested,
                     lambda tp: self._authorizer.check(connection, "describe", "topic", tp.topic),
                     refused,
                 )
-            found = group_offsets.fetch(
-                connection, group_id, asked, require_stable=require_stable, refused=refused
+            offsets = group_offsets.fetch(
+                connection, group_id, requested, require_stable=require_stable, refused=refused
             )
-            if asked is not None:
-                return found
+            if requested is not None:
+                return offsets
             return {
                 tp: offset
-                for tp, offset in found.items()
+                for tp, offset in offsets.items()
                 if self._authorizer.allows(connection, "describe", "topic", tp.topic)
             }
 
@@ -128,10 +128,10 @@ class OffsetRequests(RequestHandler):
         *,
         refused: Refused | None = None,
     ) -> None:
-        """Delete offsets of the group, pending ones too: all of them or none, or, with a dict for what is
-        `refused`, partition by partition.
+        """Delete offsets of the group, also pending ones: all of them or none; with a dict `refused`, each
+        partition by itself.
 
-        Raises GroupIdNotFoundError, GroupSubscribedToTopicError while a member subscribes to one of the
+        Raises GroupIdNotFoundError, GroupSubscribedToTopicError while a member is subscribed to one of the
         topics, and NonEmptyGroupError while the group has members that are not consumers.
         """
         self._forget_offsets(group_id, partitions, refused)
@@ -146,7 +146,7 @@ class OffsetRequests(RequestHandler):
         partitions: Iterable[TopicPartition] | None,
         refused: Refused | None,
     ) -> None:
-        """Delete the offsets of these partitions; None: of all, and the group with them."""
+        """Delete the offsets of these partitions; None deletes the group with all its offsets."""
         check_group_id(group_id)
         tps = None if partitions is None else check_topic_partitions(partitions)
         reason = "group deleted" if tps is None else "deleted"
@@ -162,9 +162,9 @@ class OffsetRequests(RequestHandler):
             left = None
             if tps is not None:
                 check_offset_delete(group)
-                found = admitted(self._core, unit, tps, refused)
+                readable = admitted(self._core, unit, tps, refused)
                 left = group_offsets.accepted(
-                    found, lambda tp: check_unsubscribed(group, tp.topic), refused
+                    readable, lambda tp: check_unsubscribed(group, tp.topic), refused
                 )
             group_offsets.delete(unit, group_id, left, reason, self._clock.time_ms())
 
@@ -181,8 +181,8 @@ def commit_offsets(
 ) -> None:
     """`offset_commit` inside a unit that the caller has begun."""
     core.authorizer.check(unit, "read", "group", group_id)
-    found = admitted(core, unit, commits, refused)
-    offsets = still_here(core, unit, group_id, found, committer, refused)
+    readable = admitted(core, unit, commits, refused)
+    offsets = still_here(core, unit, group_id, readable, committer, refused)
     if refused and not offsets:
         return
     unknown = GroupIdNotFoundError(f"there is no group {group_id!r}")
@@ -196,7 +196,8 @@ def commit_offsets(
 
 
 def admitted(core: Core, unit: Unit, items: Sequence[P], refused: Refused | None) -> tuple[P, ...]:
-    """Those of the partitions that there are and that the principal may read."""
+    """The partitions that exist and that the principal may read; the errors of the others go into
+    `refused`, or are raised if it is None."""
     if refused is not None:
         refused.clear()  # The unit may be run again.
     readable = group_offsets.accepted(
@@ -215,9 +216,9 @@ def still_here(
     committer: Committer,
     refused: Refused | None,
 ) -> tuple[OffsetCommit, ...]:
-    """Those whose topic has not moved away, for the group's offsets have moved with it (eosdb's own notes
-    stay), and is the one that was read. Raises PolicyViolationError and OffsetOutOfRangeError, or has them
-    in what is `refused`."""
+    """The commits whose topic is still the one that was read, and is not closed because it moves to a Kafka
+    cluster (positions that eosdb itself keeps may still be committed). Raises OffsetOutOfRangeError and
+    PolicyViolationError, or puts them into `refused`."""
 
     def check(commit: OffsetCommit) -> None:
         tp = TopicPartition(commit.topic, commit.partition)
@@ -227,8 +228,8 @@ def still_here(
                 topics.check_id(unit, partition.topic_id, read)
             except UnknownTopicIdError as error:
                 raise OffsetOutOfRangeError(
-                    f"{tp}: offset {commit.offset} is of a topic that is gone ({error}); what has the "
-                    "name now is read from its beginning"
+                    f"{tp}: offset {commit.offset} is of a topic that is gone ({error}); read the "
+                    "topic that has the name now from its beginning"
                 ) from error
         closed = partition_rows.config(unit, partition.topic_id, core.config).closed
         if closed and not group_id.startswith(group_offsets.NOTES):
@@ -246,7 +247,7 @@ def check_committer(
     *,
     is_transactional: bool,
 ) -> None:
-    """Check that the committer may commit for the group; a member's session is renewed."""
+    """Check that the committer may commit for the group, and renew the session if it is a member."""
     group = group_rows.load(unit, group_id)
     if group is None and group_offsets.exists(unit, group_id):
         group = Group(group_id)

@@ -1,4 +1,5 @@
-"""What every request handler is made of; its subclasses have the requests."""
+"""`Core`, the shared parts of an open file, and `RequestHandler`, the base class of all request
+handlers."""
 
 from __future__ import annotations
 
@@ -20,25 +21,25 @@ from eosdb.store.writing.unit import Unit
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The parts of an open file: made once by `Database`, and shared by everything that handles its
-    requests."""
+    """The parts of an open file: `Database` creates them once, and all its request handlers share them."""
 
     store: Store
     coordinator: TransactionCoordinator
     clock: Clock
     config: BrokerConfig
     authorizer: Authorizer
-    """Answers for the principal that opened the file."""
+    """Checks the rights of the principal that opened the file."""
     metrics: Metrics
     """Counts requests and their results."""
     damage: set[str] = field(default_factory=set)
-    """What has been found damaged, and said."""
+    """Messages of the damage that has already been logged."""
     attempts: Attempts = field(default_factory=Attempts)
-    """What was refused, and must not be overtaken."""
+    """Batches that were refused and that later batches of their producer must not overtake."""
 
 
 class RequestHandler:
-    """Reads from the store, writes through the coordinator, asks the authorizer. Threads may share it."""
+    """Reads from the store, writes through the coordinator, checks rights with the authorizer. Threads may
+    share it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -56,7 +57,8 @@ class RequestHandler:
             unit.record(topics.checked_creation(unit, topic, None, None, self._config, now))
 
     def authorized_operations(self, resource_type: str, name: str) -> frozenset[str]:
-        """All that the principal may do with the topic, group, transactional_id or cluster (KIP-430).
+        """The operations that the principal may perform on the topic, group, transactional_id or cluster
+        (KIP-430).
 
         Raises InvalidRequestError for another type.
         """
@@ -69,6 +71,6 @@ class RequestHandler:
             unit, "write", "transactional_id", transactional_id
         )
 
-    def _version(self, asked: int | None) -> int:
+    def _version(self, requested: int | None) -> int:
         """The transaction version of a request: the client's, or the highest supported."""
-        return check_transaction_version(asked, self._config.transaction_version)
+        return check_transaction_version(requested, self._config.transaction_version)

@@ -16,26 +16,26 @@ from eosdb.model.values import GROUP_METADATA_TOPIC, TransactionDescription, Tra
 def describe(
     connection: sqlite3.Connection, transactional_ids: Iterable[str], authorizer: Authorizer
 ) -> dict[str, TransactionDescription]:
-    """Partitions of topics that the principal may not describe are left out. Raises
-    TransactionalIdNotFoundError for the first unknown id."""
+    """The transactions of these ids, without partitions of topics that the principal may not describe.
+    Raises TransactionalIdNotFoundError for the first unknown id."""
     described: dict[str, TransactionDescription] = {}
     for transactional_id in transactional_ids:
         check_transactional_id(transactional_id)
         authorizer.check(connection, "describe", "transactional_id", transactional_id)
-        found = stored.read(connection, transactional_id)
-        if found is None:
+        metadata = stored.read(connection, transactional_id)
+        if metadata is None:
             raise TransactionalIdNotFoundError(f"there is no transactional id {transactional_id!r}")
         described[transactional_id] = TransactionDescription(
             transactional_id,
             partition_for(transactional_id),
-            found.state.label,
-            found.producer_id,
-            found.producer_epoch,
-            found.timeout_ms,
-            found.start_time_ms,
+            metadata.state.label,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.timeout_ms,
+            metadata.start_time_ms,
             frozenset(
                 tp
-                for tp in found.partitions
+                for tp in metadata.partitions
                 if tp.topic != GROUP_METADATA_TOPIC
                 and authorizer.allows(connection, "describe", "topic", tp.topic)
             ),
@@ -50,7 +50,8 @@ def transactions(
     started_before: int | None,
     authorizer: Authorizer,
 ) -> list[TransactionListing]:
-    """Transactions that meet every filter, by id; `started_before` None: whenever they began."""
+    """Transactions that match every filter, by id. An empty filter, or `started_before` None, matches
+    all."""
     conditions, values = ["1"], list[object]()
     for column, wanted in (("state", states), ("producer_id", producer_ids)):
         if wanted:
@@ -60,7 +61,7 @@ def transactions(
         conditions.append("start_time < ?")
         values.append(started_before)
     return [
-        TransactionListing(found.transactional_id, found.producer_id, found.state.label)
-        for found in stored.read_where(connection, " AND ".join(conditions), tuple(values))
-        if authorizer.allows(connection, "describe", "transactional_id", found.transactional_id)
+        TransactionListing(metadata.transactional_id, metadata.producer_id, metadata.state.label)
+        for metadata in stored.read_where(connection, " AND ".join(conditions), tuple(values))
+        if authorizer.allows(connection, "describe", "transactional_id", metadata.transactional_id)
     ]

@@ -1,4 +1,4 @@
-"""Counts the broker's requests: how many of each kind, how long they took, what was refused."""
+"""Metrics of the broker's requests: count and time of each kind, errors by name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ REQUESTS: Final = (
     "heartbeat", "leave_group",
 )  # fmt: skip
 _OTHER_FORMS: Final = {"fetch_columns": "fetch", "fetch_data": "fetch"}
-"""Requests that are counted as the one they are a form of."""
+"""Methods that are variants of a request, and the request they are counted as."""
 RATES: Final = ("messages-in", "bytes-in")
 
 
 def counts_requests(cls: C) -> C:
-    """Class decorator: every request of the broker is counted in its `request_metrics`."""
+    """Class decorator: count every request of the broker in its `request_metrics`."""
     for name, counted_as in ({name: name for name in REQUESTS} | _OTHER_FORMS).items():
         setattr(cls, name, _counted(counted_as, getattr(cls, name)))
     return cls
@@ -55,7 +55,7 @@ def _counted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tell_of_damage(core: Any, error: EosdbError) -> None:
-    """Once for each finding: a consumer meets it again with each poll."""
+    """Log each damage once, although a consumer meets it again with each poll."""
     text = one_line(error)
     if text not in core.damage:
         core.damage.add(text)
@@ -67,7 +67,7 @@ def count_produced(
     batches: Mapping[TopicPartition, PreparedBatch],
     results: Mapping[TopicPartition, ProduceResult],
 ) -> None:
-    """Count the results of a produce request: records, repeats, refusals."""
+    """Count the results of a produce request: records, duplicate batches, errors."""
     for tp, result in results.items():
         if result.error is not None:
             metrics.error(result.error)

@@ -1,7 +1,7 @@
 """One transaction over the user's own tables and the log (`Database.begin`).
 
-It is a unit of the file like any request: authorised, decided, recorded as events. Nothing here involves
-Kafka's transactions; readers see all of a unit from its one commit on.
+The block is one unit of the file: like any request it is authorised and recorded as events, and readers
+see all of it once it is committed. Kafka's transactions are not involved.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _HANDLER: Final = (
 
 
 class UserTransaction:
-    """What can be done inside a block of `db.begin()`, or while a handler of two parameters runs; unusable
-    once that has ended."""
+    """The operations inside a block of `db.begin()`, or in a handler of two parameters; unusable after the
+    block has ended or the handler has returned."""
 
     def __init__(self, held: HeldUnit, publisher: Publisher, over: str = _BLOCK) -> None:
         self._held: HeldUnit | None = held
@@ -60,9 +60,9 @@ class UserTransaction:
     def connection(self) -> Connection:
         """A SQLAlchemy connection inside the transaction, for tables of your own.
 
-        `begin_nested` gives savepoints; an ORM session takes
-        `Session(tx.connection, join_transaction_mode="create_savepoint")`. Writing eosdb's own tables,
-        and ending the transaction by hand, is refused.
+        `begin_nested` makes savepoints; for an ORM session use
+        `Session(tx.connection, join_transaction_mode="create_savepoint")`. Writing to eosdb's own tables
+        is refused, and so is ending the transaction by hand.
         """
         return self._open().connection
 
@@ -79,11 +79,11 @@ class UserTransaction:
     ) -> RecordMetadata:
         """Append a record; readers see it when the block has ended.
 
-        `str` is UTF-8 encoded. The partition is the one given, or the key's, as a producer chooses it. A
-        topic takes each `idempotency_key` once: published again, by any process at any time, the first
-        record's place is returned with `duplicate=True` and nothing is appended, whatever the second
-        record holds. Raises UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError,
-        TypeError and the authorization errors; the block may go on after any of them.
+        `str` is UTF-8 encoded. Without `partition`, the partition is chosen by the key, as by a producer.
+        If a record with the same `idempotency_key` was ever published to the topic, by any process, nothing
+        is appended, whatever the new record contains, and the position of the first record is returned with
+        `duplicate=True`. Raises UnknownTopicOrPartitionError, MessageTooLargeError, InvalidRecordError,
+        TypeError and the authorization errors; the block can continue after any of them.
         """
         record = Record(
             serialized("key", key, None),
@@ -101,14 +101,15 @@ class UserTransaction:
     ) -> None:
         """Commit offsets of the group, such as `consumer.position_offsets()`, with everything else.
 
-        Give `consumer.group_metadata()` instead of the group's name for a member of a group, so that one
-        that has lost its partitions is refused (KIP-447). Raises what `Broker.offset_commit` raises.
+        A member of a group passes `consumer.group_metadata()` instead of the group's name, so that its
+        commit is refused once it has lost its partitions (KIP-447). Raises the errors of
+        `Broker.offset_commit`.
         """
         with self._lock, self._open().ours() as unit:
             self._publisher.commit_offsets(unit, group, offsets)
 
     def end(self) -> None:
-        """The block is over."""
+        """Make the object unusable: the block has ended."""
         with self._lock:
             self._held = None
 
@@ -119,7 +120,8 @@ class UserTransaction:
 
 
 class UnitOfParts:
-    """A unit for several records of a processor: each attempt is a part that can be undone by itself."""
+    """A unit for several records of a processor: each attempt is a part that can be rolled back by
+    itself."""
 
     def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
         self._held = held
@@ -127,17 +129,17 @@ class UnitOfParts:
 
     @property
     def is_whole(self) -> bool:
-        """Whether SQLite has not undone the unit by itself."""
+        """False after SQLite has rolled back the whole unit by itself."""
         return self._held.is_whole
 
     @property
     def failure(self) -> EosdbError | None:
-        """What the file or its disk has refused."""
+        """The error of the file or its disk, if one has occurred."""
         return self._held.failure
 
     @contextlib.contextmanager
     def part(self) -> Iterator[UserTransaction]:
-        """What is done with the transaction is undone when the block raises."""
+        """A transaction for the block, rolled back to the beginning of the block if that raises."""
         transaction = UserTransaction(self._held, self._publisher, _HANDLER)
         with self._held.part():
             try:
@@ -154,11 +156,12 @@ class UnitOfParts:
 
 
 class Publisher(RequestHandler):
-    """Appends without a producer id: what keeps them from happening twice is stored beside them."""
+    """Appends without a producer id: an idempotency key or committed offsets, stored in the same unit,
+    prevent duplicates."""
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[UserTransaction]:
-        """The block is one unit."""
+        """Run the block as one unit."""
         with self._unit() as held:
             transaction = UserTransaction(held, self)
             try:
@@ -168,13 +171,13 @@ class Publisher(RequestHandler):
 
     @contextlib.contextmanager
     def begin_parts(self) -> Iterator[UnitOfParts]:
-        """The block is one unit, in parts."""
+        """Run the block as one unit with parts."""
         with self._unit() as held:
             yield UnitOfParts(held, self)
 
     @contextlib.contextmanager
     def _unit(self) -> Iterator[HeldUnit]:
-        """Do what is due first."""
+        """A unit, after due work such as time-outs has been done."""
         self._coordinator.write(lambda _: None, sync=False)
         with self._store.begin() as held:
             yield held
@@ -188,7 +191,7 @@ class Publisher(RequestHandler):
         partition: int | None,
         idempotency_key: str | None,
     ) -> RecordMetadata:
-        """Append one record, or nothing if its key has been used."""
+        """Append one record, or nothing if its idempotency key has been used."""
         now = self._clock.time_ms()
         batch = prepare(RecordBatch([record]), now)
         check_topic_partition((topic, 0))

@@ -1,6 +1,7 @@
-"""Kafka's Produce request: checks of the request as a whole, authorization, then one append each.
+"""Kafka's Produce request: validation of the whole request, authorization, one append for each partition.
 
-Whole-request errors are every partition's error; a partition's own error leaves the others alone.
+An error of the whole request is returned for every partition; an error of one partition does not affect
+the others.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class _Request(NamedTuple):
 
 
 class _OneByOneError(Exception):
-    """One of several partitions has an error; never leaves the handler."""
+    """Raised to roll back when one of several partitions has an error; never leaves the handler."""
 
 
 class ProduceRequests(RequestHandler):
-    """The part of `Broker` that appends."""
+    """The part of `Broker` that appends records."""
 
     def produce(
         self,
@@ -64,12 +65,12 @@ class ProduceRequests(RequestHandler):
         transaction_version: int | None = None,
         topic_ids: Mapping[str, UUID] | None = None,
     ) -> dict[TopicPartition, ProduceResult]:
-        """Append one batch to each partition, all in one unit; a partition's error is its own.
+        """Append one batch to each partition, all in one unit; each partition has a result or an error.
 
-        A batch that is stored already is answered with its original offsets and `duplicate=True`. Under
-        transaction version 2 (the client's; None: the highest supported) a transactional batch adds its
-        partition to the transaction, and begins one if none is open (KIP-890). A topic of which `topic_ids`
-        has the id must still be that one: UnknownTopicIdError.
+        For a batch that is already stored, the result has its original offset and `duplicate=True`. Under
+        transaction version 2 a transactional batch adds its partition to the transaction, which begins if
+        none is open (KIP-890); `transaction_version` is the client's, None the highest supported. A topic
+        whose current id differs from that in `topic_ids` gets UnknownTopicIdError.
         """
         version = self._version(transaction_version)
         results: dict[TopicPartition, ProduceResult] = {}
@@ -98,7 +99,7 @@ class ProduceRequests(RequestHandler):
         transactional_id: str | None = None,
         transaction_version: int | None = None,
     ) -> ProduceResult:
-        """`produce` for one partition; raises what `produce` puts into the result's `error`."""
+        """`produce` for one partition; raises the error that `produce` would return in the result."""
         (result,) = self.produce(
             {topic_partition: batch},
             transactional_id=transactional_id,
@@ -111,22 +112,22 @@ class ProduceRequests(RequestHandler):
     def append_within(
         self, unit: Unit, tp: TopicPartition, batch: PreparedBatch, transactional_id: str | None
     ) -> ProduceResult:
-        """`produce` for one partition as a step of the caller's unit; raises what `produce` puts into the
-        result's `error`."""
+        """`produce` for one partition within the caller's unit; raises the error that `produce` would
+        return in the result."""
         request = _Request(
             transactional_id, self._clock.time_ms(), self._config.transaction_version
         )
         return self._append_at_once(unit, {tp: batch}, request)[tp]
 
     def together(self, *, sync: bool) -> AbstractContextManager[JointUnit]:
-        """Make this thread's requests in the block share a commit, synced or not; see
+        """Commit this thread's requests in the block together, with an fsync if `sync`; see
         `Store.together`."""
         return self._coordinator.together(sync=sync)
 
     def _check_request(
         self, prepared: Iterable[PreparedBatch], transactional_id: str | None, acks: int | str
     ) -> None:
-        """What is wrong with the request as a whole (Kafka: KafkaApis.handleProduceRequest)."""
+        """Raise the errors that concern the whole request (Kafka: KafkaApis.handleProduceRequest)."""
         if acks not in _ACKS:
             raise InvalidRequiredAcksError(f"acks: got {acks!r}, expected -1 (all), 0 or 1")
         transactional = {
@@ -171,11 +172,11 @@ class ProduceRequests(RequestHandler):
         """Append to every partition; if one of several has an error, nothing is written."""
         self._authorize_produce(unit, prepared, request.transactional_id)
         try:
-            found = {tp: self._partition(unit, tp, request.topic_ids) for tp in prepared}
-            self._join(unit, found, prepared, request)
+            partitions = {tp: self._partition(unit, tp, request.topic_ids) for tp in prepared}
+            self._join(unit, partitions, prepared, request)
             return {
                 tp: self._append(unit, partition, prepared[tp], request)
-                for tp, partition in found.items()
+                for tp, partition in partitions.items()
             }
         except ApiError as error:
             if len(prepared) == 1:
@@ -185,7 +186,7 @@ class ProduceRequests(RequestHandler):
     def _append_one_by_one(
         self, unit: Unit, prepared: dict[TopicPartition, PreparedBatch], request: _Request
     ) -> dict[TopicPartition, ProduceResult]:
-        """Append to each partition, with an error or a result of its own; an error writes nothing."""
+        """Append to each partition by itself; nothing is written to a partition that fails."""
         results: dict[TopicPartition, ProduceResult] = {}
         for tp, batch in prepared.items():
             try:
@@ -207,14 +208,15 @@ class ProduceRequests(RequestHandler):
     def _join(
         self,
         unit: Unit,
-        found: Mapping[TopicPartition, partition_rows.Partition],
+        partitions: Mapping[TopicPartition, partition_rows.Partition],
         prepared: Mapping[TopicPartition, PreparedBatch],
         request: _Request,
     ) -> None:
-        """Make sure that the partitions are in the transaction that their batches belong to."""
+        """Add the partitions to the transaction that their batches belong to; under version 1, check that
+        they were added before."""
         joining = {
             tp: partition
-            for tp, partition in found.items()
+            for tp, partition in partitions.items()
             if (batch := prepared[tp]).is_transactional
             and not log_append.has_open_transaction(
                 unit, partition.partition_id, batch.producer_id, batch.producer_epoch
@@ -243,7 +245,7 @@ class ProduceRequests(RequestHandler):
         request: _Request,
     ) -> ProduceResult:
         transactional_id = request.transactional_id if batch.is_transactional else None
-        known = None if transactional_id is None else transaction_rows.load(unit, transactional_id)
+        holder = None if transactional_id is None else transaction_rows.load(unit, transactional_id)
         attempts = self._core.attempts
         log_append.check_overtakes_nothing(unit, partition.partition_id, batch, attempts)
         result = log_append.append(
@@ -253,7 +255,7 @@ class ProduceRequests(RequestHandler):
             partition_rows.config(unit, partition.topic_id, self._config),
             request.now,
             transactional_id=transactional_id,
-            producer=None if known is None else known.producer,
+            producer=None if holder is None else holder.producer,
         )
         attempts.forget(partition.partition_id, batch.producer_id)
         return result
@@ -264,7 +266,8 @@ class ProduceRequests(RequestHandler):
         prepared: Mapping[TopicPartition, PreparedBatch],
         transactional_id: str | None,
     ) -> None:
-        """For the request as a whole; `init_producer_id` authorizes idempotent producers."""
+        """Check the right to the transactional id; idempotent producers were authorized by
+        `init_producer_id`."""
         if any(batch.is_transactional for batch in prepared.values()):
             self._authorizer.check(unit, "write", "transactional_id", transactional_id or "")
 

@@ -1,4 +1,4 @@
-"""The requests of readers: Fetch, ListOffsets, Metadata, waiting for more; and DeleteRecords."""
+"""The requests of readers: Fetch, ListOffsets, Metadata, waiting for new records; and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ReadRequests(RequestHandler):
-    """The part of `Broker` that readers talk to."""
+    """The part of `Broker` for readers."""
 
     def fetch(
         self,
@@ -37,10 +37,10 @@ class ReadRequests(RequestHandler):
     ) -> FetchResult:
         """Records from `offset` on, control records and aborted data included.
 
-        Under read_committed they stop at the last stable offset, and `aborted_transactions` tells
-        the reader what to leave out. At least one record is returned when there is one. Raises
+        Under read_committed they end at the last stable offset, and `aborted_transactions` lists the
+        transactions to filter out. At least one record is returned if there is one. Raises
         OffsetOutOfRangeError, UnknownTopicOrPartitionError, TopicAuthorizationFailedError and, unless
-        `check_crcs` is False, CorruptRecordError when the first record is not what was written.
+        `check_crcs` is False, CorruptRecordError if the first record fails its checksum.
         """
         return self._fetch(
             fetch.fetch,
@@ -62,7 +62,7 @@ class ReadRequests(RequestHandler):
         max_bytes: int = 52_428_800,
         check_crcs: bool = True,
     ) -> FetchedColumns:
-        """What `fetch` returns, column by column: for callers that send very many records on."""
+        """What `fetch` returns, as columns: for callers that forward very many records."""
         return self._fetch(
             fetch.fetch_columns,
             topic_partition,
@@ -84,10 +84,12 @@ class ReadRequests(RequestHandler):
         check_crcs: bool = True,
         topic_id: UUID | None = None,
     ) -> FetchedData:
-        """What a reader sees of what `fetch` returns, for callers that read very many records, such as
-        consumers: column by column, without control records and, under read_committed, without aborted
-        data. Those count for `max_records`, too, so there may be fewer records, even none, with more from
-        `next_offset` on. Raises UnknownTopicIdError when the offset is of a topic with another id.
+        """The records of `fetch` as columns, for callers that read very many records, such as consumers:
+        without control records and, under read_committed, without aborted data.
+
+        Records that are left out count towards `max_records`, so the result may have fewer records, even
+        none, although more follow at `next_offset`. Raises UnknownTopicIdError if the topic's id is not
+        `topic_id`.
         """
         return self._fetch(
             fetch.fetch_data,
@@ -166,8 +168,8 @@ class ReadRequests(RequestHandler):
         *,
         isolation_level: str = "read_committed",
     ) -> Lag:
-        """How many records a reader at `offset` could get now; also how many are held back by the last
-        stable offset, and how many offsets are markers and aborted data. Raises InvalidRequestError,
+        """How many records a reader at `offset` can get now, how many more the last stable offset holds
+        back, and how many offsets are markers or aborted data. Raises InvalidRequestError,
         UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
@@ -194,26 +196,26 @@ class ReadRequests(RequestHandler):
         """All topics the principal may describe, with their ids."""
         with self._store.read() as connection:
             return [
-                found
-                for found in topics.metadata(connection)
-                if self._authorizer.allows(connection, "describe", "topic", found.name)
+                topic
+                for topic in topics.metadata(connection)
+                if self._authorizer.allows(connection, "describe", "topic", topic.name)
             ]
 
     def topic_names(self) -> dict[UUID, str]:
-        """The names of all topics by their ids, for requests that name topics by id: what may be done with
-        one is asked when it is done."""
+        """The names of all topics by their ids, for requests that name topics by id. Not authorised: the
+        request itself is."""
         with self._store.read() as connection:
             return topics.names(connection)
 
     def topic(self, name: str, *, may_create: bool = True) -> TopicMetadata:
-        """One topic; with auto_create_topics_enable it is created if absent and `may_create`. Raises
+        """One topic; it is created if absent, given `may_create` and auto_create_topics_enable. Raises
         UnknownTopicOrPartitionError, InvalidTopicExceptionError and TopicAuthorizationFailedError."""
         check_text("topic", name, InvalidTopicExceptionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", name)
-            found = topics.metadata(connection, name)
-        if found:
-            return found[0]
+            matches = topics.metadata(connection, name)
+        if matches:
+            return matches[0]
         check_topic_name(name)
         if not (may_create and self._config.auto_create_topics_enable):
             raise topics.unknown(name)
@@ -221,7 +223,7 @@ class ReadRequests(RequestHandler):
         return self.topic(name, may_create=may_create)
 
     def cluster_id(self) -> str:
-        """The id of the file, which Kafka's clients take for that of a cluster."""
+        """The id of the file, which Kafka's clients see as the cluster id."""
         with self._store.read() as connection:
             return file_id.read(connection)
 
@@ -230,22 +232,22 @@ class ReadRequests(RequestHandler):
         return self.topic(topic).partitions
 
     def data_version(self) -> int:
-        """A number that changes with every commit to the file, whoever makes it."""
+        """A number that changes with every commit to the file, by any process."""
         return self._store.data_version()
 
     def wait_for_change(
         self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
     ) -> int:
-        """Wait until `data_version` is no longer `version`, and return it.
+        """Wait until `data_version` differs from `version`, and return it.
 
-        Also returns after `timeout_ms`, and soon after `cancelled` returns True. An idle reader costs
-        next to nothing.
+        Returns after `timeout_ms` at the latest, and soon after `cancelled` returns True. Waiting costs
+        almost nothing.
         """
         with self.listener() as listener:
             return listener.wait(version, timeout_ms, cancelled)
 
     def listener(self) -> Listener:
-        """What `wait_for_change` uses, for who waits again and again."""
+        """A listener that can be reused, for callers that would call `wait_for_change` repeatedly."""
         return Listener(self._store, self._clock)
 
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:

@@ -1,9 +1,8 @@
-"""Appends that happen once (`Database.append_once`): the basis of exactly-once sinks.
+"""Idempotent appends (`Database.append_once`): the basis of exactly-once sinks.
 
-A sink numbers its batches, and may say what each holds: then only the same content counts as a repeat.
-The number of the newest is stored with the batch's records: in the same unit or, for a batch too large
-for one, in the unit that decides the transaction that carries it. Wherever a program dies, both are there
-or neither is.
+A sink numbers its batches, and may describe the content of each; then only a batch with the same content
+counts as a repeat. The number of the newest batch is stored atomically with its records: in the same unit
+or, if the batch is too large for one, in the unit that decides the transaction of the batch.
 """
 
 from __future__ import annotations
@@ -51,22 +50,22 @@ Batches = (
 
 _PART_RECORDS: Final = 5_000
 _PART_BYTES: Final = 512 * 1024
-"""As much as makes one batch of the log: less than topics accept by default."""
+"""The largest batch of the log: smaller than topics accept by default."""
 _FIRST_PART: Final = 100
-"""The records of the first part: how large they are is not known yet."""
+"""The number of records in the first part, when their size is not known yet."""
 _UNIT_BYTES: Final = 16 * 1024 * 1024
-"""What is appended in one unit; more holds the write lock for long, and makes the WAL large."""
+"""The most that is appended in one unit; more would hold the write lock for long and grow the WAL."""
 _UNIT_RECORDS: Final = 50_000
 _STEP_BYTES: Final = 4 * 1024 * 1024
-"""What is appended in one of the units of a transaction: others who write get their turn between."""
+"""The most that is appended in one unit of a transaction; other writers get their turn between units."""
 _STEP_RECORDS: Final = 10_000
 _HELD_CHARS: Final = 1_000
-"""What a sink may say about a batch; it is stored."""
+"""The longest description of a batch, which is stored."""
 _TRIES: Final = 20
 
 
 class Part(NamedTuple):
-    """Some records of a batch, laid out."""
+    """Some records of a sink's batch for one partition, prepared as a batch of the log."""
 
     tp: TopicPartition
     records: Sequence[Record]
@@ -80,12 +79,12 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Sender:
-    """Who appends the parts of a transaction, and how far it has come."""
+    """The producer that appends the parts of a transaction, and its next sequences."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
-    """The next sequence in each partition."""
+    """The next sequence by partition."""
 
     def signed(self, part: Part, sequence: int) -> PreparedBatch:
         return replace(
@@ -98,7 +97,7 @@ class Sender:
 
 
 class Appended(NamedTuple):
-    """What one unit has appended."""
+    """The results of one unit, and the next sequences after it."""
 
     results: list[tuple[TopicPartition, PreparedBatch, ProduceResult]]
     sequences: dict[TopicPartition, int]
@@ -120,7 +119,8 @@ class OnceAppender(RequestHandler):
         *,
         consecutive: bool,
     ) -> AppendOnceResult:
-        """Append all of the batches, unless the sink has appended this one or a later one."""
+        """Append the batches atomically; append nothing if the sink has already appended this batch or a
+        later one."""
         if check_text("sink_id", sink_id) == "":
             raise InvalidRequestError("sink_id: got an empty one, expected text")
         number = check_int("batch_id", batch_id, 0)
@@ -150,7 +150,7 @@ class OnceAppender(RequestHandler):
         return AppendOnceResult(skipped=False, offsets=offsets)
 
     def _append(self, unit: Unit, parts: list[Part], sender: Sender | None) -> Appended:
-        """Append the parts; in halves, as long as one is larger than its topic accepts."""
+        """Append the parts; split each that is larger than its topic accepts into halves."""
         sequences = {} if sender is None else dict(sender.sequences)
         name = None if sender is None else sender.transactional_id
         results = []
@@ -176,7 +176,7 @@ class OnceAppender(RequestHandler):
             count_produced(self._core.metrics, {tp: batch}, {tp: result})
 
     def _remember(self, unit: Unit, this: SinkBatch) -> None:
-        # decisions/0014: the proof is stored with the records, or with the decision of their transaction.
+        # decisions/0014: stored with the records, or with the decision of their transaction.
         now_ms = self._clock.time_ms()
         unit.record(SinkBatchAppended(now_ms, this.sink_id, this.batch_id, this.held))
 
@@ -202,7 +202,7 @@ class OnceAppender(RequestHandler):
         return AppendOnceResult(skipped=False, offsets=offsets)
 
     def _begin(self, name: str) -> ProducerIdAndEpoch:
-        """Also fences an earlier attempt, and aborts what is left of it."""
+        """Initialise the transactional id, which fences an earlier attempt and aborts its transaction."""
         timeout_ms = self._config.transaction_max_timeout_ms
         for _ in range(_TRIES):
             try:
@@ -217,7 +217,7 @@ class OnceAppender(RequestHandler):
         raise ConcurrentTransactionsError(f"{name}: other processes keep it busy; try again")
 
     def _step(self, sender: Sender, parts: list[Part]) -> Appended:
-        """Append some parts in one unit, which also moves the deadline of the transaction."""
+        """Append some parts in one unit, which also extends the time-out of the transaction."""
         name, me = sender.transactional_id, sender.producer
         if self._config.transaction_version < EPOCH_PER_TRANSACTION:
             tps = frozenset(part.tp for part in parts)
@@ -235,7 +235,7 @@ class OnceAppender(RequestHandler):
         return appended
 
     def _end(self, name: str, me: ProducerIdAndEpoch, this: SinkBatch | None) -> None:
-        """Commit the batch, or abort if there is none."""
+        """Commit the batch; abort the transaction if `this` is None."""
 
         def remember(unit: Unit) -> None:
             if this is None:
@@ -254,17 +254,17 @@ class OnceAppender(RequestHandler):
         )
 
     def _abort(self, name: str, me: ProducerIdAndEpoch) -> None:
-        """A failure is left to the time-out, or to the next attempt."""
+        """Abort the transaction; if that fails, the next write does when the lock is released."""
         with contextlib.suppress(ApiError, ProducerFencedError):
             self._end(name, me, None)
 
 
 class _DoneMeanwhileError(Exception):
-    """Another process has appended the batch."""
+    """The batch has been appended by another process in the meantime."""
 
 
 def _check_held(held: Collection[str]) -> tuple[str, ...]:
-    """Raises InvalidRequestError."""
+    """The description as a tuple. Raises InvalidRequestError."""
     if isinstance(held, str):
         raise InvalidRequestError("held: got text, expected a collection of texts")
     texts = tuple(check_text("held", text) for text in check_collection("held", held))
@@ -276,8 +276,8 @@ def _check_held(held: Collection[str]) -> tuple[str, ...]:
 
 
 def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
-    """Raises InvalidRequestError, InvalidRecordError, InvalidTimestampError and
-    UnknownTopicOrPartitionError."""
+    """Split the batches into parts. Raises InvalidRequestError, InvalidRecordError, InvalidTimestampError
+    and UnknownTopicOrPartitionError."""
     pairs = batches.items() if isinstance(batches, Mapping) else batches
     pieces = _Pieces()
     for pair in check_collection("batches", pairs):
@@ -293,13 +293,13 @@ def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
 
 
 class _Pieces:
-    """Cuts records into pieces, which are short when records are large."""
+    """Splits records into pieces of fewer records the larger these are."""
 
     def __init__(self) -> None:
         self._count = _FIRST_PART
 
     def measured(self, size: int) -> None:
-        """The newest piece has so many bytes: the next one is as long as suits such records."""
+        """Adapt the length of the next piece to the size in bytes of the last one."""
         self._count = piece_length(self._count, size, _PART_RECORDS, _PART_BYTES)
 
     def of(self, given: Any) -> Iterator[Sequence[Record]]:
@@ -320,7 +320,7 @@ def _part(tp: TopicPartition, records: Sequence[Record], now_ms: int) -> Part:
 
 
 def _take(parts: Iterator[Part], most_records: int, most_bytes: int) -> tuple[list[Part], bool]:
-    """As much as goes into one unit, and whether that is all."""
+    """The parts that fit into one unit, and whether those are all."""
     taken: list[Part] = []
     size = count = 0
     for part in parts:

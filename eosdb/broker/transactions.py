@@ -1,6 +1,7 @@
-"""The requests of producers about transactions, and those that inspect transactions.
+"""The requests by which producers run transactions, and those that inspect transactions.
 
-A request is checked as values, then authorised inside the unit that the coordinator writes.
+The arguments of a request are validated first; it is authorised inside the unit that the coordinator
+writes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from eosdb.store.writing.unit import Unit
 
 
 class TransactionRequests(RequestHandler):
-    """The part of `Broker` for producers' identities and transactions."""
+    """The part of `Broker` for producer ids and transactions."""
 
     def init_producer_id(
         self,
@@ -60,11 +61,12 @@ class TransactionRequests(RequestHandler):
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> ProducerIdAndEpoch:
-        """A producer id, or with a transactional id its next epoch (KIP-98, KIP-360).
+        """A new producer id, or for a transactional id its producer id with the next epoch (KIP-98,
+        KIP-360).
 
-        Raises ConcurrentTransactionsError when an open transaction had to be aborted first: call
-        again. Raises ProducerFencedError, InvalidTransactionTimeoutError, InvalidRequestError and
-        the authorization errors.
+        Raises ConcurrentTransactionsError if it had to abort an open transaction first: call it again.
+        Raises ProducerFencedError, InvalidTransactionTimeoutError, InvalidRequestError and the
+        authorization errors.
         """
         check_producer(producer_id, producer_epoch)
         expected = expected_or_none(producer_id, producer_epoch)
@@ -85,7 +87,7 @@ class TransactionRequests(RequestHandler):
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
     ) -> None:
-        """Add partitions to the transaction, and begin it if none is open: all of them or none.
+        """Add partitions to the transaction, which begins if none is open. Adds all of them or none.
 
         Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
         UnknownTopicOrPartitionError and the authorization errors.
@@ -139,10 +141,10 @@ class TransactionRequests(RequestHandler):
         topic_ids: Mapping[TopicPartition, UUID] | None = None,
         refused: Refused | None = None,
     ) -> None:
-        """Offsets that become the group's when the transaction commits: all of them or none, or, with a
-        dict for what is `refused`, partition by partition (see offset_commit).
+        """Make offsets part of the transaction: they become the group's when it commits. Takes all of them
+        or none; with a dict `refused`, each partition by itself (see offset_commit).
 
-        Under transaction version 2 this adds the group to the transaction (see `produce`). Raises
+        Under transaction version 2 this also adds the group to the transaction (see `produce`). Raises
         InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError,
         InvalidGroupIdError, IllegalGenerationError, UnknownMemberIdError, UnknownTopicOrPartitionError,
         OffsetMetadataTooLargeError and the authorization errors.
@@ -158,8 +160,8 @@ class TransactionRequests(RequestHandler):
         def admit(unit: Unit) -> tuple[OffsetCommit, ...]:
             self._may_transact(transactional_id)(unit)
             self._authorizer.check(unit, "read", "group", group_id)
-            found = admitted(self._core, unit, commits, refused)
-            return still_here(self._core, unit, group_id, found, committer, refused)
+            readable = admitted(self._core, unit, commits, refused)
+            return still_here(self._core, unit, group_id, readable, committer, refused)
 
         self._coordinator.txn_offset_commit(
             transactional_id,
@@ -181,7 +183,8 @@ class TransactionRequests(RequestHandler):
         *,
         transaction_version: int | None = None,
     ) -> ProducerIdAndEpoch:
-        """Commit or abort. The outcome is final once this returns, or once it has been decided.
+        """Commit or abort the transaction. The outcome is final once it has been decided, which it is when
+        this returns.
 
         Returns the producer id and epoch to use next: under transaction version 2 the next epoch. Raises
         InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,
@@ -208,10 +211,11 @@ class TransactionRequests(RequestHandler):
         *,
         transaction_version: int | None = None,
     ) -> None:
-        """Write the markers of one transaction: all partitions are checked first, then all written.
+        """Write the markers of one transaction: all partitions are checked before the first marker is
+        written.
 
-        The coordinator uses it itself; by hand it ends a hanging transaction (KIP-664). Under transaction
-        version 2 they carry the epoch after the transaction's. Raises InvalidProducerEpochError,
+        For operators, to end a hanging transaction (KIP-664). Under transaction version 2, `producer_epoch`
+        is one higher than that of the transaction's batches. Raises InvalidProducerEpochError,
         TransactionCoordinatorFencedError, UnknownTopicOrPartitionError and
         ClusterAuthorizationFailedError.
         """
@@ -241,7 +245,7 @@ class TransactionRequests(RequestHandler):
             return Coordinator(partition_for(key), transaction_rows.read_epoch(connection))
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerState]:
-        """The active producers of a partition (KIP-664). The only reading request to raise
+        """The active producers of a partition (KIP-664). Unlike other read requests, raises
         InvalidTopicExceptionError for an invalid topic name."""
         tp = check_described_partition(topic_partition)
         with self._store.read() as connection:
@@ -253,8 +257,8 @@ class TransactionRequests(RequestHandler):
     def describe_transactions(
         self, transactional_ids: Collection[str]
     ) -> dict[str, TransactionDescription]:
-        """What the coordinator knows, without partitions of topics that the principal may not describe.
-        Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
+        """The state of each transactional id, without partitions of topics that the principal may not
+        describe. Raises TransactionalIdNotFoundError for the first unknown id (KIP-664)."""
         check_collection("transactional_ids", transactional_ids)
         with self._store.read() as connection:
             return listing.describe(connection, transactional_ids, self._authorizer)
@@ -265,8 +269,8 @@ class TransactionRequests(RequestHandler):
         producer_ids: Sequence[int] = (),
         duration_ms: int = -1,
     ) -> list[TransactionListing]:
-        """List transactions that match every filter; `duration_ms` counts from the last start
-        (KIP-664)."""
+        """List the transactions that match every filter (KIP-664); `duration_ms`: those that began longer
+        ago."""
         check_texts("states", states)
         for producer_id in check_collection("producer_ids", producer_ids):
             check_int("producer_ids", producer_id, -INT64_MAX)
@@ -277,7 +281,7 @@ class TransactionRequests(RequestHandler):
             return listing.transactions(connection, *filters, self._authorizer)
 
     def _may_commit(self, group_id: str, committer: Committer) -> Callable[[Unit], None]:
-        """The check of a commit inside a transaction (KIP-447)."""
+        """The check whether the committer may commit offsets in a transaction (KIP-447)."""
         unknown = IllegalGenerationError(
             f"there is no group {group_id!r}, got a commit of generation {committer.generation_id}"
         )

@@ -1,4 +1,4 @@
-"""Waiting for a commit: it is noticed within milliseconds, in any process, at next to no cost."""
+"""Waiting for a commit by any process: noticed within milliseconds, at almost no cost while idle."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from eosdb.store.store import Store
 
 # decisions/0011: inotify says that the WAL was written, data_version that a commit is there.
 _LOOK_AT_LEAST_MS: Final = 100
-"""How long to rely on the kernel to report a write."""
+"""Check `data_version` at least this often, even if inotify reports no write."""
 _UNTIL_COMMIT_MS: Final = (1, 1, 1, 1, 2, 2, 4, 4, 8, 8)
-"""When to look after a write to the WAL: the commit is there once it has been synced."""
+"""Pauses between checks after a write to the WAL: the commit is visible only once it has been synced."""
 _LONGEST_PAUSE_MS: Final = 10
 
 
 class Listener(Closeable):
-    """Listens for commits to one file, of whatever process; to be closed. Opening and closing one takes the
-    kernel longer than waiting does."""
+    """Waits for commits to one file, made by any process. Close it after use; reuse it for repeated waits,
+    since opening and closing an inotify watch costs the kernel more than a wait."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -30,12 +30,12 @@ class Listener(Closeable):
     def wait(
         self, version: int, timeout_ms: int, cancelled: Callable[[], bool] = lambda: False
     ) -> int:
-        """Return `store.data_version()` once it is no longer `version`, after `timeout_ms`, or when
-        `cancelled` returns True."""
+        """Return `store.data_version()` as soon as it differs from `version`, at the latest after
+        `timeout_ms` or when `cancelled` returns True."""
         clock = self._clock
         deadline, pause_ms = clock.monotonic_ms() + timeout_ms, 1
         pauses: list[int] = []
-        while (found := self._store.data_version()) == version:
+        while (current := self._store.data_version()) == version:
             left_ms = deadline - clock.monotonic_ms()
             if left_ms <= 0 or cancelled():
                 break
@@ -46,7 +46,7 @@ class Listener(Closeable):
                 clock.sleep_ms(min(pauses.pop(), left_ms))
             elif self._watch.wait(min(left_ms, _LOOK_AT_LEAST_MS)):
                 pauses = list(reversed(_UNTIL_COMMIT_MS))
-        return found
+        return current
 
     def close(self) -> None:
         if self._watch is not None:

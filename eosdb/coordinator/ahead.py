@@ -1,9 +1,10 @@
-"""What a clock that was ahead has left: transactions, rebalances and sessions that would end long after
-their time is over.
+"""Repair after a clock that was ahead: transactions, rebalances and sessions that began in what is now the
+future.
 
-A clock that goes forward ends them early, as in Kafka. When it goes back, what was begun meanwhile seems to
-begin in the future, and if its process is dead it would hold up readers and members until then: days, for
-an abort after a minute. So it begins again now. Nobody who is alive notices.
+A clock that jumps forward ends them early, as in Kafka. If it goes back afterwards, those that began
+meanwhile would time out only after the time it had shown, perhaps days later, and if their processes are
+dead, hold up readers and members until then. So their times are restarted now; living owners are not
+affected.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from eosdb.coordinator.transactions.decisions import begun_again
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _TOLERANCE_MS: Final = 60_000
-"""How far ahead is not looked at: two programs never read the same time."""
-# The last ones to end, which their indexes find in one step: when these are not ahead, none is for long.
+"""Times up to this far ahead are left alone, since the clocks of two processes never agree exactly."""
+# The last to end, found in one step by an index: if it is not ahead, no other one is by much.
 _TRANSACTION: Final = (
     "SELECT transactional_id, start_time FROM transactional_ids "
     f"WHERE state {transaction_rows.IS_ONGOING} ORDER BY start_time + timeout_ms DESC LIMIT 1"
@@ -35,12 +36,13 @@ Source = Unit | sqlite3.Connection
 
 
 def is_any(source: Source, now_ms: int) -> bool:
-    """Whether there is something to begin again."""
+    """Whether a transaction, rebalance or session has a time in the future."""
     return _transaction(source, now_ms) is not None or _group(source, now_ms) is not None
 
 
 def begin_again(unit: Unit, now_ms: int) -> int:
-    """Returns how many transactions and groups: STEPS_PER_UNIT when there may be more."""
+    """Restart the times that are in the future. Returns for how many transactions and groups;
+    STEPS_PER_UNIT if there may be more."""
     count = 0
     while count < STEPS_PER_UNIT and (name := _transaction(unit, now_ms)) is not None:
         current = transaction_rows.load(unit, name)
@@ -48,12 +50,11 @@ def begin_again(unit: Unit, now_ms: int) -> int:
         transaction_rows.record(unit, current, begun_again(current, now_ms), now_ms)
         count += 1
     while count < STEPS_PER_UNIT and (name := _group(unit, now_ms)) is not None:
-        found = group_rows.load(unit, name) or Group(name)
-        if found.deadline_ms > now_ms + _longest(found):
-            later = replace(found, deadline_ms=now_ms + _longest(found))
-            group_rows.record(unit, found, later, now_ms)
-            found = later
-        group_rows.begin_sessions_again(unit, found, now_ms)
+        group = group_rows.load(unit, name) or Group(name)
+        if group.deadline_ms > now_ms + _longest(group):
+            before, group = group, replace(group, deadline_ms=now_ms + _longest(group))
+            group_rows.record(unit, before, group, now_ms)
+        group_rows.begin_sessions_again(unit, group, now_ms)
         count += 1
     unit.memos[Due].time_ms = None
     return count
@@ -65,19 +66,19 @@ def _transaction(source: Source, now_ms: int) -> str | None:
 
 
 def _group(source: Source, now_ms: int) -> str | None:
-    """One of the group whose rebalance, or whose member's session, ends last."""
+    """The group with the last rebalance deadline, or the last end of a session, if that is ahead."""
     for query in (_REBALANCE, _SESSION):
         row = source.execute(query).fetchone()
         if row is not None and row[1] > now_ms + _TOLERANCE_MS:
             name, ends_ms = str(row[0]), int(row[1])
-            found = group_rows.load(source, name) or Group(name)
-            # Who waits has a session as long as the rebalance may take, and then its own.
-            sessions = max((m.session_timeout_ms for m in found.members), default=0)
-            if ends_ms > now_ms + _TOLERANCE_MS + _longest(found) + sessions:
+            group = group_rows.load(source, name) or Group(name)
+            # The session of a waiting member is extended by the time that the rebalance may take.
+            sessions = max((m.session_timeout_ms for m in group.members), default=0)
+            if ends_ms > now_ms + _TOLERANCE_MS + _longest(group) + sessions:
                 return name
     return None
 
 
 def _longest(group: Group) -> int:
-    """How long a rebalance of the group takes at the most."""
+    """The longest rebalance timeout of the group's members."""
     return max((member.rebalance_timeout_ms for member in group.members), default=0)

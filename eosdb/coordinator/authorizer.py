@@ -1,8 +1,6 @@
-"""Who may do what: access control rows, checked only when there are any (Kafka:
-StandardAuthorizer).
+"""Authorization by access control lists (Kafka: StandardAuthorizer). Without any ACL everything is allowed.
 
-The order of a request's checks is Kafka's and is kept in the broker; here is the one rule that answers
-them.
+Which rights a request needs, and in which order they are checked, is decided in the broker.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ SUPPORTED: Final = {
     ),
     "transactional_id": ("write", "describe"),
 }  # fmt: skip
-"""What can be done with a resource of each type."""
+"""The operations on a resource of each type."""
 PATTERN_TYPES: Final = ("literal", "prefixed")
 PERMISSIONS: Final = ("allow", "deny")
 CLUSTER: Final = "kafka-cluster"
@@ -57,8 +55,8 @@ _IMPLY_DESCRIBE: Final = ("read", "write", "delete", "alter")
 
 
 def check_acl(acl: Acl) -> Acl:
-    """The row in its stored form. Raises InvalidRequestError for what Kafka does not know."""
-    made = Acl(
+    """The ACL in its stored form. Raises InvalidRequestError for values that Kafka does not have."""
+    stored = Acl(
         check_text("principal", acl.principal),
         _one_of("operation", acl.operation, OPERATIONS),
         _one_of("resource_type", acl.resource_type, tuple(RESOURCE_TYPES)),
@@ -66,24 +64,24 @@ def check_acl(acl: Acl) -> Acl:
         _one_of("pattern_type", acl.pattern_type, PATTERN_TYPES),
         _one_of("permission", acl.permission, PERMISSIONS),
     )
-    if made.resource_type == "cluster" and made.resource_name not in (CLUSTER, "*"):
+    if stored.resource_type == "cluster" and stored.resource_name not in (CLUSTER, "*"):
         raise InvalidRequestError(
-            f"resource_name: got {made.resource_name!r}, expected {CLUSTER}, the only cluster"
+            f"resource_name: got {stored.resource_name!r}, expected {CLUSTER}, the only cluster"
         )
-    if not made.resource_name:
+    if not stored.resource_name:
         raise InvalidRequestError("resource_name: got '', expected a name, or * for all")
-    if ":" not in made.principal:
+    if ":" not in stored.principal:
         raise InvalidRequestError(
-            f"principal: got {made.principal!r}, expected TYPE:NAME such as User:alice"
+            f"principal: got {stored.principal!r}, expected TYPE:NAME such as User:alice"
         )
-    return made
+    return stored
 
 
 def allowed(
     acls: Iterable[Acl], principal: str, operation: str, resource_type: str, name: str | None
 ) -> bool:
-    """Whether the rows let the principal do it; a denial wins. `name` None: on any resource, which is one
-    that no denial covers as a whole (KIP-679)."""
+    """Whether the ACLs allow the operation to the principal; a denial takes precedence. With `name` None:
+    on at least one resource of the type (KIP-679), unless denials cover all that is allowed."""
     about = [
         acl
         for acl in acls
@@ -103,7 +101,7 @@ def allowed(
 
 
 class Authorizer:
-    """Answers for one principal, from the rows that a unit or a reader's snapshot sees."""
+    """Checks the rights of one principal, by the ACLs that a unit or a reader's snapshot sees."""
 
     def __init__(self, principal: str, super_users: str = "") -> None:
         self.principal: Final = principal
@@ -111,11 +109,11 @@ class Authorizer:
         self._unstoppable = principal in super_users.split(";")
 
     def of(self, principal: str) -> Authorizer:
-        """The same for another principal."""
+        """The authorizer for another principal."""
         return Authorizer(principal, self._super_users)
 
     def check(self, source: Source, operation: str, resource_type: str, name: str) -> None:
-        """Raises the resource type's …AuthorizationFailedError."""
+        """Raise the …AuthorizationFailedError of the resource type unless the operation is allowed."""
         if not self.allows(source, operation, resource_type, name):
             raise RESOURCE_TYPES[resource_type](
                 f"{self.principal} may not {operation} the {resource_type} {name!r}; add an ACL that "
@@ -123,13 +121,13 @@ class Authorizer:
             )
 
     def allows(self, source: Source, operation: str, resource_type: str, name: str) -> bool:
-        """Whether there are no rows at all: then everything is allowed."""
+        """Whether the operation is allowed; without any ACL everything is."""
         acls = () if self._unstoppable else load(source)
         return not acls or allowed(acls, self.principal, operation, resource_type, name)
 
     def describes(self, source: Source) -> Callable[[str, str], bool]:
-        """Tells of a resource's type and name whether the principal may describe it, from rows read once:
-        for reports about many."""
+        """A function of a resource's type and name that returns whether the principal may describe it. It
+        reads the ACLs only once, for reports about many resources."""
         acls = () if self._unstoppable else load(source)
 
         @cache
@@ -139,19 +137,20 @@ class Authorizer:
         return answer
 
     def operations(self, source: Source, resource_type: str, name: str) -> frozenset[str]:
-        """All that the principal may do with the resource (KIP-430). Raises InvalidRequestError."""
+        """The operations that the principal may perform on the resource (KIP-430). Raises
+        InvalidRequestError."""
         kind = _one_of("resource_type", resource_type, tuple(SUPPORTED))
         return frozenset(
             operation for operation in SUPPORTED[kind] if self.allows(source, operation, kind, name)
         )
 
     def check_create_topic(self, source: Source, name: str) -> None:
-        """CREATE on the cluster, or on the topic."""
+        """Require CREATE on the cluster or on the topic."""
         if not self.allows(source, "create", "cluster", CLUSTER):
             self.check(source, "create", "topic", name)
 
     def check_idempotent_write(self, source: Source) -> None:
-        """IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
+        """Require IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
         acls = () if self._unstoppable else load(source)
         if acls and not (
             allowed(acls, self.principal, "idempotent_write", "cluster", CLUSTER)
@@ -163,7 +162,8 @@ class Authorizer:
             )
 
     def check_write_markers(self, source: Source) -> None:
-        """ALTER on the cluster, which an administrator has, or CLUSTER_ACTION, which brokers have."""
+        """Require ALTER on the cluster, which administrators have, or CLUSTER_ACTION, which brokers
+        have."""
         if not any(
             self.allows(source, operation, "cluster", CLUSTER)
             for operation in ("alter", "cluster_action")
@@ -181,7 +181,7 @@ class AclMemo(Memo):
 
 
 def load(source: Source) -> tuple[Acl, ...]:
-    """The rows; a unit remembers them in its memo."""
+    """All ACLs; a unit caches them in its memo."""
     if not isinstance(source, Unit):
         return tuple(Acl(*row) for row in source.execute(SELECT))
     memo = source.memos[AclMemo]
@@ -196,14 +196,14 @@ SELECT: Final = (
 
 
 def applies_to(acl: Acl, name: str) -> bool:
-    """Whether the row is about a resource of this name."""
+    """Whether the ACL applies to a resource of this name."""
     if acl.pattern_type == "prefixed":
         return name.startswith(acl.resource_name)
     return acl.resource_name in ("*", name)
 
 
 def _takes_back(denial: Acl, acl: Acl) -> bool:
-    """Whether every name that the row allows is denied."""
+    """Whether the denial covers every name that `acl` allows."""
     if acl.pattern_type == "prefixed" and denial.pattern_type != "prefixed":
         return denial.resource_name == "*"
     return applies_to(denial, acl.resource_name)
@@ -217,8 +217,8 @@ def _covers(acl: Acl, operation: str) -> bool:
     )
 
 
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> str:
+def _one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
     text = str(value).lower().replace("-", "_")
-    if text not in known:
-        raise InvalidRequestError(f"{name}: got {value!r}, expected one of {', '.join(known)}")
+    if text not in choices:
+        raise InvalidRequestError(f"{name}: got {value!r}, expected one of {', '.join(choices)}")
     return text

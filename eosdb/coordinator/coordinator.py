@@ -1,8 +1,8 @@
 """The transaction coordinator: Kafka's requests about transactions, each in its durable units.
 
-Every write of the broker goes through `write`, which first does what is due: transactions that a dead
-process decided but did not complete, time-outs and expirations. Due work has units of its own, so it is
-kept even when the request that found it is refused.
+Every write of the broker goes through `write`, which first does the due work: completing transactions that
+a dead process has decided, time-outs and expirations. Due work has units of its own, so it is committed
+even if the request itself is refused.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _REMOVAL_CAUSES: Final = {
 }
 
 
-class _SomethingIsDueError(Exception):
-    """Raised inside a unit to undo it; never leaves `write`."""
+class _WorkIsDueError(Exception):
+    """Raised inside a unit to roll it back; never leaves `write`."""
 
 
 class TransactionCoordinator:
@@ -62,25 +62,25 @@ class TransactionCoordinator:
         self.presences: Final = Presences(store, clock)
         self.leadership: Final = Leadership(store, clock, config.transaction_unit_partitions)
         self.after_write: Callable[[], None] = lambda: None
-        """Called after every write; housekeeping checks here whether it is due."""
+        """Called after every write, for housekeeping to check whether it is due."""
 
     # -- the door for every write ---------------------------------------------------------------
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True) -> T:
-        """Run `function` in a unit, after doing what is due."""
+        """Run `function` in a unit, after the due work."""
 
         if self._store.is_joint:
             return self._store.write(function, sync=sync)
 
         def checked(unit: Unit) -> T:
-            if self._is_something_due(unit):
-                raise _SomethingIsDueError
+            if self._is_work_due(unit):
+                raise _WorkIsDueError
             return function(unit)
 
         while True:
             try:
                 result = self._store.write(checked, sync=sync)
-            except _SomethingIsDueError:
+            except _WorkIsDueError:
                 self.run_due()
             else:
                 self.after_write()
@@ -88,18 +88,18 @@ class TransactionCoordinator:
 
     @contextlib.contextmanager
     def together(self, *, sync: bool) -> Iterator[JointUnit]:
-        """Make the writes of this thread in the block share one unit, as `Store.together` does; the end
-        of a transaction ends that unit, and its second step is a unit of its own."""
+        """Run the writes of this thread in the block in one unit, as `Store.together` does. The end of a
+        transaction commits that unit, and its second step is a unit of its own."""
         while True:
             with self._store.together(sync=sync) as joint:
-                if not (is_due := self._is_something_due(joint.unit)):
+                if not (is_due := self._is_work_due(joint.unit)):
                     yield joint
             if not is_due:
                 self.after_write()
                 return
             self.run_due()
 
-    def _is_something_due(self, unit: Unit) -> bool:
+    def _is_work_due(self, unit: Unit) -> bool:
         return bool(
             self.leadership.foreign_decided(unit)
             or self._due_time(unit) <= self._clock.time_ms()
@@ -108,7 +108,8 @@ class TransactionCoordinator:
         )
 
     def run_due(self) -> Expired:
-        """Complete what dead processes decided, abort what timed out, remove what expired."""
+        """Complete transactions that dead processes decided, abort those that timed out or lost their
+        owner, and remove what has expired."""
         while self._store.write(
             lambda unit: ahead.begin_again(unit, self._clock.time_ms()), sync=False
         ):
@@ -130,19 +131,19 @@ class TransactionCoordinator:
         return done
 
     def next_due(self) -> int:
-        """The time (ms) before which nothing is due, as the file is now."""
+        """The time (ms) before which nothing is due in the current state of the file."""
         with self._store.read() as connection:
             if self.presences.has_dead(connection):
                 return 0
             return expiry.next_due(connection, self._config, self._clock.time_ms())
 
     def do_what_is_due(self) -> None:
-        """What every write does first, for who does not write."""
+        """Do the due work that every write does first, for callers that do not write."""
         self.write(lambda _: None, sync=False)
 
     def look_for_the_dead(self) -> None:
-        """Remove members, and abort transactions of processors, whose processes have died: for who waits
-        and does not write. Looks only when the last look, also that of a write, was some time ago."""
+        """Remove members and abort transactions whose processes have died, for callers that wait and do not
+        write. Does nothing within 200 ms of the last check, also that of a write."""
         if self.presences.is_look_due():
             with self._store.read() as connection:
                 has_dead = self.presences.has_dead(connection)
@@ -150,8 +151,8 @@ class TransactionCoordinator:
                 self.run_due()
 
     def recover(self) -> None:
-        """At the opening of the file: complete and abort what dead processes left, and remove members
-        that died."""
+        """Complete or abort the transactions that dead processes left, and remove dead members. Called when
+        the file is opened."""
         self.leadership.recover()
         self._abort_while(self.presences.first_orphan)
         self.look_for_the_dead()
@@ -159,7 +160,7 @@ class TransactionCoordinator:
     # -- requests -------------------------------------------------------------------------------
 
     def new_producer_id(self) -> int:
-        """An id for a producer without transactional id."""
+        """A new id for a producer without transactional id."""
         return self._producer_ids.next()
 
     def init_producer_id(
@@ -169,7 +170,7 @@ class TransactionCoordinator:
         expected: ProducerIdAndEpoch | None,
         authorize: Callable[[Unit], None],
     ) -> ProducerIdAndEpoch:
-        """InitProducerId. An open transaction is fenced and aborted; the caller must then retry.
+        """InitProducerId. If a transaction is open it is fenced and aborted, and the caller must retry.
 
         Raises ConcurrentTransactionsError, ProducerFencedError and InvalidTransactionTimeoutError.
         """
@@ -222,7 +223,7 @@ class TransactionCoordinator:
         groups: frozenset[str],
         authorize: Callable[[Unit], None],
     ) -> None:
-        """AddPartitionsToTxn and AddOffsetsToTxn: all or nothing."""
+        """AddPartitionsToTxn and AddOffsetsToTxn: adds all of them or none."""
         self.leadership.ensure_elected()
 
         def add(unit: Unit) -> None:
@@ -237,7 +238,7 @@ class TransactionCoordinator:
             if after is not None:
                 transaction_rows.record(unit, current, after, now)
 
-        # What this opens counts only through the Prepare that ends it, and that is synced.
+        # Not synced: the Prepare that ends the transaction is, and without it nothing here counts.
         self.write(add, sync=False)
 
     def txn_offset_commit(
@@ -251,7 +252,7 @@ class TransactionCoordinator:
         version: int,
         refused: group_offsets.Refused | None,
     ) -> None:
-        """TxnOffsetCommit: the offsets that `admit` lets pass are pending until the transaction ends."""
+        """TxnOffsetCommit: the offsets that `admit` returns are pending until the transaction ends."""
         self.leadership.ensure_elected()
 
         def commit(unit: Unit) -> None:
@@ -290,8 +291,8 @@ class TransactionCoordinator:
         authorize: Callable[[Unit], None],
         with_decision: Callable[[Unit], None] = lambda _: None,
     ) -> ProducerIdAndEpoch:
-        """EndTxn: decide durably, `with_decision` in the same unit, then write every marker and complete.
-        Returns the producer id and epoch to use next."""
+        """EndTxn: record the decision durably, running `with_decision` in the same unit, then write all
+        markers and complete. Returns the producer id and epoch to use next."""
         self.leadership.ensure_elected()
         fresh: int | None = None
         while True:
@@ -341,11 +342,11 @@ class TransactionCoordinator:
 
         def write(unit: Unit) -> None:
             authorize(unit)
-            found = [partition_rows.load(unit, tp) for tp in tps]
-            for partition in found:
+            partitions = [partition_rows.load(unit, tp) for tp in tps]
+            for partition in partitions:
                 entry = producer_rows.load(unit, partition.partition_id, producer_id)
                 check_marker(entry, producer_epoch, coordinator_epoch, version)
-            for partition in found:
+            for partition in partitions:
                 append.append_marker(
                     unit,
                     partition,
@@ -364,8 +365,7 @@ class TransactionCoordinator:
     def _decide(
         self, transactional_id: str, decide: Callable[[Unit], Decision | None]
     ) -> Decision | None:
-        """The first step. While this thread is between the two steps, no other thread of ours takes
-        over."""
+        """Run the first step. No other thread of this object takes over before the second one."""
         self.leadership.try_again(transactional_id)
         with self.leadership.deciding(transactional_id, decide) as first_step:
             decision = self.write(first_step)
@@ -374,12 +374,12 @@ class TransactionCoordinator:
         return decision
 
     def _complete(self, decision: Decision) -> None:
-        """The second step, if it is still to be done."""
+        """Do the second step unless the first has done it."""
         if decision.end is End.DECIDED:
             self.leadership.complete(decision)
 
     def _abort_while(self, first: Callable[[Unit], str | None]) -> int:
-        """Fence and abort the transactions that `first` names one after the other, because they have timed
+        """Fence and abort the transactions that `first` returns, one after the other, if they have timed
         out or their owners are dead. Returns how many."""
         aborted = 0
         lost: TransactionMetadata | None = None
@@ -418,10 +418,10 @@ class TransactionCoordinator:
     # -- what is due ----------------------------------------------------------------------------
 
     def _due_time(self, unit: Unit) -> int:
-        """Before this time (ms) nothing is due: a bound, recomputed once it is reached."""
+        """A time (ms) before which nothing is due; computed again once it is reached."""
         due, now = unit.memos[Due], self._clock.time_ms()
         if due.time_ms is None or due.is_over(now):
-            due.time_ms, due.asked_ms = expiry.next_due(unit, self._config, now), now
+            due.time_ms, due.computed_ms = expiry.next_due(unit, self._config, now), now
         return due.time_ms
 
 

@@ -1,5 +1,5 @@
-"""The remembered bound: before this time nothing is due. Whatever begins may bring it forward, and it holds
-as long as the clock does not go back."""
+"""A cached lower bound of the time at which something is due, such as a time-out. New transactions and
+sessions may lower it; it is computed again once it is reached, or if the clock goes back."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from eosdb.store.writing.unit import Memo
 @dataclass(slots=True)
 class Due(Memo):
     time_ms: int | None = None
-    """None: not worked out yet."""
-    asked_ms: int = 0
-    """The time at which it was worked out."""
+    """The bound; None if it has not been computed."""
+    computed_ms: int = 0
+    """The time at which the bound was computed."""
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it is to be worked out anew."""
-        return self.time_ms is None or not self.asked_ms <= now_ms < self.time_ms
+        """Whether the bound has to be computed again."""
+        return self.time_ms is None or not self.computed_ms <= now_ms < self.time_ms
 
     def by(self, time_ms: int) -> None:
-        """Something that begins now is due at this time; without a known bound there is nothing to do."""
+        """Lower the bound, if there is one, to the time at which something that begins now is due."""
         if self.time_ms is not None:
             self.time_ms = min(self.time_ms, time_ms)

@@ -1,4 +1,4 @@
-"""What expires with time: when something does next, and one round of removing it."""
+"""Expiration: when something expires next, and one round of removing what has expired."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTE_MS: Final = 60_000
 
 @dataclass(slots=True)
 class Expired:
-    """What one round of due work did."""
+    """Counts of what one round of due work has completed, aborted and removed."""
 
     recovered: int = 0
     aborted: int = 0
@@ -32,7 +32,7 @@ class Expired:
     groups: int = 0
 
     def add(self, removed: tuple[int, int, int, int]) -> None:
-        """Count what `remove` did."""
+        """Add the counts that `remove` returned."""
         self.transactional_ids += removed[0]
         self.producers += removed[1]
         self.offsets += removed[2]
@@ -46,9 +46,11 @@ def remove(
     dead: Mapping[str, Collection[str]],
     removed: list[Removed],
 ) -> tuple[int, int, int, int]:
-    """Remove what has expired, and the members (by group) whose processes have died. `removed` gets the
-    members. Returns how many transactional ids, producers and offsets went and how many groups changed;
-    none of them when nothing is left to do."""
+    """Remove what has expired, and the `dead` members by group. The removed members are added to `removed`.
+
+    Returns the numbers of removed transactional ids, producers and offsets, and of changed groups; all are
+    0 when nothing is left to do.
+    """
     unit.memos[Due].time_ms = None
     return (
         transaction_rows.expire(unit, now_ms, config.transactional_id_expiration_ms),

@@ -1,7 +1,7 @@
 """Leadership of the coordinator partition, and the second step of every decided transaction.
 
 Each database object that is elected gets a higher coordinator epoch. A decided transaction is completed
-by the thread that decided it; one that a dead process left, by the first process that notices.
+by the thread that decided it or, if its process has died, by the first process that notices.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from eosdb.store.writing.unit import Unit
 
 
 class End(Enum):
-    """How far the end of a transaction has come in the unit that decides it."""
+    """What the unit that decides a transaction has done about its end."""
 
     NONE = "none"
-    """Nothing was ended."""
+    """No transaction was ended."""
     DECIDED = "decided"
-    """The markers are to be written in a unit that follows."""
+    """Recorded Prepare…; the markers are written in a later unit."""
     COMPLETED = "completed"
-    """The markers and Complete… are in the same unit."""
+    """Recorded Prepare…, the markers and Complete…."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was recorded, and under which coordinator epoch."""
+    """The state that was recorded, and the coordinator epoch at that time."""
 
     metadata: TransactionMetadata
     coordinator_epoch: int
@@ -53,9 +53,10 @@ class Leadership:
         self._elected = False
         self._lock = threading.Lock()
         self._completing: set[str] = set()
-        """Decided by a thread of ours that is about to complete them."""
+        """Ids whose transaction a thread of this object has decided and is about to complete."""
         self._refused: set[str] = set()
-        """Decided, but a partition has seen a newer coordinator: nobody can complete them."""
+        """Ids whose decided transaction cannot be completed, since a partition has seen a newer
+        coordinator."""
 
     def ensure_elected(self) -> None:
         """Become the coordinator, with a new coordinator epoch, unless this object already is."""
@@ -65,10 +66,10 @@ class Leadership:
             self._tell_of_recovered(completed)
 
     def recover(self) -> int:
-        """Complete decided transactions that no thread of ours is completing. Returns how many.
+        """Complete decided transactions that no thread of this object is completing. Returns how many.
 
-        Taking over coordination and completing them is one unit, so a process that decided one and wakes
-        up late finds it complete, or cannot write its markers.
+        The election and the completions are one unit, so a process that decided a transaction and resumes
+        late finds it complete, or cannot write its markers.
         """
 
         def take_over(unit: Unit) -> int:
@@ -88,8 +89,8 @@ class Leadership:
     def deciding(
         self, transactional_id: str, decide: Callable[[Unit], Decision | None]
     ) -> Iterator[Callable[[Unit], Decision | None]]:
-        """The first step, to be run in a unit in the block. What it decides is this thread's to complete,
-        from just before the commit; not if the block raises."""
+        """Return `decide` as the first step, to be run in a unit in the block. From just before its commit
+        this thread is responsible for completing the transaction, unless the block raises."""
 
         def first_step(unit: Unit) -> Decision | None:
             if decided:  # The unit is being run again.
@@ -114,8 +115,8 @@ class Leadership:
             raise
 
     def _completed_at_once(self, unit: Unit, decision: Decision) -> Decision | None:
-        """The second step in the unit of the first. None when it must wait: there are too many partitions,
-        one of them has seen a newer coordinator, or a test wants to look in between."""
+        """Do the second step in the unit of the first. None if it needs a unit of its own: there are too
+        many partitions, one of them has seen a newer coordinator, or a failpoint separates the steps."""
         # decisions/0021: one commit where it fits.
         decided, epoch = decision.metadata, decision.coordinator_epoch
         if len(decided.partitions) > self._partitions_at_once or ends_in_steps():
@@ -131,7 +132,7 @@ class Leadership:
         return Decision(completed, epoch, End.COMPLETED)
 
     def try_again(self, transactional_id: str) -> None:
-        """It was requested again: perhaps it can be completed now."""
+        """Attempt the completion again if it was refused before: a client has repeated its request."""
         if self._refused:
             with self._lock:
                 self._refused.discard(transactional_id)
@@ -141,11 +142,11 @@ class Leadership:
             self._completing.discard(transactional_id)
 
     def complete(self, decision: Decision) -> None:
-        """The second step: markers and Complete…, under the epoch of the first.
+        """The second step: write markers and Complete… under the coordinator epoch of the first step.
 
-        Not synced: after a power loss the next process to find it decided completes it again. So does the
-        next writer when it cannot be done here (a full disk, a long write elsewhere): the decision
-        stands, and no error may say otherwise.
+        Not synced: after a power loss the next process completes the transaction again. An error of the
+        file (a full disk, a lock held too long) is not raised, since the decision stands and the next
+        writer completes it.
         """
         reach(Failpoint.END_TXN_DECIDED)
         transactional_id = decision.metadata.transactional_id
@@ -166,7 +167,7 @@ class Leadership:
             self._finish(transactional_id)
 
     def foreign_decided(self, unit: Unit) -> frozenset[str]:
-        """Decided transactions that no thread of ours is completing."""
+        """Ids of decided transactions that no thread of this object is completing."""
         decided = transaction_rows.decided_ids(unit)
         return decided - self._completing - self._refused if decided else decided
 
@@ -175,7 +176,8 @@ class Leadership:
             self._refused.add(transactional_id)
 
     def _elect_and_complete(self, unit: Unit) -> int:
-        """Take a new epoch, and complete everything decided under it. Returns how many."""
+        """Take a new coordinator epoch, and complete all decided transactions under it. Returns how
+        many."""
         now, completed = self._clock.time_ms(), 0
         epoch = transaction_rows.elect(unit, now)
         group_rows.begin_sessions(unit, now)

@@ -1,4 +1,4 @@
-"""Which of the 50 coordinator partitions serves a transactional id or a group."""
+"""The coordinator partition, one of 50, of a transactional id or group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PARTITIONS: Final = 50
 
 
 def partition_for(key: str) -> int:
-    """Which of the 50 coordinator partitions a key belongs to.
+    """The coordinator partition of a transactional id or group id.
 
     Java's `String.hashCode` over UTF-16 units, its absolute value (of -2**31 it is 0), modulo 50
     (Kafka: Utils.abs, TransactionStateManager.partitionFor).

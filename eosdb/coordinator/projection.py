@@ -1,5 +1,5 @@
-"""`apply`: one event folded into the materialized tables of every room, and how the coordinator's change.
-The live path and replay both come here, so they cannot disagree.
+"""`apply`, which folds an event into all materialized tables, and the projections of the coordinator's
+tables. The live path and replay both call it, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -150,12 +150,12 @@ if missing := [kind.__name__ for kind, handlers in _FOLDS.items() if not handler
     raise AssertionError(f"no projection folds {', '.join(missing)}")
 
 
-def apply(unit: Unit, found: Event | Lean, position: int) -> Event:
-    """Fold an event, which is at `position` in the journal. Returns it with what its row leaves out.
+def apply(unit: Unit, row: Event | Lean, position: int) -> Event:
+    """Fold the event at `position` in the journal. Returns it, with the fields that a lean row leaves out.
 
     Raises TypeError for a row that does not fit the events before it.
     """
-    event = _whole(unit, found) if isinstance(found, Lean) else found
+    event = _whole(unit, row) if isinstance(row, Lean) else row
     for handler in _FOLDS[type(event)]:
         handler(unit, event, position)
     return event
@@ -170,18 +170,19 @@ def _whole(unit: Unit, row: Lean) -> Event:
 
 # decisions/0026: what a row leaves out follows from the state before it.
 def _expected(unit: Unit, row: Lean) -> Event:
-    """What the state before a row says of its event. Raises KeyError, TypeError and ValueError."""
-    known = None
+    """The event that the state before the row leads to expect. Raises KeyError, TypeError and
+    ValueError."""
+    before = None
     if row.transactional_id is not None:
-        known = transaction_rows.load(unit, row.transactional_id)
+        before = transaction_rows.load(unit, row.transactional_id)
     if row.kind is TransactionStateChanged:
         to_state = TransactionState.from_label(row.members.get("to_state", _ONGOING))
         version = row.members.get("transaction_version", EPOCH_PER_TRANSACTION)
-        usual = changes.expected(known, to_state, version, row.timestamp)
+        usual = changes.expected(before, to_state, version, row.timestamp)
         if usual is None:
             raise TypeError(f"the transactional id {row.transactional_id!r} is not known")
         return usual
-    producer = None if known is None else known.producer
+    producer = None if before is None else before.producer
     if row.kind is BatchAppended:
         base_offset = row.members["base_offset"]
         return lean.batch(row.timestamp, row.transactional_id, base_offset, producer)

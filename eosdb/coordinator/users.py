@@ -1,4 +1,4 @@
-"""Users as the file knows them: a SCRAM credential for each mechanism (Kafka: ScramControlManager)."""
+"""The users stored in the file: a SCRAM credential for each mechanism (Kafka: ScramControlManager)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ _COLUMNS: Final = ", ".join(ScramCredential._fields)
 
 
 def check_user(name: object) -> str:
-    """Raises UnacceptableCredentialError."""
+    """The name if it is valid. Raises UnacceptableCredentialError."""
     if (text := check_text("user", name, UnacceptableCredentialError)) == "":
         raise UnacceptableCredentialError("user: got an empty name, expected some text")
     return text
 
 
 def check_mechanism(name: object) -> str:
-    """Raises UnsupportedSaslMechanismError."""
+    """The name if it is a SASL mechanism. Raises UnsupportedSaslMechanismError."""
     if isinstance(name, str) and name in MECHANISMS:
         return name
-    known = ", ".join(MECHANISMS)
-    raise UnsupportedSaslMechanismError(f"mechanism: got {shown(name)}, expected one of {known}")
+    mechanisms = ", ".join(MECHANISMS)
+    raise UnsupportedSaslMechanismError(
+        f"mechanism: got {shown(name)}, expected one of {mechanisms}"
+    )
 
 
 def check_credential(given: object) -> ScramCredential:
-    """Raises InvalidRequestError, UnacceptableCredentialError and UnsupportedSaslMechanismError."""
+    """The credential if it is valid. Raises InvalidRequestError, UnacceptableCredentialError and
+    UnsupportedSaslMechanismError."""
     if not isinstance(given, ScramCredential):
         raise InvalidRequestError(f"credential: got {shown(given)}, expected a ScramCredential")
     check_user(given.user)

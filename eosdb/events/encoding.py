@@ -1,11 +1,11 @@
-"""Events as rows of the journal, and back: both ways follow from the fields of their classes.
+"""Encodes events as rows of the journal and decodes them, both derived from the fields of their classes.
 
-The journal's own columns are an event's first fields; the others are its `detail`, a JSON object with one
-member per field, in their order. A field's type decides its form there. A new field is a line in its
-class; a new type of field is one more `Form`.
+An event's first fields are columns of the journal; the others are its `detail`, a JSON object with one
+member per field, in the order of the fields. The type of a field determines its JSON form. A new field is
+a line in its class; a new type of field needs a `Form`.
 
-Every commit encodes events and a replay decodes all of them, so what follows from a class is worked out
-once: a template to fill in, and the types to expect. What of an event need not be written is in `lean`.
+Every commit encodes events and a replay decodes all of them, so the template and the expected types of each
+class are computed once. `lean` decides which fields a row may leave out.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from eosdb.model.values import TopicPartition, TransactionState
 Row = tuple[str, int, str | None, int | None, str | None, str]
 """Kind, timestamp, topic, partition, transactional id and detail."""
 _scan_once: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-"""What `raw_decode` calls. Raises StopIteration for text that is not JSON."""
+"""The function behind `raw_decode`. Raises StopIteration for text that is not JSON."""
 _quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
 _compact: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _make: Final = tuple.__new__
 
 
 class Form(NamedTuple):
-    """How the values of a type are written in JSON; None where they need no conversion."""
+    """How values of a type are written to JSON and read; `text` and `value` are None if no conversion is
+    needed."""
 
     json_types: frozenset[type]
     text: Callable[[Any], str] | None = None
     value: Callable[[Any], Any] | None = None
     place: str = "%s"
     values: Callable[[list[Any]], tuple[Any, ...]] | None = None
-    """What `value` makes of each, at less cost."""
+    """Converts a list of values, faster than `value` for each."""
 
 
 def _either(values: Mapping[Any, str | None]) -> Form:
-    """One of a few values, and the name of each."""
+    """The form of an enumeration: its values, and the name of each."""
     texts = {value: "null" if name is None else _quoted(name) for value, name in values.items()}
     json_types = frozenset(map(type, values.values()))
     return Form(json_types, texts.__getitem__, {n: v for v, n in values.items()}.__getitem__)
@@ -61,7 +62,7 @@ _FORMS: Final[dict[Any, Form]] = {
 
 
 def form(hint: Any) -> Form:
-    """The form of a type: a plain one, one or None, a tuple of one type, or a NamedTuple."""
+    """The form of a type: a plain type, a type or None, a tuple of one type, or a NamedTuple."""
     if hint in _FORMS:
         return _FORMS[hint]
     parts = typing.get_args(hint)
@@ -80,7 +81,7 @@ def _or_none(some: Form) -> Form:
     return Form(
         some.json_types | {NoneType},
         lambda value: "null" if value is None else to_text(value),
-        to_value and (lambda found: None if found is None else to_value(found)),
+        to_value and (lambda value: None if value is None else to_value(value)),
     )
 
 
@@ -88,24 +89,24 @@ def _array(of: Form) -> Form:
     to_text, to_value, json_types = of.text or str, of.value, of.json_types
     to_values = of.values
 
-    def value(found: object) -> tuple[Any, ...]:
-        if type(found) is not list:
-            raise TypeError(f"got {found!r:.80}")
-        if not found:
+    def value(items: object) -> tuple[Any, ...]:
+        if type(items) is not list:
+            raise TypeError(f"got {items!r:.80}")
+        if not items:
             return ()
         if to_values:
-            return to_values(found)
+            return to_values(items)
         if to_value:
-            return tuple([to_value(item) for item in found])
-        if not json_types.issuperset(map(type, found)):
-            raise TypeError(f"got {found!r:.80}")
-        return tuple(found)
+            return tuple([to_value(item) for item in items])
+        if not json_types.issuperset(map(type, items)):
+            raise TypeError(f"got {items!r:.80}")
+        return tuple(items)
 
     return Form(frozenset({list}), lambda values: f"[{','.join(map(to_text, values))}]", value)
 
 
 class Fields:
-    """The fields of a NamedTuple from the `first` on, as a JSON object."""
+    """The fields of a NamedTuple, from index `first` on, as a JSON object."""
 
     __slots__ = (
         "_cls", "_defaults", "_pick", "_template", "_texts", "_types", "_values", "forms", "names",
@@ -125,7 +126,7 @@ class Fields:
         self._types = frozenset(product(*[of.json_types for of in forms.values()]))
         self.forms: Final = forms
         self.required: Final = frozenset(forms) - cls._field_defaults.keys()
-        """What every event said when each said everything."""
+        """The fields without default, which rows that are not lean always have."""
         self._defaults = {
             name: parsed((forms[name].text or str)(default))
             for name, default in cls._field_defaults.items()
@@ -138,37 +139,38 @@ class Fields:
             cells[i] = to_text(cells[i])
         return self._template % (*cells,)
 
-    def value(self, found: Mapping[str, Any], before: tuple[object, ...] = ()) -> Any:
-        """The NamedTuple, whose fields `before` are these.
+    def value(self, members: Mapping[str, Any], before: tuple[object, ...] = ()) -> Any:
+        """The NamedTuple of the values `before` and of the JSON object's members.
 
-        Raises KeyError, TypeError, ValueError or AttributeError for anything else.
+        Raises KeyError, TypeError, ValueError or AttributeError if they do not fit its fields.
         """
-        if (*found,) != self.names:
-            found = self._in_order(found)
-        cells = [*found.values()]
+        if (*members,) != self.names:
+            members = self._in_order(members)
+        cells = [*members.values()]
         if (*map(type, cells),) not in self._types:
-            raise TypeError(f"got {found!r:.200}")
+            raise TypeError(f"got {members!r:.200}")
         for i, to_value in self._values:
             cells[i] = to_value(cells[i])
         return _make(self._cls, (*before, *cells))
 
-    def values(self, found: list[Any]) -> tuple[Any, ...]:
-        """Many of them. Where members are already values, only their presence is checked."""
+    def values(self, objects: list[Any]) -> tuple[Any, ...]:
+        """A NamedTuple for each JSON object. If no member needs conversion, only their presence is
+        checked."""
         if self._values:
-            return tuple(map(self.value, found))
-        return tuple(map(_make, repeat(self._cls), map(self._pick, found)))
+            return tuple(map(self.value, objects))
+        return tuple(map(_make, repeat(self._cls), map(self._pick, objects)))
 
-    def _in_order(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With the defaults of fields that were added later."""
-        of_all = {**self._defaults, **found}
+    def _in_order(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The members in the order of the fields, with defaults for fields that were added later."""
+        of_all = {**self._defaults, **members}
         if of_all.keys() != {*self.names}:
-            raise TypeError(f"got {', '.join(found)}, expected {', '.join(self.names)}")
+            raise TypeError(f"got {', '.join(members)}, expected {', '.join(self.names)}")
         return {name: of_all[name] for name in self.names}
 
 
 def _shape(kind: type[Event]) -> tuple[Fields, int, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
-    """What is known of a kind of event: its detail, how many of the journal's own columns come before it,
-    and what picks these."""
+    """The shape of a kind of event: the fields of its detail, the number of fields before them, which are
+    columns of the journal, and a function that picks these from all such columns."""
     places = [i for i, name in enumerate(COLUMNS) if name in kind._fields]
     first = len(places)
     assert kind._fields[:first] == tuple([COLUMNS[i] for i in places]), f"{kind}: columns first"
@@ -180,7 +182,7 @@ SHAPES: Final = {kind: _shape(cls) for kind, cls in KINDS.items()}
 
 
 def encode(event: Event) -> Row:
-    """The event as a row of the journal that says everything."""
+    """The event as a row of the journal with all its fields."""
     kind = type(event).__name__
     detail, first, _ = SHAPES[kind]
     return (
@@ -212,14 +214,14 @@ def decode(
 
 
 def members(detail: str) -> Any:
-    """What the JSON text says. Raises ValueError."""
+    """The value of the JSON text. Raises ValueError."""
     try:
-        found, end = _scan_once(detail, 0)
+        value, end = _scan_once(detail, 0)
     except StopIteration:
         end = -1
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return found if end == len(detail) else parsed(detail)  # Blanks around it, or no JSON.
+    return value if end == len(detail) else parsed(detail)  # White space around it, or no JSON.
 
 
 def _text_of(hint: Any) -> Callable[[Any], str]:
@@ -229,6 +231,6 @@ def _text_of(hint: Any) -> Callable[[Any], str]:
 partitions_json: Final[Callable[[Iterable[TopicPartition]], str]] = _text_of(
     tuple[TopicPartition, ...]
 )
-"""Partitions as the contract shows them: a JSON array of topic and partition."""
+"""Partitions as a JSON array of objects with `topic` and `partition`."""
 texts_json: Final[Callable[[Iterable[str]], str]] = _text_of(tuple[str, ...])
-"""A JSON array of texts."""
+"""Texts as a JSON array."""

@@ -1,10 +1,10 @@
-"""The kinds of events: one class of values for each.
+"""The kinds of events: a named tuple for each.
 
-The journal is the truth; every materialized table is folded from these values by the projections in `log`
-and `coordinator`. An event's first fields are columns of the journal; whatever else it says is its
-`detail`, a JSON object with one member per field. `encoding` derives all of that from the classes: a
-field is added here alone. One that existing files lack comes last and has a default. What follows from
-elsewhere is left out of some rows (`lean`), but not of these values.
+The journal is the truth; all materialized tables are folded from events by the projections in `log` and
+`coordinator`. The first fields of an event are columns of the journal; the others are its `detail`, a JSON
+object with one member per field. `encoding` derives both from the classes, so a new field is added here
+alone: last, and with a default for the events of existing files. Some rows leave out fields that can be
+derived (`lean`); the events in memory always have all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eosdb.model.values import (
 )
 
 COLUMNS: Final = ("timestamp", "topic", "partition", "transactional_id")
-"""What an event says in columns of its own, its first fields; the rest is its detail."""
+"""The columns of the journal that hold an event's first fields; the other fields are its detail."""
 
 
 class TopicCreated(NamedTuple):
@@ -56,9 +56,12 @@ class TopicDeleted(NamedTuple):
 
 
 class BatchAppended(NamedTuple):
-    """`base_sequence` counts on beyond int32 (-1: none); `size` is the batch's stored bytes, `crc` the
-    CRC-32 of the sums of their content if the records have checksums (`log.checksum`), before schema 7 that
-    of the content itself, and -1 in files of the first versions."""
+    """A batch of records was appended.
+
+    `base_sequence` is the serial, which does not wrap at int32 (-1: none). `size` is the batch's stored
+    bytes. `crc` is the CRC-32 of the records' checksums (`log.checksum`) if they have any; before schema 7,
+    of their content; -1 in files of the first versions.
+    """
 
     timestamp: int
     topic: str
@@ -66,7 +69,7 @@ class BatchAppended(NamedTuple):
     transactional_id: str | None
     partition_id: int
     base_offset: int
-    count: int  # type: ignore[assignment]  # Instead of what tuples call so.
+    count: int  # type: ignore[assignment]  # Hides the method of tuple.
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -98,7 +101,7 @@ class MarkerWritten(NamedTuple):
 
 
 class LogStartOffsetMoved(NamedTuple):
-    """`reason` is `delete_records`, `retention.ms` or `retention.bytes`."""
+    """The log start offset moved; `reason` is `delete_records`, `retention.ms` or `retention.bytes`."""
 
     timestamp: int
     topic: str
@@ -112,8 +115,8 @@ class LogStartOffsetMoved(NamedTuple):
 class LogCleaned(NamedTuple):
     """Compaction: superseded records below `clean_offset` have been removed.
 
-    `horizons` are the offsets of tombstones and of markers without data that this pass saw first; they
-    are removed `delete.retention.ms` later; `expired_horizons` are those removed now.
+    `horizons` are the offsets of tombstones, and of markers without data, that this pass has met for the
+    first time; they are removed `delete.retention.ms` later. `expired_horizons` are those removed now.
     """
 
     timestamp: int
@@ -136,7 +139,7 @@ class ProducersExpired(NamedTuple):
 
 
 class SnapshotTaken(NamedTuple):
-    """A snapshot of a partition's producer states as of `offset` (exclusive) was taken."""
+    """A snapshot was taken of a partition's producer states before `offset`."""
 
     timestamp: int
     topic: str
@@ -158,7 +161,7 @@ class CoordinatorElected(NamedTuple):
 
 
 class TransactionStateChanged(NamedTuple):
-    """The whole new state of a transactional id, as Kafka's transaction log has it."""
+    """The complete new state of a transactional id, as in Kafka's transaction log."""
 
     timestamp: int
     transactional_id: str
@@ -211,13 +214,13 @@ class GroupMember(NamedTuple):
     assignment: str
     has_joined: bool
     client_host: str = ""
-    """Of members that came over the wire."""
+    """The client's address, for members that connect over the wire."""
     owner_lock: int = 0
-    """Of members whose process holds a lock while it lives: its number (decisions/0034)."""
+    """The number of the lock that the member's process holds; 0 if none (decisions/0034)."""
 
 
 class GroupChanged(NamedTuple):
-    """The whole new state of a consumer group and its members."""
+    """The complete new state of a consumer group and its members."""
 
     timestamp: int
     group_id: str
@@ -248,8 +251,8 @@ class TxnOffsetsCommitted(NamedTuple):
 
 
 class OffsetsDeleted(NamedTuple):
-    """`reason` is `deleted`, `expired`, `group deleted` or `group expired`; the last two end the
-    group, too."""
+    """Offsets were deleted; `reason` is `deleted`, `expired`, `group deleted` or `group expired`. The last
+    two also delete the group."""
 
     timestamp: int
     group_id: str
@@ -258,7 +261,7 @@ class OffsetsDeleted(NamedTuple):
 
 
 class IdempotencyKeyUsed(NamedTuple):
-    """The record at `offset` was published under a key that is used up from now on."""
+    """The record at `offset` was published with an idempotency key, which later records cannot use."""
 
     timestamp: int
     topic: str
@@ -269,7 +272,7 @@ class IdempotencyKeyUsed(NamedTuple):
 
 
 class IdempotencyKeysExpired(NamedTuple):
-    """Keys whose use was too long ago; each may be used again."""
+    """Idempotency keys have expired; each may be used again."""
 
     timestamp: int
     topic: str
@@ -277,9 +280,9 @@ class IdempotencyKeysExpired(NamedTuple):
 
 
 class SinkBatchAppended(NamedTuple):
-    """A sink's batch is in the log in full; the events before this one say what it appended.
+    """A sink's batch has been appended completely, by the events before this one.
 
-    `held` says what that was, in the sink's words; nothing where the sink did not say.
+    `held` describes its content as the sink did; empty if it did not.
     """
 
     timestamp: int
@@ -289,7 +292,7 @@ class SinkBatchAppended(NamedTuple):
 
 
 class SinksExpired(NamedTuple):
-    """Sinks whose last batch was too long ago; what comes next is their first."""
+    """Sinks have expired because their last batch is too old; their next batch counts as the first."""
 
     timestamp: int
     sink_ids: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""What of an event need not be written, because it follows from the event's columns or from the state
-before it: members that have the expected value are left out of its `detail`.
+"""Lean rows: fields of an event whose value can be derived from its columns, or from the state before it,
+are left out of its `detail`.
 
-Three kinds are written so, of which every transaction has several. What is expected of one is an event,
-too, with NAMED in the place of whatever is always written; whoever records it and whoever folds its row
-find the same. Rows from before this, which say everything, mean what they always meant.
+Three kinds of events, of which every transaction has several, are written this way. The derived values
+form an expected event, with NAMED in place of each field that is always written. The writer and the replay
+derive the same expected event. Rows of earlier versions, which have all fields, are read as before.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from eosdb.model.values import (
 )
 
 NAMED: Final[Any] = object()
-"""Nothing is expected in this place."""
+"""Marks a field of an expected event that has no expected value."""
 _NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 _COMMIT: Final = "COMMIT"
 AGE: Final = "age_ms"
-"""How long before a batch was appended its newest record was made, by the record's timestamp."""
+"""The member that stores the newest record's timestamp, as its age when the batch was appended."""
 
 
 class Lean(NamedTuple):
-    """A row that leaves something out; `fill_in` makes the event of it."""
+    """A row that leaves out fields; `fill_in` turns it into an event."""
 
     kind: type[Event]
     timestamp: int
@@ -41,29 +41,32 @@ class Lean(NamedTuple):
     members: Mapping[str, Any]
 
 
-def kind_of(found: Event | Lean) -> type[Event]:
-    return found.kind if isinstance(found, Lean) else type(found)
+def kind_of(row: Event | Lean) -> type[Event]:
+    return row.kind if isinstance(row, Lean) else type(row)
 
 
 class Place(NamedTuple):
-    """Where the records of an event lie."""
+    """The partition and offsets of an event's records."""
 
     partition_id: int
     first_offset: int
     last_offset: int
 
 
-def place(found: Event | Lean) -> Place | None:
-    """Where its records lie, which an event that has records always names. Raises KeyError."""
-    if isinstance(found, BatchAppended):
-        return Place(found.partition_id, found.base_offset, found.last_offset)
-    if isinstance(found, MarkerWritten):
-        return Place(found.partition_id, found.offset, found.offset)
-    if not isinstance(found, Lean) or found.kind is TransactionStateChanged:
+def place(row: Event | Lean) -> Place | None:
+    """The place of the event's records, which rows never leave out; None if the event has no records.
+
+    Raises KeyError for a damaged row.
+    """
+    if isinstance(row, BatchAppended):
+        return Place(row.partition_id, row.base_offset, row.last_offset)
+    if isinstance(row, MarkerWritten):
+        return Place(row.partition_id, row.offset, row.offset)
+    if not isinstance(row, Lean) or row.kind is TransactionStateChanged:
         return None
-    said = found.members
-    first = said["base_offset"] if found.kind is BatchAppended else said["offset"]
-    return Place(said["partition_id"], first, first + said.get("count", 1) - 1)
+    members = row.members
+    first = members["base_offset"] if row.kind is BatchAppended else members["offset"]
+    return Place(members["partition_id"], first, first + members.get("count", 1) - 1)
 
 
 def batch(
@@ -72,8 +75,8 @@ def batch(
     base_offset: int,
     producer: ProducerIdAndEpoch | None,
 ) -> BatchAppended:
-    """The expected batch: one record, made when it was appended, the first of this producer, the
-    transaction's (None: not known), or outside of transactions without any producer."""
+    """The expected batch: one record with the time of the append as its timestamp. In a transaction it has
+    the transaction's `producer` (None if unknown) and sequence 0, otherwise no producer."""
     is_transactional = transactional_id is not None
     if not is_transactional:
         producer = _NO_PRODUCER
@@ -86,26 +89,26 @@ def batch(
 
 
 def marker(producer: ProducerIdAndEpoch | None, coordinator_epoch: int) -> MarkerWritten:
-    """The expected marker: a commit's, by the current coordinator, of the transaction's producer (None:
-    not known)."""
+    """The expected marker: a commit by the current coordinator, with the transaction's `producer` (None if
+    unknown)."""
     id_, epoch = producer or (NAMED, NAMED)
     return MarkerWritten(0, "", 0, None, NAMED, NAMED, id_, epoch, coordinator_epoch, _COMMIT)
 
 
 class _Plan(NamedTuple):
-    """How a row is written of which certain members are named."""
+    """How to write a row that names a certain set of members."""
 
     template: str
     pick: Callable[[Sequence[Any]], tuple[Any, ...]]
     texts: tuple[tuple[int, Callable[[Any], str]], ...]
     age_at: int
-    """Which of those picked is written as an age; -1: none."""
+    """The index among the picked fields of the time that is written as an age; -1 if none."""
     is_whole: bool
-    """Whether nothing is left out that every event said when each said everything."""
+    """Whether no field is left out that rows of earlier versions always have."""
 
 
 class _Form:
-    """How a kind of event is written lean, and read."""
+    """Writes and reads the lean rows of one kind of event."""
 
     __slots__ = (
         "_forms", "_plans", "_readers", "_since", "columns", "first", "kind", "name", "places",
@@ -119,10 +122,10 @@ class _Form:
         self._forms: Final = {self.first + i: of for i, of in enumerate(fields.forms.values())}
         self._plans: Final[dict[tuple[bool, ...], _Plan]] = {}
         self._since: Final = -1 if since is None else kind._fields.index(since)
-        """The place of a time that is written as how long before the event's it was."""
+        """The index of the field whose time is written as an age; -1 if none."""
         names = [AGE if name == since else name for name in fields.names]
         self.places: Final = {name: self.first + i for i, name in enumerate(names)}
-        """Of each member, its place among the fields."""
+        """The index of each member among the fields of the event."""
         self._readers: Final = {
             name: (i, self._forms[i].json_types, self._forms[i].value)
             for name, i in self.places.items()
@@ -130,7 +133,7 @@ class _Form:
         self.required: Final = fields.required
 
     def detail(self, event: Sequence[Any], named: tuple[bool, ...]) -> str | None:
-        """The detail with the fields that are `named`; None where that is everything."""
+        """The detail with the fields that are `named`; None if that is all of them."""
         plan = self._plans.get(named)
         if plan is None:
             plan = self._plans[named] = self._plan(named)
@@ -162,16 +165,16 @@ class _Form:
         )
 
     def fill(self, row: Lean, event: list[Any]) -> None:
-        """Put what the row says in the place of what is expected.
+        """Replace the expected values in `event` by those that the row has.
 
-        Raises KeyError, TypeError or ValueError for a row that is no such event.
+        Raises KeyError, TypeError or ValueError for a row that is not such an event.
         """
         readers = self._readers
-        for name, found in row.members.items():
+        for name, value in row.members.items():
             i, json_types, to_value = readers[name]
-            if type(found) not in json_types:
-                raise TypeError(f"got {name} {found!r:.200}")
-            event[i] = found if to_value is None else to_value(found)
+            if type(value) not in json_types:
+                raise TypeError(f"got {name} {value!r:.200}")
+            event[i] = value if to_value is None else to_value(value)
         if AGE in row.members:
             event[self._since] = row.timestamp - event[self._since]
 
@@ -183,9 +186,9 @@ _FORMS: Final = {form.name: form for form in (_BATCH, _MARKER, _CHANGE)}
 _PARTITIONS, _GROUPS = _JOINING = (_CHANGE.places["partitions"], _CHANGE.places["groups"])
 
 
-# decisions/0026: what is as expected is left out.
+# decisions/0026: fields with the expected value are left out.
 def write(event: Event, expected: Event | None = None) -> Row:
-    """The event as a row of the journal, without what is as expected."""
+    """The event as a row of the journal, without the fields that have the expected value."""
     if expected is None:
         return encode(event)
     if type(event) is TransactionStateChanged:
@@ -210,22 +213,23 @@ def _write_change(event: TransactionStateChanged, expected: Event) -> Row:
 
 
 def _write_joining(event: TransactionStateChanged, expected: Event, named: list[bool]) -> Row:
-    """Of partitions and groups only those that join; one partition alone takes the journal's columns."""
-    said: Sequence[Any] = event
+    """A change that writes only the partitions and groups that are added; a single partition goes into the
+    columns of the journal."""
+    written: Sequence[Any] = event
     topic = partition = None
     for i in _JOINING:
         if named[i]:
             before: Any = expected[i]
             after: Any = event[i]
-            joining = tuple([one for one in after if one not in before]) if before else after
+            joining = tuple([item for item in after if item not in before]) if before else after
             if not joining or (before and _joined(before, joining) != after):
                 return encode(event)
             if i == _PARTITIONS and len(joining) == 1:
                 ((topic, partition),) = joining
                 named[i] = False
             elif before:
-                said = (*said[:i], joining, *said[i + 1 :])
-    detail = _CHANGE.detail(said, (*named,))
+                written = (*written[:i], joining, *written[i + 1 :])
+    detail = _CHANGE.detail(written, (*named,))
     if detail is None:
         return encode(event)
     return _CHANGE.name, event.timestamp, topic, partition, event.transactional_id, detail
@@ -243,23 +247,26 @@ def read(
     transactional_id: str | None,
     detail: str,
 ) -> Event | Lean:
-    """The event of a row of the journal, as far as the row says it.
+    """The event of a row of the journal; a Lean if the row leaves out fields.
 
     Raises KeyError, TypeError, ValueError or AttributeError for a row that is not an event.
     """
     form = _FORMS.get(kind)
     if form is None:
         return decode(kind, timestamp, topic, partition, transactional_id, detail)
-    found = members(detail)
-    if type(found) is not dict:
-        raise TypeError(f"got {found!r:.80}")
-    if len(found) >= len(form.required) and form.required <= found.keys():
+    values = members(detail)
+    if type(values) is not dict:
+        raise TypeError(f"got {values!r:.80}")
+    if len(values) >= len(form.required) and form.required <= values.keys():
         return decode(kind, timestamp, topic, partition, transactional_id, detail)
-    return Lean(form.kind, timestamp, topic, partition, transactional_id, found)
+    return Lean(form.kind, timestamp, topic, partition, transactional_id, values)
 
 
 def fill_in(row: Lean, expected: Event) -> Event:
-    """The event whose row leaves out what is as expected. Raises KeyError, TypeError or ValueError."""
+    """The event of a lean row: fields that it leaves out have the expected values.
+
+    Raises KeyError, TypeError or ValueError if the row is not such an event.
+    """
     form = _FORMS[row.kind.__name__]
     values: list[Any] = [*expected]
     form.fill(row, values)

@@ -1,8 +1,7 @@
-"""What a request does to a consumer group: pure decisions over its frozen value (Kafka's classic protocol).
+"""How requests change a consumer group: pure decisions over its frozen value (Kafka's classic protocol).
 
-The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference in form: nobody
-waits inside a request. A join or sync that still depends on others is answered as not complete, and the
-member asks again, as its heartbeats would make it do.
+The rules are those of Kafka's ClassicGroup and GroupCoordinator, with one difference: no request blocks. A
+join or sync that still depends on other members has an incomplete result, and the member repeats it.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ NO_DEADLINE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a group. `protocols` are its assignors in order of preference, each with its metadata
-    for the leader."""
+    """A member of a group. `protocols` are its assignors in order of preference, each with metadata for the
+    leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -41,10 +40,10 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     has_joined: bool = True
-    """It is in the generation, or has joined the one being prepared."""
+    """Whether it is in the current generation, or has joined the one being prepared."""
     client_host: str = ""
     owner_lock: int = 0
-    """The number of the lock that its process holds while it is a member; 0: it has none."""
+    """The number of the lock that its process holds while it is a member; 0 if none."""
 
     def metadata(self, protocol: str) -> bytes:
         return dict(self.protocols).get(protocol, b"")
@@ -52,7 +51,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group. `deadline_ms` ends a rebalance that a member delays."""
+    """A group. `deadline_ms` is when a rebalance ends without the members that delay it."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -67,42 +66,41 @@ class Group:
         return next((m for m in self.members if m.member_id == member_id), None)
 
     def owner_of(self, owner_lock: int) -> Member | None:
-        """The member that joined with the lock of this number."""
+        """The member that joined with this lock number."""
         return next((m for m in self.members if owner_lock and m.owner_lock == owner_lock), None)
 
     def instance(self, group_instance_id: str | None) -> Member | None:
-        """The member that holds a static identity (KIP-345)."""
+        """The static member with this group instance id (KIP-345)."""
         if group_instance_id is None:
             return None
         return next((m for m in self.members if m.group_instance_id == group_instance_id), None)
 
 
 def join(group: Group, joining: Member, protocol_type: str, now_ms: int) -> Group:
-    """The group with the member in it, or on its way into the next generation (doJoinGroup).
+    """The group after the member has joined, or a rebalance has begun for it (doJoinGroup).
 
-    A member that rejoins unchanged while no generation is being prepared changes nothing, unless it is
-    the leader, for only the leader can reconsider the assignment. A static member that returns under a
-    new id takes over without a rebalance. Raises InconsistentGroupProtocolError and, by `known_member`,
-    UnknownMemberIdError and FencedInstanceIdError.
+    A member that rejoins with the same protocols does not cause a rebalance, unless it is the leader of a
+    stable group, which may want to change the assignment. A static member that returns with a new member id
+    takes over without one. Raises InconsistentGroupProtocolError.
     """
     _check_protocols(group, joining, protocol_type)
-    known = group.member(joining.member_id)
-    if known is None:
+    current = group.member(joining.member_id)
+    if current is None:
         holder = group.instance(joining.group_instance_id)
         if holder is not None:
             return _replace_static_member(group, holder, joining, now_ms)
         added = replace(group, protocol_type=protocol_type, members=(*group.members, joining))
         return _prepare(added, joining.member_id, now_ms)
-    same = known.protocols == joining.protocols
+    same = current.protocols == joining.protocols
     distributed = group.state is GroupState.COMPLETING_REBALANCE or (
         group.state is GroupState.STABLE and group.leader != joining.member_id
     )
     if same and distributed:
         return group
     updated = replace(
-        joining, group_instance_id=known.group_instance_id, assignment=known.assignment
+        joining, group_instance_id=current.group_instance_id, assignment=current.assignment
     )
-    return _prepare(_with(group, known, updated), joining.member_id, now_ms)
+    return _prepare(_with(group, current, updated), joining.member_id, now_ms)
 
 
 def sync(
@@ -113,20 +111,21 @@ def sync(
     protocol_type: str | None = None,
     protocol_name: str | None = None,
 ) -> Group:
-    """The group once the leader has sent the assignment; a follower's sync changes nothing.
+    """The group after a sync: stable once the leader has sent the assignment; unchanged by followers.
 
     Raises RebalanceInProgressError while a generation is being prepared, IllegalGenerationError, and
-    InconsistentGroupProtocolError for a protocol type or name that is not the group's (None: not said,
+    InconsistentGroupProtocolError if the protocol type or name is not the group's (None is not checked,
     KIP-559).
     """
     check_generation(group, generation_id)
-    for name, said, held in (
+    for name, requested, current in (
         ("protocol type", protocol_type, group.protocol_type),
         ("protocol", protocol_name, group.protocol_name),
     ):
-        if said is not None and said != held:
+        if requested is not None and requested != current:
             raise InconsistentGroupProtocolError(
-                f"group {group.group_id!r}: got {name} {said!r}, this generation has {held!r}; join again"
+                f"group {group.group_id!r}: got {name} {requested!r}, this generation has {current!r}; "
+                "join again"
             )
     if group.state is GroupState.PREPARING_REBALANCE:
         raise _rebalancing(group)
@@ -140,14 +139,15 @@ def sync(
 
 
 def check_heartbeat(group: Group, generation_id: int) -> None:
-    """Raises IllegalGenerationError, and RebalanceInProgressError: join again."""
+    """Raise IllegalGenerationError for another generation, and RebalanceInProgressError while the next one
+    is being prepared."""
     check_generation(group, generation_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise _rebalancing(group)
 
 
 def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
-    """The group without these members; those who stay form a new generation (removeMember)."""
+    """The group without these members; the others begin a rebalance (removeMember)."""
     staying = tuple(m for m in group.members if m.member_id not in member_ids)
     if len(staying) == len(group.members):
         return group
@@ -160,8 +160,8 @@ def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
 
 
 def overdue(group: Group, now_ms: int) -> Group:
-    """The group after the deadline: without the members that did not join, or the leader that did not
-    sync."""
+    """The group after the rebalance deadline: without the members that did not rejoin, or without the
+    leader that did not sync."""
     if group.state is GroupState.PREPARING_REBALANCE:
         return _complete(group, now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE and group.leader is not None:
@@ -170,10 +170,10 @@ def overdue(group: Group, now_ms: int) -> Group:
 
 
 def known_member(group: Group | None, member_id: str, group_instance_id: str | None) -> Member:
-    """The member, if it is one and has not been replaced (validateMember).
+    """The member with this id (validateMember).
 
-    Raises UnknownMemberIdError, and FencedInstanceIdError when its static identity has passed to
-    another member id.
+    Raises UnknownMemberIdError, and FencedInstanceIdError if another member id has taken over its group
+    instance id.
     """
     name = "" if group is None else group.group_id
     if group is not None and group_instance_id is not None:
@@ -184,7 +184,7 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
                 f"got {member_id!r}; a newer instance has taken over: close this one"
             )
     member = None if group is None else group.member(member_id)
-    # Clients from before KIP-345 reached all requests name the static identity in JoinGroup only.
+    # Some clients send the group instance id only with JoinGroup, since KIP-345 added it there first.
     if member is None or group_instance_id not in (None, member.group_instance_id):
         raise UnknownMemberIdError(
             f"group {name!r}: {member_id!r} is not a member, because it left or its session timed out; "
@@ -194,16 +194,16 @@ def known_member(group: Group | None, member_id: str, group_instance_id: str | N
 
 
 def leaver(group: Group | None, member_id: str, group_instance_id: str | None) -> Member:
-    """The member that is to be removed. A static one may be named by its instance id alone, as an
-    administrator does (KIP-345). Raises the errors of `known_member`."""
-    found = None if group is None else group.member(member_id) or group.instance(group_instance_id)
-    if found is not None and (not member_id or group_instance_id is None):
-        return found
+    """The member that is to be removed. A static member may be named by its group instance id alone
+    (KIP-345). Raises the errors of `known_member`."""
+    member = None if group is None else group.member(member_id) or group.instance(group_instance_id)
+    if member is not None and (not member_id or group_instance_id is None):
+        return member
     return known_member(group, member_id, group_instance_id)
 
 
 def check_generation(group: Group, generation_id: int) -> None:
-    """Raises IllegalGenerationError."""
+    """Raise IllegalGenerationError unless this is the current generation."""
     if generation_id != group.generation_id:
         raise IllegalGenerationError(
             f"group {group.group_id!r}: got generation {generation_id}, the group is at "
@@ -220,16 +220,16 @@ def check_commit(
     is_transactional: bool,
     unknown_group: ApiError,
 ) -> None:
-    """Whether offsets may be committed (ClassicGroup.validateOffsetCommit, KIP-447).
+    """Check that offsets may be committed (ClassicGroup.validateOffsetCommit, KIP-447).
 
-    Without generation, member and instance it is a simple commit: accepted while the group has no
-    members, and inside a transaction always. Between join and sync only a transaction's offsets are
-    accepted. Raises UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError,
-    RebalanceInProgressError, and `unknown_group`.
+    A request without generation, member id and instance id is a simple commit: it is accepted if the group
+    is empty, and always if it is part of a transaction. While members await the assignment, only
+    transactional commits are accepted. Raises UnknownMemberIdError, FencedInstanceIdError,
+    IllegalGenerationError, RebalanceInProgressError, or the error `unknown_group` if there is no group.
     """
     has_members = group is not None and bool(group.members)
-    names_nobody = generation_id < 0 and not member_id and group_instance_id is None
-    if generation_id < 0 and (not has_members or (names_nobody and is_transactional)):
+    is_simple = generation_id < 0 and not member_id and group_instance_id is None
+    if generation_id < 0 and (not has_members or (is_simple and is_transactional)):
         return
     if group is None:
         raise unknown_group
@@ -240,8 +240,8 @@ def check_commit(
 
 
 def check_offset_delete(group: Group | None) -> None:
-    """Whether offsets may be deleted (ClassicGroup.validateOffsetDelete). Raises NonEmptyGroupError for a
-    group with members that are not consumers."""
+    """Raise NonEmptyGroupError if the group has members that are not consumers
+    (ClassicGroup.validateOffsetDelete)."""
     if group is not None and group.members and group.protocol_type != PROTOCOL_TYPE:
         raise NonEmptyGroupError(
             f"group {group.group_id!r} has {len(group.members)} members; its offsets can be deleted "
@@ -250,8 +250,8 @@ def check_offset_delete(group: Group | None) -> None:
 
 
 def check_unsubscribed(group: Group | None, topic: str) -> None:
-    """Raises GroupSubscribedToTopicError (ClassicGroup.isSubscribedToTopic); a member that does not name
-    its topics counts for all."""
+    """Raise GroupSubscribedToTopicError if a member is subscribed to the topic
+    (ClassicGroup.isSubscribedToTopic); a member without a readable subscription counts as subscribed."""
     if group is None:
         return
     for member in group.members:
@@ -268,14 +268,14 @@ def check_unsubscribed(group: Group | None, topic: str) -> None:
 
 
 def is_in_generation(group: Group, member_id: str) -> bool:
-    """Whether a join has been answered: the member is in a generation that was formed."""
+    """Whether the member's join is complete: it is in a generation that has been formed."""
     member = group.member(member_id)
     formed = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     return formed and member is not None and member.has_joined
 
 
 def awaits_join(group: Group | None, member_id: str) -> bool:
-    """Whether a member that has joined waits for others to do so."""
+    """Whether the member has joined and other members have yet to."""
     member = None if group is None else group.member(member_id)
     return (
         group is not None
@@ -286,7 +286,7 @@ def awaits_join(group: Group | None, member_id: str) -> bool:
 
 
 def awaits_sync(group: Group | None, member_id: str, generation_id: int) -> bool:
-    """Whether a member of this generation waits for its leader's assignment."""
+    """Whether the member, of this generation, waits for the leader's assignment."""
     return (
         group is not None
         and group.state is GroupState.COMPLETING_REBALANCE
@@ -298,7 +298,7 @@ def awaits_sync(group: Group | None, member_id: str, generation_id: int) -> bool
 def check_protocols_given(
     group_id: str, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
-    """Raises InconsistentGroupProtocolError for a member without a protocol or its type."""
+    """Raise InconsistentGroupProtocolError if the protocol type or all protocols are missing."""
     if not protocol_type or not protocols:
         raise InconsistentGroupProtocolError(
             f"group {group_id!r}: got protocol type {protocol_type!r} with {len(protocols)} protocols, "
@@ -307,7 +307,8 @@ def check_protocols_given(
 
 
 def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
-    """Its own former protocols count, too: who wants others leaves first (supportsProtocols)."""
+    """Raise InconsistentGroupProtocolError unless all members, also the joining one as it was before, have
+    a protocol in common with it (supportsProtocols)."""
     names = {name for name, _ in joining.protocols}
     common = names.intersection(*({name for name, _ in m.protocols} for m in group.members))
     if not common or (group.members and protocol_type != group.protocol_type):
@@ -319,9 +320,11 @@ def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
 
 
 def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms: int) -> Group:
-    """A static member returns under a new id; its old id is fenced from now on. The group notices only if
-    it now wants something else, or makes the group choose another protocol: what else it tells, such as
-    that it owns nothing, follows from its having been away (Kafka compares the protocol alone)."""
+    """The group after a static member has returned with a new member id; its old id is fenced.
+
+    A rebalance begins only if the elected protocol or the member's topics change. Other metadata, such as
+    owned partitions, differs merely because the member was away (Kafka compares only the protocol).
+    """
     successor = replace(joining, assignment=holder.assignment, has_joined=holder.has_joined)
     taken = _with(group, holder, successor)
     if group.leader == holder.member_id:
@@ -337,7 +340,7 @@ def _replace_static_member(group: Group, holder: Member, joining: Member, now_ms
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:
-    """What a consumer subscribes to; None for what is no subscription."""
+    """The topics of a consumer's subscription; None if the metadata is not a subscription."""
     try:
         return frozenset(decode_subscription(metadata).topics)
     except ValueError:
@@ -345,7 +348,7 @@ def _topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def _prepare(group: Group, joined: str | None, now_ms: int) -> Group:
-    """Begin a new generation; `joined` is in it, the others must rejoin."""
+    """Begin a rebalance, which `joined` has joined and the others have yet to."""
     if group.state is GroupState.PREPARING_REBALANCE:
         members = tuple(
             replace(m, has_joined=True) if m.member_id == joined else m for m in group.members
@@ -365,7 +368,8 @@ def _all_joined(group: Group) -> bool:
 
 
 def _complete(group: Group, now_ms: int) -> Group:
-    """The next generation, of the members that joined; static members stay until their session ends."""
+    """The next generation, with the members that have joined; static members stay until their sessions
+    end."""
     members = tuple(
         replace(m, assignment=b"")
         for m in group.members
@@ -388,7 +392,8 @@ def _complete(group: Group, now_ms: int) -> Group:
 
 
 def _elected_protocol(members: tuple[Member, ...]) -> str:
-    """Each member votes for the first of its protocols that all support (selectProtocol)."""
+    """The protocol with the most votes: each member votes for its first that all support
+    (selectProtocol)."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return max(votes, key=lambda name: (votes[name], name))

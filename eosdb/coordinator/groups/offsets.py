@@ -1,8 +1,8 @@
-"""Consumer offsets of groups, outside and inside transactions.
+"""The committed offsets of groups, and the pending ones of open transactions.
 
-An offset sent to a transaction is pending: invisible until the transaction commits, dropped when it
-aborts. When both a plain and a pending commit exist, the later *request* wins, not the later marker
-(Kafka: OffsetMetadataManager.replayEndTransactionMarker).
+A pending offset is invisible until its transaction commits, and dropped if it aborts. If an offset was
+also committed without transaction, the later *request* wins, not the later marker (Kafka:
+OffsetMetadataManager.replayEndTransactionMarker).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from eosdb.model.values import GroupState, OffsetAndMetadata, TopicPartition
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
 
 OWN: Final = "__eosdb."
-"""Groups whose offsets are eosdb's own notes; they never expire."""
+"""Prefix of groups in which eosdb keeps positions of its own; these never expire."""
 NOTES: Final = "__eosdb"
-"""Those, and the ones in which a relay shows how far it is."""
+"""Prefix of those groups and of the groups in which relays show their progress."""
 _PUT: Final = (
     "INSERT INTO group_offsets (group_id, topic, partition, committed_offset, leader_epoch, "
     "metadata, commit_timestamp, commit_position, retain_from) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -67,21 +67,21 @@ _PEND: Final = (
 
 P = TypeVar("P", OffsetCommit, TopicPartition)
 Refused = dict[TopicPartition, ApiError]
-"""What is refused partition by partition, as Kafka's answers have it."""
+"""The errors of refused partitions, as Kafka's responses have them."""
 
 
 @dataclass(slots=True)
 class _OffsetMemo(Memo):
     nothing_pending: set[int] = field(default_factory=set)
-    """Producers without pending offsets."""
+    """Producer ids that are known to have no pending offsets."""
 
 
 def check_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], refused: Refused | None = None
 ) -> tuple[OffsetCommit, ...]:
-    """The offsets as an event has them. Raises InvalidRequestError and UnknownTopicOrPartitionError for
-    values that cannot be offsets. Who asks partition by partition, as clients of Kafka do, may have Kafka
-    keep any number; every client takes one below 0 for none."""
+    """The offsets in the form of an event. Raises InvalidRequestError and UnknownTopicOrPartitionError for
+    invalid values. With `refused`, as in Kafka, negative offsets are accepted, which clients treat as no
+    committed offset."""
     lowest = 0 if refused is None else -(2**63)
     commits = []
     for key, value in check_mapping("offsets", offsets).items():
@@ -98,9 +98,9 @@ def check_offsets(
 def accepted(
     items: Iterable[P], check: Callable[[P], object], refused: Refused | None
 ) -> tuple[P, ...]:
-    """The offsets or partitions that `check` raises no ApiError for. It is noted in `refused`; raised where
-    that is None: all or nothing."""
-    found = []
+    """The offsets or partitions that pass `check`. An ApiError of the check is put into `refused`, or
+    raised if that is None."""
+    passed = []
     for item in items:
         try:
             check(item)
@@ -109,17 +109,17 @@ def accepted(
                 raise
             refused[TopicPartition(*item[:2])] = error
         else:
-            found.append(item)
-    return tuple(found)
+            passed.append(item)
+    return tuple(passed)
 
 
 def check_exists(unit: Unit, item: OffsetCommit | TopicPartition) -> None:
-    """Raises UnknownTopicOrPartitionError."""
+    """Raise UnknownTopicOrPartitionError unless the partition exists."""
     partition_rows.load(unit, TopicPartition(item.topic, item.partition))
 
 
 def check_metadata(commit: OffsetCommit, config: BrokerConfig) -> None:
-    """Raises OffsetMetadataTooLargeError."""
+    """Raise OffsetMetadataTooLargeError if the metadata is longer than the broker accepts."""
     size = len(commit.metadata.encode())
     if size > config.offset_metadata_max_bytes:
         raise OffsetMetadataTooLargeError(
@@ -140,7 +140,7 @@ def exists(connection: Unit | sqlite3.Connection, group_id: str) -> bool:
 def put(
     unit: Unit, group_id: str, offsets: Iterable[OffsetCommit], timestamp: int, position: int
 ) -> None:
-    """Projection only: committed offsets."""
+    """Projection only: store committed offsets."""
     retain_from = None if _is_kept(unit, group_id) else timestamp
     unit.executemany(
         _PUT,
@@ -170,7 +170,7 @@ def pend(
     timestamp: int,
     position: int,
 ) -> None:
-    """Projection only: offsets inside a transaction."""
+    """Projection only: store pending offsets."""
     unit.memos[_OffsetMemo].nothing_pending.discard(producer_id)
     unit.executemany(
         _PEND,
@@ -183,7 +183,7 @@ def pend(
 
 
 def complete_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
-    """Projection only: the producer's transaction has ended."""
+    """Projection only: commit or drop the pending offsets of the producer's transaction."""
     if producer_id in unit.memos[_OffsetMemo].nothing_pending:
         return
     if committed:
@@ -199,7 +199,8 @@ def complete_pending(unit: Unit, producer_id: int, *, committed: bool) -> None:
 
 
 def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:
-    """Projection only: the group became empty at `since_ms`, or (None) has members."""
+    """Projection only: begin the retention of the group's offsets when it becomes empty at `since_ms`; end
+    it (None) when it has members."""
     if since_ms is None:
         unit.execute(
             "UPDATE group_offsets SET retain_from = NULL "
@@ -214,7 +215,7 @@ def retain(unit: Unit, group_id: str, since_ms: int | None) -> None:
 
 
 def _is_kept(unit: Unit, group_id: str) -> bool:
-    """Whether the group's offsets do not expire: it has members, or is eosdb's own."""
+    """Whether the group's offsets do not expire, because it has members or belongs to eosdb."""
     if group_id.startswith(OWN):
         return True
     return bool(
@@ -226,7 +227,7 @@ def _is_kept(unit: Unit, group_id: str) -> bool:
 
 
 def forget(unit: Unit, group_id: str, tps: Iterable[TopicPartition]) -> None:
-    """Projection only: a tombstone removes the committed and the pending offset."""
+    """Projection only: delete the committed and pending offsets of these partitions."""
     for table in ("group_offsets", "pending_group_offsets"):
         unit.executemany(
             f"DELETE FROM {table} WHERE group_id = ? AND topic = ? AND partition = ?",
@@ -235,7 +236,7 @@ def forget(unit: Unit, group_id: str, tps: Iterable[TopicPartition]) -> None:
 
 
 def forget_topic(unit: Unit, topic: str) -> None:
-    """Projection only: the topic has been deleted."""
+    """Projection only: delete all offsets of a deleted topic."""
     for table in ("group_offsets", "pending_group_offsets"):
         unit.execute(f"DELETE FROM {table} WHERE topic = ?", (topic,))
 
@@ -243,45 +244,45 @@ def forget_topic(unit: Unit, topic: str) -> None:
 def fetch(
     connection: sqlite3.Connection,
     group_id: str,
-    asked: Sequence[TopicPartition] | None,
+    partitions: Sequence[TopicPartition] | None,
     *,
     require_stable: bool,
     refused: Refused | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The group's committed offsets; a partition without one is absent.
+    """The committed offsets of the group in these partitions, None for all; partitions without are absent.
 
-    UnstableOffsetCommitError when an asked partition has a pending offset is raised, or noted in `refused`;
-    without `asked` only partitions with a committed offset count.
+    With `require_stable`, raises UnstableOffsetCommitError if one of the partitions has a pending offset,
+    or puts it into `refused`. If `partitions` is None, only those with a committed offset count.
     """
-    found = {
+    offsets = {
         TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, leader_epoch)
         for topic, partition, offset, metadata, leader_epoch in connection.execute(
             "SELECT topic, partition, committed_offset, metadata, leader_epoch FROM group_offsets "
             "WHERE group_id = ? ORDER BY topic, partition",
             (group_id,),
         )
-        if asked is None or (topic, partition) in asked
+        if partitions is None or (topic, partition) in partitions
     }
     if require_stable:
         for topic, partition in connection.execute(
             "SELECT topic, partition FROM pending_group_offsets WHERE group_id = ?", (group_id,)
         ):
             tp = TopicPartition(topic, partition)
-            if tp in (found if asked is None else asked):
+            if tp in (offsets if partitions is None else partitions):
                 error = UnstableOffsetCommitError(
                     f"group {group_id!r}: a transaction that has not ended holds an offset of {tp}; "
-                    "ask again when it has"
+                    "try again when it has"
                 )
                 if refused is None:
                     raise error
                 refused[tp] = error
-    return found
+    return offsets
 
 
 def delete(
     unit: Unit, group_id: str, tps: Sequence[TopicPartition] | None, reason: str, now_ms: int
 ) -> None:
-    """Delete offsets of the group (None: all). Raises GroupIdNotFoundError."""
+    """Delete offsets of the group, None for all. Raises GroupIdNotFoundError."""
     if not exists(unit, group_id):
         raise GroupIdNotFoundError(f"there is no group {group_id!r}")
     if tps is None:
@@ -299,10 +300,11 @@ def delete(
 
 
 def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
-    """Remove offsets past their retention, counted from the commit or from when the group's last member
-    left (OffsetExpirationConditionImpl). A group left without members and offsets is removed, too.
+    """Delete offsets whose retention is over, counted from the commit or, if later, from when the group
+    became empty (OffsetExpirationConditionImpl). A group without members that has no offsets left is
+    deleted, too.
 
-    Returns how many offsets.
+    Returns the number of deleted offsets.
     """
     rows = unit.execute(_EXPIRED, (now_ms - retention_ms,)).fetchall()
     by_group: dict[str, list[TopicPartition]] = {}
@@ -319,13 +321,14 @@ def expire(unit: Unit, now_ms: int, retention_ms: int) -> int:
 
 
 def idle_groups(connection: sqlite3.Connection) -> list[str]:
-    """Groups with neither members nor offsets (GroupMetadataManager.maybeDeleteGroup): those that never
-    committed, and those whose topics were deleted."""
+    """Groups with neither members nor offsets (GroupMetadataManager.maybeDeleteGroup), because they never
+    committed or their topics were deleted."""
     return [group_id for (group_id,) in connection.execute(_IDLE)]
 
 
 def forget_idle(unit: Unit, group_id: str, now_ms: int) -> int:
-    """Remove such a group, if it still is one. Returns how many were removed."""
+    """Delete the group if it still has neither members nor offsets. Returns the number of deleted
+    groups."""
     if unit.execute(f"{_IDLE} AND group_id = ?", (group_id,)).fetchone() is None:
         return 0
     unit.record(
@@ -336,9 +339,9 @@ def forget_idle(unit: Unit, group_id: str, now_ms: int) -> int:
 
 def _has_more(unit: Unit, group_id: str, count: int) -> bool:
     """Whether the group has more than `count` offsets, committed or pending."""
-    (found,) = unit.execute(
+    (total,) = unit.execute(
         "SELECT (SELECT count(*) FROM group_offsets WHERE group_id = ?) + "
         "(SELECT count(*) FROM pending_group_offsets WHERE group_id = ?)",
         (group_id, group_id),
     ).fetchone()
-    return int(found) > count
+    return int(total) > count

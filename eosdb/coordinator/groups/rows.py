@@ -1,8 +1,8 @@
-"""Groups and their members as rows, and the leases by which members stay alive.
+"""The rows of groups and of their members' sessions.
 
-What may happen is decided in `decisions` (pure); here the group is loaded and the decision recorded. A
-session is a lease, neither an event nor folded from events: it says until when a member counts as alive,
-is renewed by every request of the member, and means nothing for any other table.
+`decisions` (pure) decide what happens; here the group is loaded and the decision recorded. A session is a
+lease, neither an event nor folded from events: the time until which a member counts as alive, renewed by
+each of its requests.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 _FIELDS: Final = [field.name for field in dataclasses.fields(Group)]
-"""As the event has them, too."""
+"""The columns, which are also the fields of the event."""
 _IN_TABLE: Final = {"deadline_ms": "deadline"}
-"""The field of Group that has another name there."""
+"""The field of Group whose column has another name."""
 _COLUMNS: Final = ", ".join(_IN_TABLE.get(field, field) for field in _FIELDS)
 _SAVE: Final = (
     f"INSERT OR REPLACE INTO groups ({_COLUMNS}) VALUES ({', '.join('?' for _ in _FIELDS)})"
@@ -47,25 +47,25 @@ _SHORTEN: Final = (
     "WHERE group_id = ? AND member_id = ? AND expires > ?"
 )
 NEXT_SESSION_END: Final = "SELECT expires FROM group_sessions ORDER BY expires LIMIT 1"
-"""When the next session ends (a member is removed after that time, not at it)."""
+"""When the next session ends; its member is removed strictly after that time."""
 NEXT_DEADLINE: Final = "SELECT deadline FROM groups WHERE deadline >= 0 ORDER BY deadline LIMIT 1"
 """When the next rebalance times out."""
 
 
 def load(connection: Unit | sqlite3.Connection, group_id: str) -> Group | None:
-    """The group as it is; None if nobody ever joined it."""
+    """The group; None if no member ever joined it."""
     row = connection.execute(_BY_ID, (group_id,)).fetchone()
     return None if row is None else _group(row)
 
 
 def stored_members(source: Unit | sqlite3.Connection) -> list[tuple[str, str]]:
-    """The groups that have members: their ids, and their members as they are stored."""
+    """The ids of the groups that have members, each with the stored text of its members."""
     return source.execute(_WITH_MEMBERS).fetchall()
 
 
 @reads("groups")
 def owner_locks(members: str) -> tuple[tuple[str, int], ...]:
-    """The ids of the stored members that have locks, and the locks' numbers."""
+    """The ids of the members in the stored text that hold locks, and the locks' numbers."""
     return tuple((m["member_id"], m["owner_lock"]) for m in parsed(members) if "owner_lock" in m)
 
 
@@ -80,7 +80,7 @@ def names(connection: sqlite3.Connection) -> list[str]:
 
 @reads("groups")
 def sizes(connection: sqlite3.Connection) -> dict[str, tuple[GroupState, int]]:
-    """Each group that somebody ever joined: its state, and how many members it has."""
+    """The state and the number of members of each group that a member ever joined."""
     rows = connection.execute("SELECT group_id, state, members FROM groups")
     return {
         group_id: (GroupState(state), 0 if members == "[]" else len(parsed(members)))
@@ -89,7 +89,7 @@ def sizes(connection: sqlite3.Connection) -> dict[str, tuple[GroupState, int]]:
 
 
 def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
-    """Carry out the decided change; the sessions of removed members are deleted with them."""
+    """Record the change as an event, and delete the sessions of removed members."""
     if after == before:
         return
     fields = _fields(
@@ -105,18 +105,18 @@ def record(unit: Unit, before: Group | None, after: Group, now_ms: int) -> None:
 
 
 def save(unit: Unit, event: GroupChanged) -> None:
-    """Projection only: the row of the group."""
+    """Projection only: save the row of the group."""
     members = json.dumps([_row(member) for member in event.members], separators=(",", ":"))
     unit.execute(_SAVE, tuple(_fields(event, members=members).values()))
 
 
 def forget(unit: Unit, group_id: str) -> None:
-    """Projection only: the group has been deleted."""
+    """Projection only: delete the row of a deleted group."""
     unit.execute("DELETE FROM groups WHERE group_id = ?", (group_id,))
 
 
 def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> None:
-    """The member is alive until its session timeout from now."""
+    """Extend the member's session to its session timeout from now."""
     expires = now_ms + member.session_timeout_ms
     lease = (group_id, member.member_id, expires)
     unit.execute(_RENEW, (*lease, row_checksum(*lease)))
@@ -124,28 +124,31 @@ def renew_session(unit: Unit, group_id: str, member: Member, now_ms: int) -> Non
 
 
 def renew_while_waiting(unit: Unit, group: Group, member: Member, now_ms: int) -> None:
-    """The member waits for others and cannot renew its session meanwhile, which is as long as the rebalance
-    may take; then it begins (Kafka: hasSatisfiedHeartbeat)."""
+    """Extend the session of a member that waits for others, and sends no requests meanwhile, to its session
+    timeout after the rebalance deadline (Kafka: hasSatisfiedHeartbeat)."""
     renew_session(unit, group.group_id, member, max(now_ms, group.deadline_ms))
 
 
 def begin_sessions_again(unit: Unit, group: Group, now_ms: int) -> None:
-    """All members of the group are taken for alive now; an id that was only given out is void."""
+    """Restart the sessions of all members now. Member ids that were given out and not joined with are
+    forgotten."""
     unit.execute("DELETE FROM group_sessions WHERE group_id = ?", (group.group_id,))
     for member in group.members:
         renew_while_waiting(unit, group, member, now_ms)
 
 
 def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
-    """Whether this member id was given out, to be joined with: a lease that may have no member yet."""
-    found = unit.execute(
+    """Whether this member id was given out (MemberIdRequiredError): it has a lease, even if no member
+    yet."""
+    lease = unit.execute(
         "SELECT 1 FROM group_sessions WHERE group_id = ? AND member_id = ?", (group_id, member_id)
     )
-    return found.fetchone() is not None
+    return lease.fetchone() is not None
 
 
 def _end_waiting(unit: Unit, group: Group, now_ms: int) -> None:
-    """Those who waited have their answer: their sessions are as long as all others."""
+    """Cut the extended sessions of members that waited to their session timeout, once the generation is
+    formed."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     for member in group.members:
@@ -156,14 +159,14 @@ def _end_waiting(unit: Unit, group: Group, now_ms: int) -> None:
 
 
 def begin_sessions(unit: Unit, now_ms: int) -> None:
-    """Members without a lease get one: those of a file that was restored to an earlier time."""
+    """Begin sessions of members without one, as in a file that was restored to an earlier time."""
     rows = unit.execute(
         f"SELECT {_COLUMNS} FROM groups WHERE state <> '{GroupState.EMPTY.value}'"
     ).fetchall()
-    for found in map(_group, rows):
-        for member in found.members:
+    for group in map(_group, rows):
+        for member in group.members:
             expires = now_ms + member.session_timeout_ms
-            lease = (found.group_id, member.member_id, expires)
+            lease = (group.group_id, member.member_id, expires)
             unit.execute(
                 "INSERT OR IGNORE INTO group_sessions (group_id, member_id, expires, checksum) "
                 "VALUES (?, ?, ?, ?)",
@@ -173,7 +176,7 @@ def begin_sessions(unit: Unit, now_ms: int) -> None:
 
 
 def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
-    """A group whose members' sessions have ended, and those members."""
+    """A group with sessions that have ended, and the ids of their members."""
     row = unit.execute(
         "SELECT group_id FROM group_sessions WHERE expires < ? ORDER BY expires LIMIT 1", (now_ms,)
     ).fetchone()
@@ -186,7 +189,7 @@ def first_ended_session(unit: Unit, now_ms: int) -> tuple[str, set[str]] | None:
 
 
 def first_overdue(unit: Unit, now_ms: int) -> str | None:
-    """A group whose rebalance has timed out."""
+    """The id of a group whose rebalance has timed out."""
     row = unit.execute(
         "SELECT group_id FROM groups WHERE deadline >= 0 AND deadline < ? ORDER BY deadline LIMIT 1",
         (now_ms,),
@@ -195,7 +198,7 @@ def first_overdue(unit: Unit, now_ms: int) -> str | None:
 
 
 def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
-    """Delete the leases of members that were removed, or never were members."""
+    """Delete the sessions of these member ids."""
     unit.executemany(
         "DELETE FROM group_sessions WHERE group_id = ? AND member_id = ?",
         [(group_id, member_id) for member_id in sorted(member_ids)],
@@ -203,7 +206,7 @@ def end_sessions(unit: Unit, group_id: str, member_ids: set[str]) -> None:
 
 
 def altered_sessions(connection: sqlite3.Connection) -> list[str]:
-    """For `verify`: leases, which come from no event, that do not fit their checksum."""
+    """For `verify`: sessions whose checksum does not match, since they cannot be compared with events."""
     return [
         f"group_sessions: row {lease} does not fit its checksum"
         for *lease, checksum in connection.execute(
@@ -214,7 +217,7 @@ def altered_sessions(connection: sqlite3.Connection) -> list[str]:
 
 
 class Removed(NamedTuple):
-    """A member that is out of its group, and why."""
+    """A member that was removed from its group, and the reason."""
 
     group_id: str
     member_id: str
@@ -224,10 +227,10 @@ class Removed(NamedTuple):
 def expire_members(
     unit: Unit, now_ms: int, dead: Mapping[str, Collection[str]], removed: list[Removed]
 ) -> int:
-    """Remove members whose process died (`dead`, by group) or whose session ended, and end rebalances that
-    timed out; `removed` gets those who are out.
+    """Remove members whose process has died (`dead`, by group) or whose session has ended, and end
+    rebalances that have timed out. The removed members are added to `removed`.
 
-    Returns how many groups changed: STEPS_PER_UNIT when there may be more.
+    Returns the number of changed groups; STEPS_PER_UNIT if there may be more.
     """
     changed = 0
     for group_id in sorted(dead)[:STEPS_PER_UNIT]:
@@ -268,7 +271,7 @@ def _group_member(member: Member) -> GroupMember:
 
 
 def _row(member: GroupMember) -> dict[str, Any]:
-    """As it has always been written, for members without what was added later."""
+    """The stored form, without later fields that have their default, so that older rows look the same."""
     later = GroupMember._field_defaults
     row = member._asdict()
     return {name: row[name] for name in row if name not in later or row[name] != later[name]}

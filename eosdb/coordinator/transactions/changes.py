@@ -1,8 +1,9 @@
-"""What the next change of a transactional id usually says, so that its event need not (`events.lean`).
+"""The usual next change of a transactional id: fields with the usual value are left out of the stored event
+(`events.lean`).
 
-An event that begins a transaction always names the producer, so that SQL finds it in few steps from any
-later event of the transaction; one that decides a transaction otherwise than its own producer under
-version 2 names whatever tells a fence.
+An event that begins a transaction always has the producer id and epoch, so that SQL finds them in few steps
+from any later event of the transaction. A decision that is not a version 2 end by the producer itself
+always has the fields that identify a fence.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def expected(
     transaction_version: int,
     timestamp: int,
 ) -> TransactionStateChanged | None:
-    """The usual event that leads from this value (None: the id is unknown) to the state; None where there
-    is no usual one. The version is that of the decision; for other states it does not matter."""
+    """The usual event that leads from this value (None: the id is unknown) to the state; None if no change
+    is usual. `transaction_version` matters for decisions only."""
     if to_state is TransactionState.EMPTY:
         return _INITIALIZED
     if before is None:
@@ -77,7 +78,7 @@ def expected(
 
 
 def in_order(joined: frozenset[T]) -> tuple[T, ...]:
-    """Partitions or groups as events have them."""
+    """Partitions or groups in the order that events have them."""
     return tuple(sorted(joined)) if len(joined) > 1 else tuple(joined)
 
 

@@ -1,6 +1,6 @@
 """How a transaction ends: pure decisions over the frozen metadata of its transactional id.
 
-The decision (Prepare…) and the completion (Complete…) are two values, because they are two durable
+The decision (Prepare…) and the completion (Complete…) are separate states, which may be written in separate
 units. The rules are those of Kafka's TransactionCoordinator.endTransaction and of KIP-890.
 """
 
@@ -37,12 +37,12 @@ _ENDS: Final = {
     True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
     False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
-"""By `committed`: the state in which the end is decided, and the one in which it is complete."""
+"""By `committed`: the state after the decision, and the state after the completion."""
 
 
 # decisions/0007: under version 2 the end of a transaction raises the epoch.
 def end_needs_new_producer_id(current: TransactionMetadata | None, version: int) -> bool:
-    """Whether `end` may use up the last epoch and need a fresh producer id to go on with."""
+    """Whether `end` may use up the last epoch and need a fresh producer id for the next transaction."""
     return (
         version == EPOCH_PER_TRANSACTION
         and current is not None
@@ -61,15 +61,17 @@ def end(
     version: int = CLASSIC,
     fresh_producer_id: int | None = None,
 ) -> TransactionMetadata | None:
-    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction).
+    """The transaction as decided, Prepare… (TransactionCoordinator.endTransaction); None if it has already
+    ended this way.
 
-    A repeat is known by the state to a request of version 1, whichever version ended the transaction.
-    Under version 2 the decision raises the epoch, a repeat is recognised by the epoch before, and an
-    abort is accepted even where nothing has begun, since a producer whose appends were lost cannot know.
-    A fence, too, is an abort that the epoch before may repeat. None: it has already ended this way,
-    nothing to write. Raises InvalidProducerIdMappingError, ProducerFencedError,
-    ConcurrentTransactionsError while it is ending in this way, and InvalidTxnStateError when there is
-    nothing to end or it was decided the other way.
+    In version 1 a repeated request is recognised by the state, whichever version ended the transaction. In
+    version 2 the decision raises the epoch, and a repeat is recognised by the epoch before; so is the abort
+    by a producer that was fenced. An abort is accepted in version 2 even if no transaction has begun,
+    because the producer cannot know whether its appends have arrived.
+
+    Raises InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError while the
+    transaction is ending this way, and InvalidTxnStateError if there is nothing to end or it was decided
+    the other way.
     """
     prepare, done = _ENDS[committed]
     if current is not None and _repeats_end(current, producer_id, producer_epoch, version):
@@ -97,8 +99,8 @@ def end(
 def _repeats_end(
     current: TransactionMetadata, producer_id: int, producer_epoch: int, version: int
 ) -> bool:
-    """Whether the pair is the one that the current state's version 2 end, or its fence, replaced. A fence
-    with the last epoch leaves nothing to answer with: no client may have that one."""
+    """Whether the pair is the one that the version 2 end, or the fence, behind the current state replaced.
+    A fence with the highest epoch cannot be repeated, since no client may get that epoch."""
     replaced = (current.previous_producer_id, current.last_producer_epoch)
     if version != EPOCH_PER_TRANSACTION or (producer_id, producer_epoch) != replaced:
         return False
@@ -154,7 +156,7 @@ def _nothing_to_end(current: TransactionMetadata, committed: bool) -> ApiError:
 def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The transaction once all its markers are written (TransactionMetadata.prepareComplete).
 
-    The start time stays; partitions and groups are cleared. Where the end used up the epochs, the next
+    Keeps the start time and clears partitions and groups. If the end used up the epochs, the next
     producer id takes over with epoch 0.
     """
     _, done = _ENDS[current.state is TransactionState.PREPARE_COMMIT]

@@ -1,8 +1,8 @@
-"""Producer ids: unique for ever, handed out from blocks that are allocated durably (ProducerIdManager).
+"""Producer ids: never reused, taken from blocks that are allocated durably (ProducerIdManager).
 
-A database object holds one block in memory. Taking the next one is an event with the version it
-expects, so two processes that read the same state cannot both take it; what is left of a block is
-lost at close.
+A database object holds one block in memory. Allocating the next block is an event with the next block
+version, so two processes that read the same state cannot both allocate it. The unused ids of a block are
+lost when the database is closed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ BLOCK_VERSION: Final = "producer_id_block_version"
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """Where the next block begins, and how many have been allocated."""
+    """The first id of the next block, and the number of blocks allocated so far."""
 
     next_producer_id: int
     version: int
 
 
 def next_block(state: BlockState, size: int, now_ms: int) -> ProducerIdBlockAllocated:
-    """The event that takes the next block.
+    """The event that allocates the next block.
 
     Raises ProducerIdsExhaustedError when fewer than `size` ids are left below 2**63.
     """
@@ -50,7 +50,7 @@ def next_block(state: BlockState, size: int, now_ms: int) -> ProducerIdBlockAllo
 
 
 class ProducerIdManager:
-    """Hands out ids of the block in memory. Threads may share it."""
+    """Gives out the ids of the block in memory. Threads may share it."""
 
     def __init__(self, store: Store, clock: Clock, block_size: int) -> None:
         self._store = store

@@ -1,8 +1,8 @@
-"""Transactions as rows, and the steps that change them, inside a write unit.
+"""The rows of transactional ids, and the steps that change them inside a unit.
 
-What may happen is decided in `decisions` and `ending` (pure); here the transaction is loaded, the
-decision recorded as an event, and its markers written. A transaction ends in two steps: the first decides
-it (Prepare…), the second writes every marker and completes it; where it fits they share a unit.
+`decisions` and `ending` (pure) decide what happens; here the transaction is loaded, the decision recorded
+as an event, and its markers written. A transaction ends in two steps: the first records the decision
+(Prepare…), the second writes all markers and Complete…; if they are few, both steps share a unit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _in(states: Iterable[TransactionState]) -> str:
     return f"IN ({', '.join(repr(state.label) for state in states)})"
 
 
-# Comparisons of a state's label, word for word as in the conditions of the partial indexes.
+# Conditions on the state, spelled as in the partial indexes, so that SQLite uses these.
 IS_ONGOING: Final = f"= '{TransactionState.ONGOING.label}'"
 IS_DECIDED: Final = _in(state for state in TransactionState if state.is_decided)
 IS_COMPLETE: Final = _in(state for state in TransactionState if state.is_complete)
@@ -60,7 +60,7 @@ MAY_EXPIRE: Final = _in(state for state in TransactionState if state.may_expire)
 
 _IN_TABLE: Final = {"start_time_ms": "start_time", "last_update_time_ms": "last_update_time"}
 _IN_EVENT: Final = {"state": "to_state", "last_update_time_ms": "timestamp"}
-"""The fields of TransactionMetadata that have another name there."""
+"""The fields of TransactionMetadata that the table and the event name differently."""
 _NAMES: Final = [_IN_TABLE.get(field, field) for field in TransactionMetadata._fields]
 _COLUMNS: Final = ", ".join(_NAMES)
 _of_event: Final = operator.attrgetter(
@@ -69,18 +69,18 @@ _of_event: Final = operator.attrgetter(
 _STATE, _PARTITIONS, _GROUPS = map(
     TransactionMetadata._fields.index, ("state", "partitions", "groups")
 )
-"""The fields that a row or an event has in another form."""
+"""The fields that rows or events store in another form."""
 BY_ID: Final = f"SELECT {_COLUMNS} FROM transactional_ids WHERE transactional_id = ?"
 NEXT_TIMEOUT: Final = (
     f"SELECT start_time + timeout_ms FROM transactional_ids WHERE state {IS_ONGOING} "
     "ORDER BY start_time + timeout_ms LIMIT 1"
 )
-"""When the next open transaction times out (it is aborted after that time, not at it)."""
+"""When the next open transaction times out; it is aborted strictly after that time."""
 OLDEST_IDLE: Final = (
     f"SELECT last_update_time FROM transactional_ids WHERE state {MAY_EXPIRE} "
     "ORDER BY last_update_time LIMIT 1"
 )
-"""The last transition of the id that expires next."""
+"""The time of the last transition of the id that expires next."""
 _TIMED_OUT: Final = (
     "SELECT transactional_id FROM transactional_ids "
     f"WHERE state {IS_ONGOING} AND start_time + timeout_ms < ? ORDER BY start_time + timeout_ms LIMIT 1"
@@ -101,14 +101,14 @@ _SAVE: Final = (
 @dataclass(slots=True)
 class TransactionMemo(Memo):
     rows: dict[str, TransactionMetadata | None] = field(default_factory=dict)
-    """By transactional id; None: not known."""
+    """The rows that were loaded, by transactional id; None if there is no row."""
     decided: frozenset[str] | None = None
-    """The ids with a decided, incomplete transaction; None: not looked up yet."""
+    """The ids with a decided, incomplete transaction; None if not loaded yet."""
     owned: dict[str, int] | None = None
-    """The open transactions with an owner, and the number of its lock; None: not looked up yet."""
+    """The open transactions with an owner, and the number of its lock; None if not loaded yet."""
 
     def follow(self, saved: TransactionMetadata) -> None:
-        """Stay in step with the row."""
+        """Update the memo after a row has been saved."""
         transactional_id = saved.transactional_id
         self.rows[transactional_id] = saved
         if self.owned is not None and has_owner(transactional_id):
@@ -125,12 +125,12 @@ class TransactionMemo(Memo):
 
 
 def load(unit: Unit, transactional_id: str) -> TransactionMetadata | None:
-    """What the coordinator knows of the id; None if nothing."""
-    known = unit.memos[TransactionMemo].rows
-    if transactional_id not in known:
+    """The metadata of the transactional id, None if it is unknown; cached for the unit."""
+    rows = unit.memos[TransactionMemo].rows
+    if transactional_id not in rows:
         row = unit.execute(BY_ID, (transactional_id,)).fetchone()
-        known[transactional_id] = None if row is None else from_row(row)
-    return known[transactional_id]
+        rows[transactional_id] = None if row is None else from_row(row)
+    return rows[transactional_id]
 
 
 def read(connection: sqlite3.Connection, transactional_id: str) -> TransactionMetadata | None:
@@ -141,7 +141,7 @@ def read(connection: sqlite3.Connection, transactional_id: str) -> TransactionMe
 def read_where(
     connection: sqlite3.Connection, condition: str = "1", parameters: tuple[object, ...] = ()
 ) -> Iterator[TransactionMetadata]:
-    """The transactions that meet an SQL condition, by transactional id."""
+    """The transactions that match an SQL condition, ordered by transactional id."""
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM transactional_ids WHERE {condition} ORDER BY transactional_id",
         parameters,
@@ -162,7 +162,7 @@ def from_row(row: tuple[Any, ...]) -> TransactionMetadata:
 
 
 def save(unit: Unit, event: TransactionStateChanged) -> None:
-    """Projection only: the row of the id."""
+    """Projection only: save the row of the transactional id."""
     fields = list(_of_event(event))
     fields[_PARTITIONS], fields[_GROUPS] = frozenset(event.partitions), frozenset(event.groups)
     metadata = TransactionMetadata(*fields)
@@ -173,7 +173,7 @@ def save(unit: Unit, event: TransactionStateChanged) -> None:
 
 
 def forget(unit: Unit, transactional_id: str) -> None:
-    """Projection only: the id has expired."""
+    """Projection only: delete the row of an expired id."""
     unit.execute("DELETE FROM transactional_ids WHERE transactional_id = ?", (transactional_id,))
     unit.memos[TransactionMemo].rows.pop(transactional_id, None)
 
@@ -189,7 +189,7 @@ def _row(metadata: TransactionMetadata) -> list[object]:
 def record(
     unit: Unit, before: TransactionMetadata | None, after: TransactionMetadata, now_ms: int
 ) -> None:
-    """Carry out the decided transition."""
+    """Record the transition as an event."""
     state, version = after.state, after.transaction_version
     # By position, which costs a third of names: this runs three times per transaction.
     changed = TransactionStateChanged(
@@ -211,10 +211,10 @@ def join(
     tps: frozenset[TopicPartition] = frozenset(),
     groups: frozenset[str] = frozenset(),
 ) -> None:
-    """Make sure that the partitions and groups are in the producer's open transaction (KIP-890).
+    """Ensure that the partitions and groups are in the producer's open transaction (KIP-890).
 
-    Under version 1 it must have been added before; under version 2 it joins now, and begins the
-    transaction if there is none. Raises the errors of `decisions.verify` and
+    Under version 1 they must have been added before; under version 2 they are added now, and the
+    transaction begins if none is open. Raises the errors of `decisions.verify` and
     `decisions.add_to_transaction`.
     """
     current = load(unit, transactional_id)
@@ -232,18 +232,18 @@ def join(
 
 
 def epoch(unit: Unit) -> int:
-    """The epoch of the current coordinator; 0 before the first election."""
+    """The current coordinator epoch; 0 before the first election."""
     return counter(unit, COORDINATOR_EPOCH)
 
 
 def read_epoch(connection: sqlite3.Connection) -> int:
-    """The same for a reader."""
+    """The current coordinator epoch, for a reader."""
     return read_counter(connection, COORDINATOR_EPOCH)
 
 
 def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
-    """Take over coordination, under an epoch higher than `above`: earlier coordinators' markers are
-    refused from now on."""
+    """Elect a new coordinator with a coordinator epoch higher than `above`, so that markers of earlier
+    coordinators are refused from now on. Returns the epoch."""
     taken = max(epoch(unit), above) + 1
     unit.record(CoordinatorElected(timestamp=now_ms, epoch=taken))
     return taken
@@ -252,11 +252,11 @@ def elect(unit: Unit, now_ms: int, above: int = 0) -> int:
 def write_markers_and_complete(
     unit: Unit, decided: TransactionMetadata, coordinator_epoch: int, now_ms: int
 ) -> TransactionMetadata | None:
-    """The second step: every marker, then Complete…; None when somebody else has done it.
+    """The second step: write all markers and Complete…. None if another thread or process has done it.
 
-    The id's next transaction may have begun since, so what was decided is compared as a whole. A
-    partition that has seen a newer epoch of the producer is left out. Raises
-    TransactionCoordinatorFencedError when another coordinator took over since the first step.
+    The metadata must still equal `decided` in every field, since the next transaction of the id may have
+    begun. A partition that has seen a newer epoch of the producer gets no marker. Raises
+    TransactionCoordinatorFencedError if another coordinator was elected after the first step.
     """
     transactional_id = decided.transactional_id
     metadata = load(unit, transactional_id)
@@ -287,7 +287,7 @@ def write_markers_and_complete(
 
 
 def decided_ids(unit: Unit) -> frozenset[str]:
-    """Transactional ids with a decided, incomplete transaction."""
+    """The transactional ids with a decided, incomplete transaction."""
     memo = unit.memos[TransactionMemo]
     if memo.decided is None:
         memo.decided = frozenset(
@@ -313,8 +313,8 @@ def owned(source: Unit | sqlite3.Connection) -> Mapping[str, int]:
 def keep_alive(
     unit: Unit, transactional_id: str, producer: ProducerIdAndEpoch, timeout_ms: int, now_ms: int
 ) -> None:
-    """The producer's open transaction has come further: move its deadline when half of the time has
-    passed. Raises what `decisions.prolong` raises."""
+    """Extend the time-out of the producer's open transaction, which has made progress, if more than half of
+    it has passed. Raises the errors of `decisions.prolong`."""
     current = load(unit, transactional_id)
     after = prolong(current, *producer, timeout_ms, now_ms)
     if after is not None:
@@ -322,7 +322,7 @@ def keep_alive(
 
 
 def first_timed_out(unit: Unit, now_ms: int) -> str | None:
-    """The open transaction whose timeout passed first; None when none has."""
+    """The id of the open transaction that timed out first; None if none has."""
     row = unit.execute(_TIMED_OUT, (now_ms,)).fetchone()
     return None if row is None else str(row[0])
 

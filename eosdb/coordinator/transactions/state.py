@@ -1,8 +1,7 @@
-"""What the coordinator stores for a transactional id, which value may follow which, and the check of its
-producer.
+"""The metadata of a transactional id, its legal transitions, and the check of a request's producer.
 
-The table and the checks are those of Kafka's TransactionState and TransactionMetadata. No request can
-cause a transition that they refuse: a refusal is a bug in eosdb, or a damaged table.
+The transitions are those of Kafka's TransactionState and TransactionMetadata. No request can cause an
+illegal one: IllegalTransitionError means a bug in eosdb, or a damaged table.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from eosdb.model.values import (
 )
 
 LAST_CLIENT_EPOCH: Final = 2**15 - 2
-"""The highest epoch a client gets: int16 leaves one more, with which it can always be fenced."""
+"""The highest epoch that a client gets. int16 has one more, which is reserved for fencing."""
 
 _AT_REST: Final = frozenset(state for state in TransactionState if state.may_expire)
 LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
@@ -38,8 +37,8 @@ LEGAL_PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 }
 """Which states may precede each (Kafka: TransactionState.validPreviousStates).
 
-Dead and PrepareEpochFence are only passed through: no stored value is in either. A version 2 abort of a
-transaction that nothing has reached yet goes straight from rest to PrepareAbort.
+Dead and PrepareEpochFence are never stored. A version 2 abort of a transaction that has not begun leads
+from Empty or a Complete… state directly to PrepareAbort.
 """
 assert set(LEGAL_PREVIOUS) == set(TransactionState), "every state says which may precede it"
 assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {TransactionState.DEAD}, (
@@ -48,20 +47,19 @@ assert set().union(*LEGAL_PREVIOUS.values()) == set(TransactionState) - {Transac
 
 
 class IllegalTransitionError(AssertionError):
-    """The state machine was asked for something that cannot happen."""
+    """A transition that no request can cause: a bug in eosdb, or a damaged table."""
 
 
 class TransactionMetadata(NamedTuple):
-    """What the coordinator knows of a transactional id (Kafka: TransactionMetadata). A named tuple,
-    because every transition makes two of them; its fields are in the order of the table's columns.
+    """The state of a transactional id (Kafka: TransactionMetadata). A named tuple, for speed; its fields
+    are in the order of the table's columns.
 
-    `groups` are the consumer groups whose offsets are in the transaction, where Kafka lists partitions of
-    `__consumer_offsets`. `previous_producer_id` and `last_producer_epoch` are the pair that the last
-    `init_producer_id` or version 2 `end_txn` replaced at its holder's own request, or that a fence
-    replaced: whoever sends that pair again repeats the request, or asks for what the fence has done.
-    `next_producer_id` takes over at the completion, when the end has used up the epochs.
-    `transaction_version` is that of the request that ended the transaction; it is 1 in every other state,
-    and after a fence, which nobody requested.
+    `groups` are the consumer groups whose offsets are in the transaction; Kafka lists partitions of
+    `__consumer_offsets` instead. `previous_producer_id` and `last_producer_epoch` are the pair that the
+    last fence, or the producer's last `init_producer_id` or version 2 `end_txn`, has replaced; a request
+    with that pair is recognised as a repeat, or as that of the fenced producer. `next_producer_id` takes
+    over at the completion if the end has used up the epochs. `transaction_version` is that of the request
+    that ended the transaction; it is 1 in every other state, and after a fence.
     """
 
     transactional_id: str
@@ -80,15 +78,15 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """The pair that requests must carry."""
+        """The producer id and epoch that requests must have."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
 
 def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetadata:
-    """The value with the changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
+    """The metadata with these changes (TransactionMetadata.prepareTransitionTo, completeTransitionTo).
 
-    Raises IllegalTransitionError for a state that may not follow the current one, and for changes that do
-    not fit the new state.
+    Raises IllegalTransitionError if the new state may not follow the current one, or the changes do not
+    fit the new state.
     """
     new = current._replace(**changes)
     broken: str | None = "that is not a legal transition"
@@ -103,7 +101,7 @@ def transition(current: TransactionMetadata, **changes: Any) -> TransactionMetad
 
 
 def _broken_rule(old: TransactionMetadata, new: TransactionMetadata) -> str | None:
-    """What does not fit the new state, or None."""
+    """What in `new` does not fit its state; None if all does."""
     if new.state is TransactionState.EMPTY:
         rotated = new.producer_id != old.producer_id and new.producer_epoch == 0
         if not rotated and new.producer not in (old.producer, _bumped(old)):
@@ -157,7 +155,8 @@ def held_by(
     producer_epoch: int,
     stale: type[ApiError],
 ) -> TransactionMetadata:
-    """The metadata, if this is its producer; `stale` is what another epoch is called."""
+    """The metadata if the producer id and epoch are current. Raises InvalidProducerIdMappingError, and
+    `stale` for another epoch."""
     if current is None:
         raise InvalidProducerIdMappingError(
             f"producer {producer_id}: the transactional id is unknown, because it was never "
@@ -180,10 +179,10 @@ def fresh(producer_id: int | None) -> int:
 
 
 def stale_producer(
-    error: type[ApiError], current: TransactionMetadata, found: ProducerIdAndEpoch
+    error: type[ApiError], current: TransactionMetadata, producer: ProducerIdAndEpoch
 ) -> ApiError:
     return error(
-        f"{named(current)}: got producer {found.producer_id} with epoch {found.producer_epoch}, "
+        f"{named(current)}: got producer {producer.producer_id} with epoch {producer.producer_epoch}, "
         f"expected producer {current.producer_id} with epoch {current.producer_epoch}; a newer "
         "producer has taken over, or the transaction timed out: close this one"
     )
@@ -191,8 +190,8 @@ def stale_producer(
 
 def ending(error: type[ApiError], current: TransactionMetadata) -> ApiError:
     return error(
-        f"{named(current)}: the transaction is in state {current.state.label}, its end is being "
-        "carried out; try again"
+        f"{named(current)}: the transaction is ending (state {current.state.label}), its markers are being "
+        "written; try again"
     )
 
 
