@@ -5,7 +5,7 @@
 number is Kafka's (`org.apache.kafka.common.protocol.Errors`). Conditions without a Kafka number derive from
 `EosdbError` directly. No exception of sqlite3 or SQLAlchemy ever reaches a caller.
 
-Imported before anything else, it also refuses systems that eosdb does not run on.
+This module is imported before anything else, so it also refuses systems that eosdb does not run on.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ __all__ = [
 class EosdbError(Exception):
     """The base class of all errors of eosdb.
 
-    `outcome` says what has become of that which the call was to store: "not written", "written", or
-    "unknown" (docs/guide.md has the table).
+    `outcome` says what became of the write that raised the error: "not written", "written", or "unknown"
+    (docs/guide.md has the table).
     """
 
     outcome: Outcome = "not written"
@@ -69,7 +69,7 @@ class ApiError(EosdbError):
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False
     records: Sequence[int] = ()
-    """The places in its batch of the records that are at fault; none: it is not about some of them."""
+    """The indexes in the batch of the records at fault; empty if the error is not about single records."""
 
     def __init_subclass__(cls, *, code: int, retriable: bool = False, name: str = "") -> None:
         super().__init_subclass__()
@@ -84,7 +84,7 @@ class OffsetOutOfRangeError(ApiError, code=1):
 
 
 class CorruptRecordError(ApiError, code=2, retriable=True, name="CORRUPT_MESSAGE"):
-    """A record is missing or does not match its checksum. Repeating the request does not help."""
+    """A record is missing or does not match its checksum. Retrying does not help."""
 
 
 class UnknownTopicOrPartitionError(ApiError, code=3, retriable=True):
@@ -92,7 +92,7 @@ class UnknownTopicOrPartitionError(ApiError, code=3, retriable=True):
 
 
 class RequestTimedOutError(ApiError, code=7, retriable=True):
-    """No answer came in time; the request may or may not have been carried out."""
+    """No response arrived in time; the request may or may not have been carried out."""
 
     outcome: Outcome = "unknown"
 
@@ -112,7 +112,7 @@ class NetworkExceptionError(ApiError, code=13, retriable=True):
 
 
 class CoordinatorLoadInProgressError(ApiError, code=14, retriable=True):
-    """The coordinator cannot answer yet."""
+    """The coordinator is not ready yet."""
 
 
 class InvalidTopicExceptionError(ApiError, code=17):
@@ -120,11 +120,11 @@ class InvalidTopicExceptionError(ApiError, code=17):
 
 
 class NotEnoughReplicasError(ApiError, code=19, retriable=True):
-    """The transaction could not be verified just now."""
+    """The transaction could not be verified at the moment."""
 
 
 class InvalidRequiredAcksError(ApiError, code=21):
-    """acks is none of -1 (all), 0 and 1."""
+    """acks is not -1 (all), 0 or 1."""
 
 
 class IllegalGenerationError(ApiError, code=22):
@@ -172,7 +172,7 @@ class TopicAlreadyExistsError(ApiError, code=36):
 
 
 class UnsupportedVersionError(ApiError, code=35):
-    """A version of the protocol that this database does not serve."""
+    """The request has a version of the protocol that this database does not serve."""
 
 
 class InvalidPartitionsError(ApiError, code=37):
@@ -218,7 +218,7 @@ class InvalidTransactionTimeoutError(ApiError, code=50):
 
 
 class ConcurrentTransactionsError(ApiError, code=51, retriable=True):
-    """The previous transaction of this id is still being ended."""
+    """The previous transaction of this id is not completed yet."""
 
 
 class TransactionCoordinatorFencedError(ApiError, code=52):
@@ -226,7 +226,7 @@ class TransactionCoordinatorFencedError(ApiError, code=52):
 
 
 class UnsupportedSaslMechanismError(ApiError, code=33):
-    """The server does not know this way of saying who one is."""
+    """The server does not know this SASL mechanism."""
 
 
 class TransactionalIdAuthorizationFailedError(ApiError, code=53):
@@ -234,11 +234,11 @@ class TransactionalIdAuthorizationFailedError(ApiError, code=53):
 
 
 class OperationNotAttemptedError(ApiError, code=55):
-    """Another part of the request failed, so this part was not tried."""
+    """Another part of the request failed, so this part was not attempted."""
 
 
 class SaslAuthenticationFailedError(ApiError, code=58):
-    """There is no such user, or the password is another."""
+    """There is no such user, or the password is wrong."""
 
 
 class UnknownProducerIdError(ApiError, code=59):
@@ -254,7 +254,7 @@ class GroupIdNotFoundError(ApiError, code=69):
 
 
 class MemberIdRequiredError(ApiError, code=79):
-    """Join again with the member id that comes with this answer."""
+    """Join again with the member id of this response."""
 
     def __init__(self, message: str, member_id: str = "") -> None:
         super().__init__(message)
@@ -266,7 +266,7 @@ class UnsupportedCompressionTypeError(ApiError, code=76):
 
 
 class FencedInstanceIdError(ApiError, code=82):
-    """Another member took over this static group instance id."""
+    """Another member has taken over this static member's group instance id."""
 
 
 class GroupSubscribedToTopicError(ApiError, code=86):
@@ -286,7 +286,7 @@ class ProducerFencedError(ApiError, code=90):
 
 
 class ResourceNotFoundError(ApiError, code=91):
-    """There is no such thing to change or to describe."""
+    """The resource to change or describe does not exist."""
 
 
 class UnacceptableCredentialError(ApiError, code=93):
@@ -314,10 +314,10 @@ class IllegalStateError(EosdbError):
 
 
 class BatchDiffersError(EosdbError):
-    """A sink repeats the number of an earlier batch, with different content.
+    """A sink has repeated the number of an earlier batch with different content.
 
-    `newest` is the number of the sink's newest batch; `held` what its batch of this number held, as far as
-    that is known.
+    `newest` is the number of the sink's newest batch; `held` describes the content of its batch with this
+    number, if that is known.
     """
 
     def __init__(self, message: str, newest: int = -1, held: frozenset[str] = frozenset()) -> None:
@@ -339,15 +339,15 @@ class DatabaseLockedError(EosdbError):
 
 
 class DatabaseFullError(EosdbError):
-    """The disk is full. Nothing was written; repeat the call when there is room."""
+    """The disk is full. Nothing was written; repeat the call when there is space."""
 
 
 class WakeupError(EosdbError):
-    """`Consumer.wakeup` was called; a waiting `poll` raises this."""
+    """Raised by a waiting `poll` after `Consumer.wakeup`."""
 
 
 class HandlerFailedError(EosdbError):
-    """A processor's handler has failed for a record on every attempt allowed."""
+    """A processor's handler has failed for a record on every allowed attempt."""
 
 
 class StorageError(EosdbError):
@@ -355,7 +355,7 @@ class StorageError(EosdbError):
 
 
 class ListenError(EosdbError):
-    """A server cannot listen at the address: it is taken, or not one of this machine's."""
+    """A server cannot listen at the address: it is in use, or not an address of this machine."""
 
 
 class CorruptDatabaseError(EosdbError):
@@ -388,10 +388,10 @@ _OF_THE_FILE: Final = (
 
 
 def is_refused_by_file(error: BaseException | None) -> bool:
-    """Whether the file, its disk or the machine is to blame, so that the error says nothing about the log.
+    """Whether the file, its disk or the machine is at fault, so that the error says nothing about the log.
 
-    The same request may be carried out a moment later. What was sent behind it must not be carried out
-    before it: a partition takes any first sequence of a producer that it does not know (decisions/0054).
+    The same request may succeed a moment later. Requests sent behind it must not be carried out before it:
+    a partition accepts any first sequence of a producer that it does not know (decisions/0054).
     """
     if isinstance(error, ReadOnlyDatabaseError):
         # A file that was opened with read_only=True refuses what stands behind, too.

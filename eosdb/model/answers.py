@@ -1,4 +1,4 @@
-"""The answer to a SQL query: rows that are read as they are wanted, shown, and made into tables."""
+"""The result of a SQL query: rows that are read lazily, shown, and converted to tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN_WIDTH: Final = 40
 
 
 class Row(tuple[Any, ...]):
-    """A row: a tuple, whose values are also found by the column's name: `row["topic"]`, `row.topic`."""
+    """A tuple whose values are also accessible by column name: `row["topic"]`, `row.topic`."""
 
     __slots__ = ()
     _columns: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Row(tuple[Any, ...]):
         raise AttributeError(f"no column {name!r}; there are {', '.join(self._columns)}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The values by column name; of columns of one name the last."""
+        """The values by column name; of several columns with one name, the last."""
         return dict(zip(self._columns, self, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -48,11 +48,11 @@ class Row(tuple[Any, ...]):
 
 
 class QueryResult(Closeable):
-    """The answer to a query: `columns` and rows, which are read lazily, once, by iteration, `all`, `one`,
-    `df` or `arrow`.
+    """The result of a query: `columns`, and rows, which are read lazily and once, by iteration, `all`,
+    `one`, `df` or `arrow`.
 
-    Printing it, or showing it in a notebook, reads 20 rows ahead and keeps them for whoever reads. A result
-    that is left early is closed by `with`, by `close`, or when it is dropped.
+    Printing it, or showing it in a notebook, reads 20 rows ahead and keeps them for the next read. To close
+    it before all rows are read, use `with` or `close`, or drop it.
     """
 
     def __init__(self, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
@@ -60,11 +60,11 @@ class QueryResult(Closeable):
         self._source = rows
         self._kind = type("Row", (Row,), {"__slots__": (), "_columns": columns})
         self._ahead: list[Row] = []
-        """Rows that were read to be shown, and have not been given out."""
+        """Rows read ahead for showing, and not returned yet."""
 
     @property
     def rows(self) -> QueryResult:
-        """The result itself, as an iterator of the rows that have not been read yet."""
+        """The result itself, as an iterator over the rows not read yet."""
         return self
 
     def __iter__(self) -> QueryResult:
@@ -87,36 +87,37 @@ class QueryResult(Closeable):
 
     def one(self) -> Row:
         """The only row. Raises InvalidRequestError if there is none, or more than one."""
-        found = list(islice(self, 2))
+        rows = list(islice(self, 2))
         self.close()
-        if len(found) == 1:
-            return found[0]
+        if len(rows) == 1:
+            return rows[0]
         raise InvalidRequestError(
-            f"one(): the query has {'more than one row' if found else 'no row'}, expected exactly one"
+            f"one(): the query has {'more than one row' if rows else 'no row'}, expected exactly one"
         )
 
     def df(self) -> pandas.DataFrame:
-        """The remaining rows as a data frame. Raises ConfigError when pandas is not installed."""
+        """The remaining rows as a data frame. Raises ConfigError if pandas is not installed."""
         frames = _module("pandas", "df")
         return frames.DataFrame([tuple(row) for row in self], columns=list(self.columns))
 
     def arrow(self) -> pyarrow.Table:
-        """The remaining rows as an Arrow table. Raises ConfigError when pyarrow is not installed, and
+        """The remaining rows as an Arrow table. Raises ConfigError if pyarrow is not installed, and
         InvalidRequestError for a column with values of several types, which SQLite allows."""
         arrow = _module("pyarrow", "arrow")
         columns = list(zip(*self, strict=True)) or [()] * len(self.columns)
-        made = []
+        arrays = []
         for name, values in zip(self.columns, columns, strict=True):
             try:
-                made.append(arrow.array(values))
+                arrays.append(arrow.array(values))
             except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
                 raise InvalidRequestError(
                     f"column {name!r} is no Arrow column: {error}; CAST it to one type in the query"
                 ) from None
-        return arrow.table(made, names=list(self.columns))
+        return arrow.table(arrays, names=list(self.columns))
 
     def close(self) -> None:
-        """Give back the snapshot, and with it the WAL; idempotent. Nothing more is read."""
+        """Release the snapshot, which keeps the WAL from being reused; idempotent. No more rows can be
+        read."""
         self._ahead.clear()
         close = getattr(self._source, "close", None)
         if close is not None:
@@ -125,7 +126,7 @@ class QueryResult(Closeable):
     # -- shown ----------------------------------------------------------------------------------
 
     def _peek(self) -> tuple[list[Row], bool]:
-        """The next rows to show, which stay to be read, and whether there are more."""
+        """Read the next rows to show, keeping them for the next read, and whether there are more."""
         wanted = _SHOWN_ROWS + 1 - len(self._ahead)
         self._ahead += map(self._kind, islice(self._source, max(wanted, 0)))
         return self._ahead[:_SHOWN_ROWS], len(self._ahead) > _SHOWN_ROWS

@@ -1,8 +1,7 @@
-"""The only place where time enters.
+"""The only module that reads the time.
 
-Everything that depends on time takes a `Clock`; no other module reads the time. `SystemClock` uses
-`time.time`, so freezegun works; `ManualClock` stands still until it is advanced. Times written by people
-are parsed here, too.
+Everything that depends on time takes a `Clock`. `SystemClock` uses `time.time`, so freezegun works;
+`ManualClock` moves only when it is advanced. Times written by people are parsed here, too.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, runtime_checkable
 
 real_ns: Final = time.perf_counter_ns
-"""Nanoseconds for measuring what the machine itself takes, such as its disk; whatever clock there is."""
+"""Nanoseconds of the machine's own clock, for measuring what its disk takes, whichever `Clock` is used."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX: Final = 2**63 - 1
 _ISO_8601: Final = re.compile(
@@ -37,7 +36,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time."""
+    """The clock of the machine."""
 
     def time_ms(self) -> int:
         """Milliseconds since the epoch (UTC)."""
@@ -53,18 +52,18 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests: it moves only by `advance` (and by the waits of the code under test)."""
+    """A clock for tests: it moves only by `advance`, and by the waits of the code under test."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now_ms = start_ms
         self._lock = threading.Lock()
 
     def time_ms(self) -> int:
-        """Where the clock stands, in milliseconds since the epoch."""
+        """The clock's time, in milliseconds since the epoch."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """The same number: this clock never goes backwards."""
+        """The same number as `time_ms`: this clock never goes backwards."""
         return self._now_ms
 
     def advance(self, ms: int) -> None:
@@ -75,7 +74,7 @@ class ManualClock:
             self._now_ms += ms
 
     def sleep_ms(self, ms: int) -> None:
-        """Waiting is what moves a manual clock: nobody has to advance it from another thread."""
+        """Advance the clock by `ms`, so that a wait needs no other thread."""
         self.advance(max(ms, 0))
 
 
@@ -89,8 +88,8 @@ def monotonic_ns(clock: Clock) -> int:
 def parse_time_ms(text: str) -> int:
     """Parse milliseconds since the epoch, or an ISO 8601 date or date and time.
 
-    Without a zone it is UTC, as kafka-consumer-groups takes it; parts of a millisecond are cut off. Raises
-    ValueError.
+    Without a time zone it is UTC, as for kafka-consumer-groups; fractions of a millisecond are dropped.
+    Raises ValueError.
     """
     if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= _INT64_MAX:
         return int(text)
@@ -100,22 +99,22 @@ def parse_time_ms(text: str) -> int:
             "2026-11-21T12:00, 2026-11-21T12:00:30.5Z or 2026-11-21T12:00+02:00"
         )
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"{text!r} is no time that there is: {error}") from None
-    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     if since < timedelta(0):
         raise ValueError(f"{text!r} is before 1970, where the count of milliseconds begins")
     return since // timedelta(milliseconds=1)
 
 
 def format_time_ms(time_ms: int, timespec: str = "seconds") -> str:
-    """A time in ISO 8601, UTC, to the second or to "milliseconds"; a time beyond the calendar is shown as
-    its number."""
+    """Format a time in ISO 8601, UTC, to the second or to "milliseconds"; a time beyond the calendar as its
+    number."""
     try:
-        found = datetime.fromtimestamp(time_ms // 1000, UTC) + timedelta(
+        moment = datetime.fromtimestamp(time_ms // 1000, UTC) + timedelta(
             milliseconds=time_ms % 1000
         )
     except (OverflowError, ValueError, OSError):
         return f"{int(time_ms)} ms"
-    return found.isoformat(timespec=timespec).replace("+00:00", "Z")
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")

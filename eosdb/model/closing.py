@@ -1,8 +1,8 @@
-"""Closing: at the end of a `with` block, and again after an interruption until it is done.
+"""Closing an object in steps that can be interrupted and repeated.
 
-A signal may raise between any two steps of Python (decisions/0018), and memory may run out. What is still
-to be done is a list, from which a step is taken only when it has been done: whoever is interrupted closes
-again. So a step can be repeated, also when it was cut off in the middle.
+A signal may raise an exception between any two steps of Python (decisions/0018), and memory may run out. A
+step leaves the list only when it is done, so after an interruption the caller closes again. Each step must
+therefore be repeatable, even if it was interrupted midway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Closeable(ABC):
 
 
 class Closing:
-    """The steps by which one object is closed, in their order."""
+    """The steps that close one object, in order."""
 
     def __init__(self, *steps: Callable[[], object]) -> None:
         self._left: Final = list(steps)
@@ -37,8 +37,8 @@ class Closing:
         self._lock = threading.RLock()
 
     def run(self) -> None:
-        """Do what is left. A step that fails counts as done; the others are done all the same, and its
-        error is raised then. Returns at once while another thread is at it."""
+        """Run the remaining steps. A step that fails is not repeated; the others are run, and then its
+        error is raised. Returns at once while another thread is running them."""
         try:
             # decisions/0018: inside `try`, and released by one call into C.
             if not self._lock.acquire(blocking=False):

@@ -1,7 +1,7 @@
-"""Settings of the broker, under Kafka's names, with Kafka's defaults.
+"""Settings of the broker, with Kafka's names and defaults.
 
-`BrokerConfig` is what `connect(config=…)` takes; its fields are Kafka's broker settings in snake_case.
-What a topic may have of its own is in `topic_config`.
+`BrokerConfig` is the type of `connect(config=…)`; its fields are Kafka's broker settings in snake_case.
+Topic settings are in `topic_config`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Kafka's broker settings; times are in ms. Raises InvalidConfigError for what is unknown or bad."""
+    """Kafka's broker settings; times are in ms. Raises InvalidConfigError for unknown names and bad
+    values."""
 
     # decisions/0007: every transaction has an epoch of its own; version 1 must be requested.
     transaction_version: int = 2
-    """The version that producers are offered: 2 (KIP-890, an epoch for each transaction), or 1."""
+    """The transaction version offered to producers: 2 (KIP-890, an epoch for each transaction), or 1."""
     transaction_max_timeout_ms: int = 900_000
     """The longest `transaction_timeout_ms` that a producer may ask for."""
     transactional_id_expiration_ms: int = 604_800_000
@@ -31,11 +32,11 @@ class BrokerConfig:
     producer_id_expiration_ms: int = 86_400_000
     """How long a partition remembers a producer after its last record."""
     producer_id_block_size: int = 1000
-    """Producer ids that are reserved at a time."""
+    """How many producer ids are reserved at a time."""
     max_message_bytes: int = 1_048_588
     """The largest batch, in bytes, for topics without a `max.message.bytes` of their own."""
     offset_metadata_max_bytes: int = 4096
-    """The longest text that may be committed with an offset, in bytes."""
+    """The longest metadata string of an offset commit, in bytes."""
     offsets_retention_minutes: int = 10_080
     """How long the offsets of a group without members are kept."""
     group_min_session_timeout_ms: int = 6_000
@@ -43,9 +44,9 @@ class BrokerConfig:
     group_max_session_timeout_ms: int = 1_800_000
     """The longest session that a member may ask for."""
     auto_create_topics_enable: bool = False
-    """Whether a topic is made when it is first asked for."""
+    """Whether a topic is created when a client first uses it."""
     num_partitions: int = 1
-    """Partitions of topics that are made so, or without a number."""
+    """Partitions of topics that are created automatically, or without a number."""
     log_retention_ms: int = 604_800_000
     """How long records are kept (-1: for ever), for topics without `retention.ms`."""
     log_retention_bytes: int = -1
@@ -53,35 +54,35 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = 300_000
     """The time between two rounds of retention and compaction."""
     history_retention_ms: int = 604_800_000
-    """How long events are kept (-1: for ever); those of stored records are kept with them (not a Kafka
-    setting)."""
+    """How long events are kept (-1: for ever); events of stored records are kept as long as these (not a
+    Kafka setting)."""
     history_retention_bytes: int = 1_073_741_824
-    """How many bytes of events are kept (-1: all), whichever is reached first (not a Kafka setting)."""
+    """How many bytes of events are kept (-1: all); applies together with the time (not a Kafka setting)."""
     idempotency_retention_ms: int = 604_800_000
     """How long an idempotency key, or a sink, is remembered after its last use (-1: for ever; not a Kafka
     setting)."""
     log_cleanup_policy: str = "delete"
-    """What is done to old records, "delete", "compact" or both, for topics without `cleanup.policy`."""
+    """The cleanup of old records, "delete", "compact" or both, for topics without `cleanup.policy`."""
     log_cleaner_delete_retention_ms: int = 86_400_000
-    """How long compaction keeps a record without a value, which deletes its key."""
+    """How long compaction keeps tombstones."""
     log_cleaner_min_compaction_lag_ms: int = 0
-    """How old a record must be to be compacted."""
+    """The least age at which compaction may remove a record."""
     log_message_timestamp_type: str = "CreateTime"
     """Either "CreateTime" (the producer's) or "LogAppendTime", for topics without their own."""
     super_users: str = ""
     """Principals to whom no ACL applies, separated by semicolons."""
     lock_timeout_ms: int = 30_000
-    """How long a write waits for other processes before DatabaseLockedError (not a Kafka
+    """How long a write waits for other processes before it raises DatabaseLockedError (not a Kafka
     setting)."""
     slow_commit_ms: int = 1000
-    """A commit that takes so long or longer is logged as a warning, with what took it; -1: none is (not a
-    Kafka setting)."""
+    """A commit that takes this long or longer is logged as a warning with its parts; -1 turns this off (not
+    a Kafka setting)."""
     external_checkpoints: bool = False
-    """Whether another program, such as Litestream, copies the WAL into the file; eosdb then never does, and
-    the WAL grows while that program is stopped (docs/backups.md; not a Kafka setting)."""
+    """Whether another program, such as Litestream, copies the WAL into the file. eosdb then makes no
+    checkpoints, and the WAL grows while that program is stopped (docs/backups.md; not a Kafka setting)."""
     transaction_unit_partitions: int = 100
-    """A transaction over more partitions is decided in one commit and completed in another, so that
-    no commit holds up other writers for long; 0: every one is (not a Kafka setting)."""
+    """A transaction over more partitions than this is decided in one commit and completed in another, so
+    that no commit blocks other writers for long; 0: every transaction is (not a Kafka setting)."""
 
     def __new__(cls, **given: object) -> Self:
         unknown = sorted(set(given) - set(cls.__slots__))

@@ -1,7 +1,7 @@
-"""Reading what may be damaged, or written by somebody else.
+"""Reading stored rows that may be damaged, or written by another program.
 
-A stored row that differs from what eosdb writes (invalid JSON, an unknown name, text in place of a number)
-is damage, not a bug.
+A row that differs from what eosdb writes (invalid JSON, an unknown name, text in place of a number) is
+reported as damage, not as a bug.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def reads(table: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """For a function that makes values from stored rows: what it cannot read raises
+    """Decorate a function that builds values from rows of `table`: its errors become
     CorruptDatabaseError."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -38,7 +38,7 @@ def reads(table: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def parsed(text: str | bytes) -> Any:
-    """Parse JSON. Raises ValueError, also when it is nested too deeply to be read."""
+    """Parse JSON. Raises ValueError, also for JSON nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:

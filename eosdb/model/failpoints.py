@@ -27,8 +27,8 @@ class Failpoint(Enum):
     USER_UNIT_UNCOMMITTED = "user_unit.uncommitted"
     """All writes of a `db.begin()` block are done, the unit is not committed."""
     END_TXN_DECIDED = "end_txn.decided"
-    """PrepareCommit or PrepareAbort is durable, no marker is written. A process that this point or
-    MARKER_WRITTEN is armed for ends every transaction in two steps."""
+    """PrepareCommit or PrepareAbort is durable, no marker is written. If a process has this point or
+    MARKER_WRITTEN armed, it ends every transaction in two steps."""
     MARKER_WRITTEN = "marker.written"
     """One marker of a transaction is written, others and the completion are not."""
     SNAPSHOT_WRITTEN = "snapshot.written"
@@ -38,23 +38,23 @@ class Failpoint(Enum):
     COMPACTION_CLEANED = "compaction.cleaned"
     """Superseded records are deleted, the unit is not committed."""
     HISTORY_FOLDED = "history.folded"
-    """Some events are folded into the baseline's tables, which does not say so yet."""
+    """Some events are folded into the baseline's tables, whose position does not say so yet."""
     HISTORY_TRIMMED = "history.trimmed"
-    """They are deleted from the journal, the unit is not committed."""
+    """The folded events are deleted from the journal, the unit is not committed."""
     PAGES_GIVEN_BACK = "pages.given_back"
-    """Pages have been moved to free ones and the file is cut, the unit is not committed."""
+    """Used pages have been moved to free ones and the file is truncated, the unit is not committed."""
     COMPACT_WRITTEN = "compact.written"
-    """The compacted content stands beside the file, nothing of it is in the file."""
+    """The compacted content is in a file beside the database, nothing of it is in the database."""
     COMPACT_COPYING = "compact.copying"
     """Some of its pages are copied over the file's, the unit is not committed."""
     COMPACT_COMMITTED = "compact.committed"
-    """All of them are, and committed; the WAL has not been copied into the file."""
+    """All of its pages are copied and committed; the WAL has not been copied into the file."""
     EXTRACT_WRITTEN = "extract.written"
-    """eosdb's tables stand in a file beside the name that it will have."""
+    """eosdb's tables are in a new file, which does not have its final name yet."""
     EXTRACT_LINKED = "extract.linked"
-    """It has its name, and the tables are in both files."""
+    """The new file has its name, and the tables are in both files."""
     EXTRACT_DROPPED = "extract.dropped"
-    """They are dropped from the adopted file, the unit is not committed."""
+    """The tables are dropped from the adopted file, the unit is not committed."""
     REBUILD_CLEARED = "rebuild.cleared"
     """The materialized tables are empty, the replay has not begun."""
     MIGRATION_APPLIED = "migration.applied"
@@ -70,9 +70,9 @@ class Failpoint(Enum):
     CHUNK_SENT = "chunk.sent"
     """One chunk of a published snapshot is in object storage, others are not."""
     CHUNKS_SENT = "chunks.sent"
-    """All of them are, nothing names them."""
+    """All chunks are in object storage, and no manifest names them."""
     SNAPSHOT_SENT = "snapshot.sent"
-    """The snapshot is there, and is not the latest."""
+    """The snapshot is in object storage, and is not the latest yet."""
     SNAPSHOTS_REMOVED = "snapshots.removed"
     """Old snapshots are removed, the chunks that only they named are not."""
 
@@ -94,8 +94,8 @@ _in_steps: Callable[[], bool] | None = None
 def watched(
     watcher: Callable[[Failpoint], None], in_steps: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Have `watcher` called at every point; an exception it raises ends the operation there. `in_steps` is
-    asked whether the end of a transaction is to be two steps."""
+    """Have `watcher` called at every point; an exception that it raises ends the operation there.
+    `in_steps` decides whether transactions end in two steps."""
     global _watcher, _in_steps
     before = _watcher, _in_steps
     _watcher, _in_steps = watcher, in_steps
@@ -106,14 +106,15 @@ def watched(
 
 
 def ends_in_steps() -> bool:
-    """Whether somebody wants to look, or die, between the decision of a transaction and its markers."""
+    """Whether transactions must end in two steps, because a watcher or an armed failpoint is between
+    them."""
     if _in_steps is not None:
         return _in_steps()
     return _target is not None and _target[0] in _BETWEEN
 
 
 def reach(point: Failpoint) -> None:
-    """Die here if this point is armed and its count is used up."""
+    """Kill the process if this point is armed and its count is used up."""
     global _target
     if _watcher is not None:
         _watcher(point)

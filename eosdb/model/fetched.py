@@ -1,4 +1,4 @@
-"""What a fetch returns: stored records with all their fields, by record and by column."""
+"""Results of a fetch: stored records with all their fields, by record and by column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eosdb.model.values import Header
 
 
 class LogRecord(NamedTuple):
-    """One record of a partition as it is stored; `control` is None, "COMMIT" or "ABORT"."""
+    """A record as it is stored; `control` is None, "COMMIT" or "ABORT"."""
 
     offset: int
     timestamp: int
@@ -26,7 +26,7 @@ class LogRecord(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry of the transaction index (Kafka: AbortedTxn)."""
+    """An entry of the transaction index (Kafka: AbortedTxn)."""
 
     producer_id: int
     first_offset: int
@@ -36,7 +36,7 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """What every reader gets of records, column by column."""
+    """The fields of records that every reader gets, column by column."""
 
     offsets: Sequence[int]
     timestamps: Sequence[int]
@@ -44,12 +44,12 @@ class RecordFields:
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[tuple[Header, ...]]
-    """Empty when no record has any."""
+    """Empty if no record has headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedColumns(RecordFields):
-    """Stored records from an offset on, column by column, control records and aborted data included."""
+    """Stored records from an offset on, column by column, including control records and aborted data."""
 
     producer_ids: Sequence[int]
     producer_epochs: Sequence[int]
@@ -65,7 +65,7 @@ class FetchedColumns(RecordFields):
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """Stored records from an offset on, control records and aborted data included."""
+    """Stored records from an offset on, including control records and aborted data."""
 
     records: Sequence[LogRecord]
     high_watermark: int
@@ -77,8 +77,8 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class FetchedData(RecordFields):
-    """What a reader sees of the stored records from an offset on, column by column: without control
-    records and, under read_committed, without aborted data."""
+    """The stored records that a reader gets from an offset on, column by column: no control records and,
+    under read_committed, no aborted data."""
 
     high_watermark: int
     last_stable_offset: int

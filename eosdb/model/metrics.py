@@ -1,7 +1,7 @@
 """Counters, averages and rates under Kafka's names, cheap enough for every request.
 
-A rate is what was counted in the last one to two windows of 30 s of the injectable clock, divided by
-their length, as Kafka's SampledStat does it.
+A rate is the count in the last one to two windows of 30 s of the injected clock, divided by their length,
+as in Kafka's SampledStat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NONE: Final[Mapping[str, float]] = {}
 
 
 class Metrics:
-    """What one producer, consumer or database has done so far. Threads may share it."""
+    """The metrics of one producer, consumer or database. Threads may share it."""
 
     def __init__(self, clock: Clock, rates: tuple[str, ...] = ()) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class Metrics:
         self._before_start = self._window_start
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to the counter `name`-total."""
+        """Increase the counter `name`-total."""
         with self._lock:
             self._totals[name] += amount
 
@@ -52,21 +52,21 @@ class Metrics:
             self._observe(name, value)
 
     def took(self, count: str, time: str, started_ns: int) -> None:
-        """Count one more of `count`, and record the time since `started_ns` as `time`."""
+        """Increase the counter `count`, and observe the time since `started_ns` as `time`."""
         elapsed = self.now_ns() - started_ns
         with self._lock:
             self._totals[count] += 1
             self._totals[time] += elapsed
 
     def _observe(self, name: str, value: float) -> None:
-        known = self._sums.get(name)
-        if known is None:
+        previous = self._sums.get(name)
+        if previous is None:
             self._sums[name] = [1, value, value]
             return
-        known[0] += 1
-        known[1] += value
-        if value > known[2]:
-            known[2] = value
+        previous[0] += 1
+        previous[1] += value
+        if value > previous[2]:
+            previous[2] = value
 
     def error(self, error: EosdbError) -> None:
         """Count an error under its name."""
@@ -75,7 +75,7 @@ class Metrics:
             self._errors[name] += 1
 
     def now_ns(self) -> int:
-        """For intervals, in nanoseconds of the injectable clock."""
+        """Nanoseconds of the injected clock, for intervals."""
         return monotonic_ns(self._clock)
 
     def snapshot(self) -> dict[str, float]:
@@ -94,7 +94,7 @@ class Metrics:
             return figures
 
     def _roll(self) -> None:
-        """Begin a new window when the current one is full; the previous one is kept."""
+        """Start a new window if the current one is full, keeping the previous one."""
         now = self._clock.monotonic_ms()
         if now - self._window_start < _WINDOW_MS:
             return

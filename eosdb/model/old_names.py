@@ -1,6 +1,7 @@
-"""Modules that have moved: importing one by its old name gives the module itself, once and the same.
+"""Modules that have moved: importing an old name returns the same module object as the new name.
 
-An old name goes with the next version, and says so; a name that programs are told to import stays.
+Old names go with the next version, with a DeprecationWarning; the names that documentation tells users to
+import stay.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ GOES: Final = {
 
 
 def new_name(name: str) -> str | None:
-    """What a module is called now; None if it has not moved."""
+    """The new name of a module; None if it has not moved."""
     for old, new in {**STAYS, **GOES}.items():
         if name == old or name.startswith(old + "."):
             return new + name.removeprefix(old)
@@ -46,7 +47,7 @@ def new_name(name: str) -> str | None:
 
 
 class OldNames(MetaPathFinder, Loader):
-    """Finds moved modules for `import`."""
+    """An import finder for moved modules."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,5 +1,6 @@
-"""What a file looks like at one instant, in figures: what `eosdb top`, the page of `eosdb ui` and the
-Prometheus text show. And what happened between two such instants, as rates."""
+"""The figures of a file at one instant, for `eosdb top`, the pages of `eosdb ui` and Prometheus; and the
+rates between two such instants.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from eosdb.model.values import PartitionOffsets, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFigures:
-    """One partition. `max_timestamp` is the highest of its records in epoch ms, -1 if there is none."""
+    """A partition. `max_timestamp` is the highest timestamp of its records (epoch ms), -1 if it has
+    none."""
 
     topic: str
     partition: int
     offsets: PartitionOffsets
     size_bytes: int
-    """Of all records that it has, uncompressed: keys, values and headers."""
+    """The uncompressed size of all its records: keys, values and headers."""
     max_timestamp: int
 
     @property
@@ -28,19 +30,19 @@ class PartitionFigures:
 
 
 class GroupPosition(NamedTuple):
-    """Where a group stands in one partition. A named tuple, because a file may have thousands."""
+    """A group's position in one partition. A named tuple, because a file may have thousands."""
 
     topic: str
     partition: int
     committed_offset: int
     behind: int
-    """Offsets from there to the log end: at least the records that are still to be read, since markers
-    and aborted records take offsets, too. `Admin.describe_group_offsets` counts the records."""
+    """Offsets from the position to the log end. Markers and aborted records take offsets, too, so there may
+    be fewer records to read; `Admin.describe_group_offsets` counts the records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFigures:
-    """One consumer group: its state as Kafka names it, how many members it has, where it stands."""
+    """A consumer group: its state (Kafka's name), its number of members, and its positions."""
 
     group_id: str
     state: str
@@ -58,15 +60,15 @@ class DeadLetterFigures:
 
     topic: str
     waiting: int
-    """Dead letters that have not been replayed; an estimate when they are many (a thousand offsets or more
-    in one partition)."""
+    """Dead letters that have not been replayed; an estimate for a thousand offsets or more in one
+    partition."""
     newest_timestamp: int
-    """In epoch ms."""
+    """The timestamp of the newest dead letter (epoch ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A file at one instant. What the principal may not describe is left out."""
+    """The figures of a file at one instant, without those that the principal may not describe."""
 
     path: str
     file_id: str
@@ -74,17 +76,18 @@ class Overview:
     size_bytes: int
     wal_bytes: int
     free_bytes: int
-    """Pages in the file that hold nothing."""
+    """The free pages of the file."""
     journal_position: int
-    """Of the newest event."""
+    """The position of the newest event."""
     partitions: tuple[PartitionFigures, ...]
     groups: tuple[GroupFigures, ...]
     transactions: tuple[OpenTransaction, ...]
-    """One for each partition that a transaction is open in, in order of topic, partition and offset."""
+    """The open transactions, one entry for each partition of a transaction, by topic, partition and
+    offset."""
     dead_letters: tuple[DeadLetterFigures, ...]
 
     def holders(self) -> Iterator[OpenTransaction]:
-        """The open transactions that hold the last stable offset of a partition."""
+        """The open transactions that hold back the last stable offset of a partition."""
         held = {one.topic_partition: one.offsets.last_stable_offset for one in self.partitions}
         return (
             one for one in self.transactions if held.get(one.topic_partition) == one.start_offset
@@ -93,19 +96,19 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What was added per second between two overviews."""
+    """Increases per second between two overviews."""
 
     events: float
     offsets: dict[TopicPartition, float]
-    """Of partitions in which something was added: records and markers."""
+    """By partition that has grown: offsets of records and markers."""
     groups: dict[str, float]
-    """Offsets by which each group's positions have moved on; new positions count nothing."""
+    """By group: how far its positions have moved; a new position counts as 0."""
     file_bytes: float
-    """Growth of the file and its WAL together; negative when they shrank."""
+    """Growth of the file and its WAL together; negative if they have shrunk."""
 
 
 def between(before: Overview, after: Overview) -> Rates | None:
-    """None if no time has passed, or the two are not of one file."""
+    """The rates between two overviews; None if no time has passed, or they are of different files."""
     elapsed = (after.now_ms - before.now_ms) / 1000
     if elapsed <= 0 or before.file_id != after.file_id:
         return None

@@ -8,23 +8,24 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
-"""Called now and then with the amount done and the total, and at the end with two equal numbers.
+"""Called from time to time with the amount done and the total, and at the end with two equal numbers.
 
-An exception it raises ends the work and undoes it. It must neither write to nor close the database.
+An exception that it raises cancels the work and rolls it back. It must neither write to the database nor
+close it.
 """
 
 _EVENTS: Final = 100
-"""Between two calls; an event may bring thousands of records."""
+"""Events between two calls; an event may stand for thousands of records."""
 
 
 def silent(done: int, total: int) -> None:
-    """Nobody listens."""
+    """A progress listener that ignores all calls."""
 
 
 def reporting(
     items: Iterable[tuple[int, T]], on_progress: Progress, total: int
 ) -> Iterator[tuple[int, T]]:
-    """Yields the items with their positions; reports every hundredth position once its item is done."""
+    """Yield the items with their positions, and report every hundredth position when its item is done."""
     on_progress(0, total)
     for position, item in items:
         yield position, item
@@ -33,15 +34,15 @@ def reporting(
 
 
 class _Ended(BaseException):
-    """Carries a listener's exception past the work's own error handlers."""
+    """Carries a listener's exception through the work's own error handlers."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def report_progress(on_progress: Progress | None, work: Callable[[Progress], T]) -> T:
-    """The result of `work`, which reports to `on_progress`. An exception of the latter is raised unchanged,
-    whatever errors `work` handles or translates."""
+    """Run `work`, passing it a listener, and return its result. An exception of `on_progress` is raised
+    unchanged, whatever errors `work` handles or translates."""
     if on_progress is None:
         return work(silent)
     listener = on_progress

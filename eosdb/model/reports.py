@@ -1,5 +1,5 @@
-"""What operators and analysts learn about a file: values that `Database.admin` returns and the command
-line shows.
+"""Reports about a file for operators and analysts: values that `Database.admin` returns and the commands
+show.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from eosdb.model.values import PartitionOffsets, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedBatch:
-    """One batch as it is stored (kafka-dump-log). `count` records were appended; `records` are those
-    still stored. `coordinator_epoch` is a marker's, -1 for data."""
+    """A stored batch (kafka-dump-log). `count` records were appended; `records` of them are still stored.
+    `coordinator_epoch` is that of a marker, -1 for data."""
 
     base_offset: int
     last_offset: int
@@ -35,8 +35,8 @@ class LoggedBatch:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """The folder of the file (Kafka: DescribeLogDirs), the size of its file system and the room left in
-    it, and the bytes of records of each partition."""
+    """The folder of the file (Kafka: DescribeLogDirs), the size and free space of its file system, and the
+    bytes of records of each partition."""
 
     path: str
     total_bytes: int
@@ -48,8 +48,8 @@ class LogDirectory:
 class CompactReport:
     """The size of the file before and after, and seconds taken.
 
-    `held_by` says who reads an earlier snapshot, if somebody does: the file, and the WAL, shrink when that
-    has ended and something is written.
+    `held_by` names the reader of an earlier snapshot, if there is one: the file and the WAL shrink at the
+    first write after that reader has ended.
     """
 
     bytes_before: int
@@ -60,10 +60,10 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
-    """What was published, and what it took.
+    """The result of a publish.
 
     `url` is the file's own folder, `snapshot` the name of the snapshot, `position` its last event, `size`
-    the file's size in bytes; `sent_objects` and `sent_bytes` count the chunks that were not there yet, and
+    the file's size in bytes; `sent_objects` and `sent_bytes` count the uploaded chunks, and
     `removed_objects` old snapshots and chunks.
     """
 
@@ -78,9 +78,11 @@ class PublishReport:
 
 @dataclass(frozen=True, slots=True)
 class StoragePart:
-    """A table, an index, or what is free. `kind`: records, journal, state (folded from the events; leases,
-    and the file's own notes), baseline (where the history begins), own table, each of these also as an
-    index; free; other (SQLite's own)."""
+    """A table, an index, or free space.
+
+    `kind`: records, journal, state (folded from the events; also leases and the file's own notes), baseline
+    (the start of the history), own table, and each of these also as an index; free; other (SQLite's own).
+    """
 
     kind: str
     name: str
@@ -89,7 +91,7 @@ class StoragePart:
 
 @dataclass(frozen=True, slots=True)
 class TopicStorage:
-    """What is stored of a topic: rows of records, markers among them, the bytes of their keys, values and
+    """The storage of a topic: rows of records including markers, the bytes of their keys, values and
     headers, and of the events in the journal that name the topic."""
 
     topic: str
@@ -100,10 +102,11 @@ class TopicStorage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageStats:
-    """What takes the space of a file, largest first; the parts add up to `total_bytes`.
+    """The storage of a file by parts, largest first, which add up to `total_bytes`.
 
-    `transactions` have completed in the journal as it is kept; their events take `bytes_per_transaction`.
-    `is_estimate`: this SQLite cannot count pages (it has no dbstat), so parts are shares by content.
+    `transactions` is the number of completed ones in the journal; their events take
+    `bytes_per_transaction`. With `is_estimate`, this SQLite cannot count pages (it lacks dbstat), so parts
+    are estimated from their content.
     """
 
     total_bytes: int
@@ -114,14 +117,13 @@ class StorageStats:
     bytes_per_transaction: float
 
     def bytes_of(self, *kinds: str) -> int:
-        """What all parts of these kinds take."""
+        """The total size of the parts of these kinds."""
         return sum(part.bytes for part in self.parts if part.kind in kinds)
 
 
 class Lag(int):
-    """How many records a reader could get now, and what else lies between it and the end of the log:
-    records that are `held_back` by the last stable offset, and offsets to be `skipped`, which are markers
-    and aborted data."""
+    """The records a reader could get now, and what else lies before the end of the log: records `held_back`
+    by the last stable offset, and offsets `skipped`, which are markers and aborted data."""
 
     held_back: int
     skipped: int
@@ -133,7 +135,7 @@ class Lag(int):
 
     @property
     def readable(self) -> int:
-        """How many records a reader could get now: the number itself."""
+        """The number of records that a reader could get now."""
         return int(self)
 
     def __repr__(self) -> str:
@@ -166,8 +168,8 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event as it is stored; `detail` is its JSON object, without what follows from elsewhere
-    (docs/sql.md says what that is)."""
+    """A stored event; `detail` is its JSON object without the fields that can be derived from other columns
+    or tables (docs/sql.md)."""
 
     position: int
     kind: str
@@ -179,7 +181,7 @@ class JournalEntry:
 
 
 class HangingReason(Enum):
-    """Why an open transaction will not end by itself soon."""
+    """The reason why an open transaction will not end by itself soon."""
 
     UNKNOWN = "no transactional id of the coordinator has this producer id"
     COMPLETED = "the coordinator has completed it"
@@ -191,11 +193,11 @@ class HangingReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that is open in a partition, and what the coordinator knows of it.
+    """A transaction that is open in a partition, with its coordinator's state.
 
-    `state` is the coordinator's, None when it knows nothing. `start_time_ms` is when the transaction
-    began, by the coordinator or else by its first record here; `deadline_ms` is when it will be aborted
-    by itself, -1 for never.
+    `state` is None if the coordinator does not know the transaction. `start_time_ms` is its start according
+    to the coordinator, or else to its first record here; `deadline_ms` is when it will be aborted
+    automatically, -1 for never.
     """
 
     topic: str
@@ -213,14 +215,14 @@ class OpenTransaction:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where the transaction is open."""
+        """The partition in which the transaction is open."""
         return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """Where a group stands in one partition, and who reads it. `committed_offset` is -1 for none;
-    `lag` is None when there is nothing to measure from."""
+    """A group's position in one partition, and the member that reads it. `committed_offset` is -1 for none;
+    `lag` is None if it cannot be computed."""
 
     group_id: str
     topic: str
@@ -234,12 +236,12 @@ class GroupPartition:
     member_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
-    """Of a member that came over the wire."""
+    """The host of a member that connected over the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """A group, its state, and every partition for which it has an offset or a reader."""
+    """A group, its state, and every partition with a committed offset or a member."""
 
     group_id: str
     state: str
@@ -249,11 +251,10 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Why a reader of a partition gets no further: where everything stands, and which transaction holds
-    it.
+    """Why a reader of a partition makes no progress: the offsets, and the transaction that holds it back.
 
-    Beyond the last stable offset, `waiting_committed` records could be read at once if the holder ended,
-    and `waiting_open` belong to open transactions, the holder's among them.
+    Beyond the last stable offset, `waiting_committed` records could be read at once if that transaction
+    ended, and `waiting_open` belong to open transactions, that one among them.
     """
 
     topic: str
@@ -280,7 +281,7 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True)
 class ViewDescription:
-    """A view of the contract: its name, its columns in order, and what it shows, in one sentence."""
+    """A view of the SQL contract: its name, its columns in order, and a sentence about its content."""
 
     name: str
     columns: tuple[str, ...]
@@ -289,15 +290,15 @@ class ViewDescription:
 
 @dataclass(frozen=True, slots=True)
 class CommitTimes:
-    """How long the commits of one database object have taken, in seconds.
+    """The durations (s) of the commits of one database object.
 
-    `counts` has one number for each bound, of those that took no longer and more than the bound before, and
-    a last one for those that took longer than all bounds.
+    `counts` has a number for each bound, of the commits up to this bound and above the previous one, and a
+    last number for those above all bounds.
     """
 
     bounds_s: tuple[float, ...]
     counts: tuple[int, ...]
     total_s: float
-    """Of COMMIT itself, with its fsync."""
+    """The time in COMMIT itself, with its fsync."""
     lock_wait_s: float
-    """How long writers have waited for other writers, before their commits began."""
+    """The time that writers have waited for other writers before their commits began."""

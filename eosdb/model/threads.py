@@ -1,4 +1,4 @@
-"""Threads that the system may refuse, to a process or a user that has as many as it may have."""
+"""Starting threads, which the system may refuse to a process or user that has too many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eosdb.errors import StorageError
 
 @contextmanager
 def needed(what: str) -> Iterator[None]:
-    """Around what starts threads. Raises StorageError when there is none to be had."""
+    """A context for starting threads: raises StorageError if the system refuses."""
     try:
         yield
     except RuntimeError as error:

@@ -1,8 +1,8 @@
-"""Settings of a topic: Kafka's, all of them, those that eosdb obeys and those that it only keeps.
+"""Kafka's topic settings: those that act in eosdb, and those that are only stored.
 
 `TOPIC_SETTINGS` is the one table (Kafka 4.1, and two of eosdb's own for a topic that moves to a cluster).
-What is in it and legal there is accepted; `TopicConfig` is what follows for a topic from its own settings
-on top of the broker's (decisions/0032).
+Every value that Kafka accepts is accepted; `TopicConfig` is the effective configuration, from the topic's
+settings and the broker's (decisions/0032).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class SettingKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """One setting that a topic may have in Kafka."""
+    """A topic setting of Kafka's."""
 
     kind: SettingKind
     default: str
-    """Kafka's."""
+    """Kafka's default."""
     parse: Callable[[str, object], object]
-    """Raises InvalidConfigError for what Kafka does not take."""
+    """Raises InvalidConfigError for values that Kafka refuses."""
     field: str = ""
-    """Of TopicConfig; empty: the setting is kept and shown, and has no effect."""
+    """The field of TopicConfig; empty if the setting is stored and shown without effect."""
     broker_field: str = ""
-    """Of BrokerConfig, for a topic that has none of its own."""
+    """The field of BrokerConfig that applies if the topic has no value."""
 
 
 def _whole(low: int, high: int = INT64_MAX) -> Callable[[str, object], int]:
@@ -82,9 +82,9 @@ def _ratio(name: str, value: object) -> float:
 
 
 def _codec(name: str, value: object) -> str:
-    known = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-    if value not in known:
-        raise InvalidConfigError(f"{name}: got {value!r}, expected one of {', '.join(known)}")
+    codecs = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+    if value not in codecs:
+        raise InvalidConfigError(f"{name}: got {value!r}, expected one of {', '.join(codecs)}")
     return str(value)
 
 
@@ -192,13 +192,14 @@ class TopicConfig:
     min_compaction_lag_ms: int
     delete_retention_ms: int
     moved_to: str
-    """Where the topic is now, HOST:PORT; it takes no more records here. Empty: nowhere."""
+    """HOST:PORT of the cluster to which the topic has moved, so that it takes no more records here; empty
+    if it has not."""
     moving_to: str
-    """Likewise, while that is still under way."""
+    """HOST:PORT of the cluster to which the topic is being moved."""
 
     @property
     def closed(self) -> str:
-        """Why it takes no records, and what to do; empty if it takes them."""
+        """Why the topic takes no records, and what to do; empty if it takes them."""
         if self.moved_to:
             return f"the topic has moved to {self.moved_to}; let the program connect there"
         if self.moving_to:
@@ -210,7 +211,7 @@ class TopicConfig:
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """The topic's own settings over the broker's.
+        """Apply the topic's settings over the broker's.
 
         Raises InvalidConfigError for an unknown name or a bad value.
         """
@@ -240,9 +241,9 @@ class TopicConfig:
 
 
 def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
-    """A topic's settings in the text form in which they are stored.
+    """A topic's settings as the text that is stored.
 
-    Raises InvalidConfigError when a name or a value is not text or a number.
+    Raises InvalidConfigError if a name or a value is not text or a number.
     """
     out: dict[str, str] = {}
     for name, value in (config or {}).items():
@@ -255,14 +256,14 @@ def topic_overrides(config: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def without_effect(overrides: Iterable[str]) -> list[str]:
-    """Which of a topic's settings are only kept, by name."""
+    """The settings of a topic that are stored without effect."""
     return sorted(
         name for name in overrides if name in TOPIC_SETTINGS and not TOPIC_SETTINGS[name].field
     )
 
 
 class ConfigOperation(Enum):
-    """What is done with a setting (KIP-339), with Kafka's codes."""
+    """An operation on a setting (KIP-339), with Kafka's codes."""
 
     SET = 0
     DELETE = 1
@@ -271,7 +272,7 @@ class ConfigOperation(Enum):
 
 
 class ConfigChange(NamedTuple):
-    """One setting to change; `value` is not looked at for DELETE."""
+    """A change of one setting; `value` is ignored for DELETE."""
 
     name: str
     operation: ConfigOperation
@@ -281,8 +282,8 @@ class ConfigChange(NamedTuple):
 def changed(
     overrides: Mapping[str, str], changes: Iterable[ConfigChange], broker: BrokerConfig
 ) -> dict[str, str]:
-    """The topic's own settings after the changes. Raises InvalidConfigError, and InvalidRequestError for a
-    setting that comes twice."""
+    """Apply changes to a topic's settings. Raises InvalidConfigError, and InvalidRequestError for a setting
+    that is changed twice."""
     result, seen = dict(overrides), set[str]()
     for name, operation, value in changes:
         if name in seen:
@@ -300,7 +301,7 @@ def changed(
 
 
 def _edited(name: str, operation: ConfigOperation, given: str, before: str) -> str:
-    """The list with, or without, what is given."""
+    """Append values to a list, or subtract them."""
     parts, values = _parts(before), _parts(given)
     if TOPIC_SETTINGS[name].kind is not SettingKind.LIST:
         raise InvalidConfigError(

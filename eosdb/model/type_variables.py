@@ -1,4 +1,4 @@
-"""What stands for the keys and values of records in the types of clients."""
+"""Type variables for the keys and values of records in clients."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checks of a request's plain values, before anything is read or written.
+"""Checks of the plain values of a request, before anything is read or written.
 
-Each check names what was found and what is expected. The ranges are those of Kafka's wire types; they also
-keep values out that SQLite's 64-bit integers and UTF-8 text cannot hold.
+Each error names the value and what is expected. The ranges are those of Kafka's wire types; they also
+exclude values that SQLite's 64-bit integers and UTF-8 text cannot hold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def check_topic_name(name: object) -> str:
-    """Kafka's rule for topic names (class Topic). Raises InvalidTopicExceptionError."""
+    """Check a topic name by Kafka's rule (class Topic). Raises InvalidTopicExceptionError."""
     if not isinstance(name, str) or name in (".", "..") or not _TOPIC_NAME.fullmatch(name):
         raise InvalidTopicExceptionError(
             f"topic name {shown(name)}: expected 1 to 249 of the characters a-z A-Z 0-9 . _ - "
@@ -57,14 +57,16 @@ def check_topic_partition(tp: object) -> TopicPartition:
 
 
 def check_described_partition(tp: object) -> TopicPartition:
-    """The same, but InvalidTopicExceptionError for a bad name (KafkaApis.handleDescribeProducers)."""
+    """As `check_topic_partition`, but InvalidTopicExceptionError for a bad name
+    (KafkaApis.handleDescribeProducers)."""
     if isinstance(tp, tuple) and len(tp) == 2:
         check_topic_name(tp[0])
     return check_topic_partition(tp)
 
 
 def check_topic_partitions(tps: object) -> list[TopicPartition]:
-    """Distinct partitions in order. Raises InvalidRequestError unless it is a collection of them."""
+    """The distinct partitions, in order. Raises InvalidRequestError unless `tps` is a collection of
+    them."""
     return sorted({check_topic_partition(tp) for tp in check_collection("partitions", tps)})
 
 
@@ -84,7 +86,7 @@ def check_int(
     name: str, value: object, low: int, high: int = INT64_MAX,
     error: type[ApiError] = InvalidRequestError,
 ) -> int:  # fmt: skip
-    """A whole number within [low, high], else `error`."""
+    """Raises `error` unless the value is a whole number in [low, high]."""
     if _is_int(value, low, high):
         assert isinstance(value, int)
         return value
@@ -92,15 +94,15 @@ def check_int(
 
 
 def check_whole(name: str, value: object, low: int) -> None:
-    """A setting that is a whole number. Raises ConfigError."""
+    """Raises ConfigError unless a setting is a whole number in its range."""
     if not _is_int(value, low, sys.maxsize):
         raise ConfigError(f"{name}: got {value!r}, expected a whole number, {low} or more")
 
 
-def check_choice(name: str, value: object, *known: str) -> None:
-    """A setting that is one of a few words. Raises ConfigError."""
-    if value not in known:
-        raise ConfigError(f"{name}: got {value!r}, expected one of {', '.join(known)}")
+def check_choice(name: str, value: object, *choices: str) -> None:
+    """Raises ConfigError unless a setting is one of the choices."""
+    if value not in choices:
+        raise ConfigError(f"{name}: got {value!r}, expected one of {', '.join(choices)}")
 
 
 def check_bytes(name: str, value: object) -> bytes:
@@ -111,7 +113,7 @@ def check_bytes(name: str, value: object) -> bytes:
 
 
 def check_text(name: str, value: object, error: type[EosdbError] = InvalidRequestError) -> str:
-    """Text that can be encoded as UTF-8, else `error`."""
+    """Raises `error` unless the value is text that can be encoded as UTF-8."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -127,7 +129,7 @@ def check_texts(name: str, values: object) -> list[str]:
 
 
 def check_path(name: str, path: object) -> str:
-    """A path as the file system takes it. Raises ConfigError."""
+    """A path in the form that the file system takes. Raises ConfigError."""
     given = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(given, str) and given and "\0" not in given:
         try:
@@ -155,7 +157,7 @@ def check_producer(producer_id: object, producer_epoch: object) -> None:
 
 
 def check_identity(transactional_id: object, producer_id: object, producer_epoch: object) -> None:
-    """The identity in a request to the coordinator. Raises InvalidRequestError."""
+    """Check the producer's identity in a request to the coordinator. Raises InvalidRequestError."""
     check_transactional_id(transactional_id)
     check_producer(producer_id, producer_epoch)
 
@@ -175,7 +177,7 @@ def check_headers(headers: object) -> tuple[Header, ...]:
 
 
 def as_headers(given: object) -> tuple[Header, ...]:
-    """Headers from a mapping or from pairs, whose values may be text. Raises InvalidRecordError."""
+    """Headers from a mapping or from pairs; text values are encoded. Raises InvalidRecordError."""
     pairs: object = given.items() if isinstance(given, Mapping) else given
     if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes):
         pairs = [_as_header(pair) for pair in pairs]
@@ -206,26 +208,26 @@ def _is_int(value: object, low: int, high: int) -> bool:
 
 
 def shown(value: object) -> str:
-    """A value as errors show it: long ones are cut."""
+    """A value as errors show it, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def check_transaction_version(asked: int | None, highest: int) -> int:
+def check_transaction_version(requested: int | None, highest: int) -> int:
     """The transaction version of a client; the highest supported if it names none.
 
     Raises InvalidRequestError, and UnsupportedVersionError above the highest supported.
     """
-    if asked is None or asked == highest:
+    if requested is None or requested == highest:
         return highest
-    if check_int("transaction_version", asked, 1) > highest:
+    if check_int("transaction_version", requested, 1) > highest:
         raise UnsupportedVersionError(
-            f"transaction_version: got {asked}, this database serves up to {highest} "
+            f"transaction_version: got {requested}, this database serves up to {highest} "
             "(BrokerConfig.transaction_version)"
         )
-    return asked
+    return requested
 
 
 def is_url(text: object) -> bool:
-    """Whether it names a place in object storage, and no path."""
+    """Whether the text is a URL of object storage, not a path."""
     return isinstance(text, str) and "://" in text

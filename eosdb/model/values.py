@@ -1,4 +1,4 @@
-"""The nouns: values that requests and answers carry, under Kafka's names.
+"""The values of requests and responses, under Kafka's names.
 
 Plain frozen values with next to no behaviour; named tuples where there is one per record. -1 stands for
 "none" as in Kafka's protocol, and all times are milliseconds since the epoch (UTC).
@@ -23,7 +23,7 @@ NO_TIMESTAMP: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 
 CLASSIC: Final = 1
-"""Transaction version 1: the epoch stays from transaction to transaction."""
+"""Transaction version 1: consecutive transactions share the producer's epoch."""
 EPOCH_PER_TRANSACTION: Final = 2
 """Transaction version 2 (KIP-890): every end raises the epoch, so each transaction has its own."""
 
@@ -37,11 +37,11 @@ MAX_TIMESTAMP: Final = -3
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
-"""Kafka's own: here they are tables, and their names are taken."""
+"""Kafka's internal topics. Here they are tables, and their names are reserved."""
 
 Header = tuple[str, bytes | None]
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
-"""Headers as callers may hand them in; text is stored as UTF-8."""
+"""Headers as callers may give them; text is stored as UTF-8."""
 
 
 class TopicPartition(NamedTuple):
@@ -73,7 +73,8 @@ class RecordBatch:
     base_sequence: int = NO_SEQUENCE
     is_transactional: bool = False
     sent_bytes: int = -1
-    """What max.message.bytes limits, where it was sent in another form; -1: the size of the records."""
+    """The size of the batch in the form in which it was sent, which max.message.bytes limits; -1: the size
+    of the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class TimestampType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """Where a partition's log begins and ends."""
+    """The offsets at which a partition's log begins and ends."""
 
     log_start_offset: int
     log_end_offset: int
@@ -107,7 +108,7 @@ class PartitionOffsets:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The offset and timestamp (ms since the epoch) of the record that was found."""
+    """The offset and timestamp (ms since the epoch) of the record of a lookup."""
 
     offset: int
     timestamp: int
@@ -122,7 +123,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What identifies a producer to the log."""
+    """The identity of a producer in the log."""
 
     producer_id: int
     producer_epoch: int
@@ -137,7 +138,7 @@ class Coordinator(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition knows of one producer (Kafka: DescribeProducers)."""
+    """The state of one producer in a partition (Kafka: DescribeProducers)."""
 
     producer_id: int
     producer_epoch: int
@@ -163,17 +164,17 @@ class TransactionState(Enum):
         self.label: Final = self.name.title().replace("_", "")
         """Kafka's name of the state, such as `PrepareCommit`."""
         self.is_decided: Final = self.name in ("PREPARE_COMMIT", "PREPARE_ABORT")
-        """The outcome is durable, the markers are being written."""
+        """The outcome is durable, and the markers are being written."""
         self.is_complete: Final = self.name in ("COMPLETE_COMMIT", "COMPLETE_ABORT")
         """Every marker is written."""
         self.may_expire: Final = self.is_complete or self.name == "EMPTY"
-        """At rest: no transaction is open or ending (Kafka: isExpirationAllowed)."""
+        """No transaction is open or ending (Kafka: isExpirationAllowed)."""
 
     __hash__ = object.__hash__  # There is one of each; Enum's own hash is a call for every lookup.
 
     @classmethod
     def from_label(cls, label: str) -> TransactionState:
-        """The state of this name. Raises KeyError."""
+        """The state with this label. Raises KeyError."""
         return _STATES_BY_LABEL[label]
 
 
@@ -192,7 +193,7 @@ class GroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupMember:
-    """A member as the leader sees it: the metadata it sent for the chosen protocol."""
+    """A member as sent to the leader, with the member's metadata for the chosen protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -201,10 +202,10 @@ class JoinGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupResult:
-    """The answer to a join. While `is_complete` is False others have yet to join: ask again.
+    """The response to a join. While `is_complete` is False, other members have yet to join: send it again.
 
-    Only the leader gets `members`. `skip_assignment`: it leads a group whose assignment stays as it is, for
-    it has taken over from another instance of the same static member (KIP-814).
+    Only the leader gets `members`. With `skip_assignment`, the leader must not compute an assignment: it
+    has replaced another instance of the same static member, and the group keeps its assignment (KIP-814).
     """
 
     member_id: str
@@ -219,7 +220,7 @@ class JoinGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupResult:
-    """The answer to a sync. While `is_complete` is False the leader has yet to sync: ask again."""
+    """The response to a sync. While `is_complete` is False, the leader has yet to sync: send it again."""
 
     is_complete: bool
     protocol_type: str
@@ -229,8 +230,8 @@ class SyncGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
-    """One member of a group; `metadata` and `assignment` are opaque bytes of its protocol. `client_host` is
-    empty for one that opened the file itself."""
+    """A member of a group; `metadata` and `assignment` are opaque bytes of its protocol. `client_host` is
+    empty for a member that opened the file itself."""
 
     member_id: str
     group_instance_id: str | None
@@ -255,7 +256,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id as its coordinator knows it (Kafka: DescribeTransactions). Times are ms since the
+    """The coordinator's state of a transactional id (Kafka: DescribeTransactions). Times are ms since the
     epoch."""
 
     transactional_id: str
@@ -270,7 +271,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One row of `Broker.list_transactions` (Kafka: ListTransactions)."""
+    """A row of `Broker.list_transactions` (Kafka: ListTransactions)."""
 
     transactional_id: str
     producer_id: int
@@ -279,26 +280,27 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionToken:
-    """Identifies one transaction, so that `Database.outcome` can look it up after any crash."""
+    """Identifies one transaction; `Database.outcome` looks it up after any crash."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     number: int = 0
-    """How many transactions came before it under this epoch. Version 1 only: under version 2 each has an
-    epoch of its own."""
+    """The number of earlier transactions with this epoch. Under version 1 only: under version 2 each
+    transaction has an epoch of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """The group that commits offsets, and the membership to be checked (KIP-447)."""
+    """The group that commits offsets, and the membership to be verified (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
     topic_ids: Mapping[TopicPartition, UUID] = field(default_factory=dict, compare=False)
-    """Which topics the committer has read: offsets are not those of a topic made anew under the name."""
+    """The ids of the topics that were read: offsets of a topic are not those of another topic created later
+    under its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,16 +316,16 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class AppendOnceResult:
-    """`skipped` when the batch, or a later one, was already in the log. `offsets` are the first offsets
-    of the batch in its partitions."""
+    """`skipped` if the batch, or a later one, was already in the log. `offsets` are the first offsets of
+    the batch in its partitions."""
 
     skipped: bool
     offsets: dict[TopicPartition, int]
 
 
 class ConsumerRecord(NamedTuple, Generic[Key, Value]):
-    """A record that a consumer returns. `key` and `value` are bytes, or what the deserializers make of
-    them; None where the record has none, whatever `Key` and `Value` say."""
+    """A record that a consumer returns. `key` and `value` are bytes, or results of the deserializers; None
+    if the record has none, whatever `Key` and `Value` say."""
 
     topic: str
     partition: int
@@ -337,8 +339,8 @@ class ConsumerRecord(NamedTuple, Generic[Key, Value]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerRecord:
-    """What handlers of `db.processor` return: what to send, and where. Without a `topic` it goes to the
-    sink."""
+    """The result of a handler of `db.processor`: a record and its destination. Without a `topic` it is sent
+    to the sink."""
 
     value: object = None
     key: object = None
@@ -350,7 +352,7 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic, the offsets of its partitions, and its own configs."""
+    """A topic, the offsets of its partitions, and its own settings."""
 
     name: str
     partitions: tuple[PartitionOffsets, ...]
@@ -359,8 +361,8 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic as clients learn of it: its id and how many partitions it has. A topic made anew under an old
-    name has another id."""
+    """A topic's id and number of partitions, as clients learn them. A topic recreated under an old name has
+    a new id."""
 
     name: str
     topic_id: UUID
@@ -379,7 +381,7 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingReport:
-    """What one round of housekeeping did."""
+    """The result of one round of housekeeping."""
 
     recovered_transactions: int = 0
     aborted_transactions: int = 0
@@ -394,14 +396,14 @@ class HousekeepingReport:
     expired_idempotency_keys: int = 0
     expired_sinks: int = 0
     trimmed_events: int = 0
-    """Events that the history no longer goes back to; those of stored records stay in the journal."""
+    """Events trimmed from the history; those of stored records stay in the journal."""
     freed_bytes: int = 0
-    """Free pages that were given back; the file shrinks by as much at the next checkpoint."""
+    """Free pages that were released; the file shrinks by as much at the next checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """`ok` when replaying the events gives exactly the materialized tables."""
+    """`ok` if replaying the events gives exactly the materialized tables."""
 
     ok: bool
     problems: tuple[str, ...]

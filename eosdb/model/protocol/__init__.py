@@ -1,1 +1,1 @@
-"""Formats that others have defined: a consumer group's opaque bytes, SCRAM credentials."""
+"""External formats: the opaque bytes of consumer groups, SCRAM credentials, Prometheus' text."""

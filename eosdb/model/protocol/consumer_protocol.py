@@ -1,8 +1,8 @@
-"""What members of a consumer group tell each other, as the group's opaque bytes (Kafka: ConsumerProtocol).
+"""The opaque bytes of consumer groups: subscriptions and assignments (Kafka: ConsumerProtocol).
 
-A member joins with a `Subscription`, the leader answers each with its partitions. Both are written as
-Kafka's clients write them, so that any of them can share the group (decisions/0029); members of files from
-before that have JSON, which is read.
+A member joins with a `Subscription`, and the leader sends each member its partitions. Both are encoded as
+by Kafka's clients, so that any of them can share the group (decisions/0029). JSON, which members of earlier
+versions of eosdb sent, is read as well.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from eosdb.model.damage import parsed
 from eosdb.model.values import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type of consumer groups; other users of the protocol have another."""
+"""The protocol type of consumer groups."""
 _VERSION: Final = 3
-"""Later ones only add to the end of what this has, and are read up to there."""
+"""The version read and written. Later versions only append fields, which are ignored."""
 _NO_RACK: Final = struct.pack(">h", -1)
 _JSON: Final = b"{"
-"""How the JSON of older members begins; as a version it would be 31,000 or more."""
+"""The first bytes of JSON from older members; as a version number they would be 31,000 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member wants, and what it holds from which generation (-1: nothing). `user_data` is its
-    assignor's own."""
+    """A member's topics, and the partitions it owns since which generation (-1: none). `user_data` belongs
+    to its assignor."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -67,7 +67,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions, sorted; none for no bytes. Raises ValueError for bytes that are not an
+    """Decode the partitions, sorted; empty bytes give none. Raises ValueError for bytes that are not an
     assignment."""
     if not data:
         return ()
@@ -82,7 +82,7 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """An array of topics, each with its partitions."""
+    """Encode an array of topics, each with its partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -93,7 +93,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class Reader:
-    """Kafka's primitive types from bytes, whoever wrote them. Raises ValueError for what they are not."""
+    """Decodes Kafka's primitive types. Raises ValueError for malformed bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -101,7 +101,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes have not been read."""
+        """The number of bytes not read yet."""
         return len(self._data) - self._at
 
     def version(self) -> int:
@@ -113,7 +113,7 @@ class Reader:
         return self._int(4)
 
     def count(self) -> int:
-        """The length of an array, of elements of at least two bytes."""
+        """Read the length of an array whose elements have at least two bytes."""
         if not 0 <= (count := self._int(4)) <= self.left // 2:
             raise ValueError(f"an array of {count} with {self.left} bytes left")
         return count
@@ -126,15 +126,15 @@ class Reader:
         return None if size == -1 else self._take(size)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Sorted."""
-        found: set[TopicPartition] = set()
+        """Read an array of topics with their partitions; returns the partitions sorted."""
+        tps: set[TopicPartition] = set()
         for _ in range(self.count()):
             topic, count = self.string(), self.count()
             numbers = struct.unpack(f">{count}i", self._take(4 * count))
             if count and min(numbers) < 0:
                 raise ValueError(f"partition {min(numbers)} of {topic!r}")
-            found.update(TopicPartition(topic, number) for number in numbers)
-        return tuple(sorted(found))
+            tps.update(TopicPartition(topic, number) for number in numbers)
+        return tuple(sorted(tps))
 
     def _int(self, size: int) -> int:
         return int.from_bytes(self._take(size), "big", signed=True)

@@ -1,4 +1,4 @@
-"""Prometheus' text format 0.0.4: the one place that writes it."""
+"""The only writer of Prometheus' text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Labels = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric and its samples. A counter's name ends in `_total`; of a histogram this is the name without
+    """A metric and its samples. The name of a counter ends in `_total`; that of a histogram is without
     `_bucket`."""
 
     name: str
     kind: str
     text: str
     samples: Sequence[tuple[str, Labels, float]]
-    """What follows the name, the labels, the value."""
+    """Each a name suffix, labels, and a value."""
 
 
 def counter(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metric:
@@ -33,7 +33,8 @@ def gauge(name: str, text: str, samples: Iterable[tuple[Labels, float]]) -> Metr
 def histogram(
     name: str, text: str, bounds: Sequence[float], counts: Sequence[int], total: float
 ) -> Metric:
-    """`counts` has one number for each bound, and one for what is beyond the last."""
+    """Build a histogram; `counts` has one number for each bound, and one for values beyond the last
+    bound."""
     samples: list[tuple[str, Labels, float]] = []
     so_far = 0
     for bound, count in zip((*map(_number, bounds), "+Inf"), counts, strict=True):
@@ -43,7 +44,7 @@ def histogram(
 
 
 def written(metrics: Iterable[Metric]) -> str:
-    """The text. A metric without samples is left out."""
+    """The metrics as text. A metric without samples is left out."""
     return "".join(f"{line}\n" for metric in metrics if metric.samples for line in _lines(metric))
 
 

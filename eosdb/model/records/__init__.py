@@ -1,1 +1,1 @@
-"""Records on their way into and out of a file: as columns, as bytes, and in which partition."""
+"""Records as columns and bytes, and the partition of a record."""

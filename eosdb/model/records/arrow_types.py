@@ -1,4 +1,4 @@
-"""The Arrow types of a record's columns, which are those of Spark's Kafka connector; needs pyarrow."""
+"""The Arrow types of a record's columns, equal to those of Spark's Kafka connector; needs pyarrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "sequence": pa.int32(),
     "source_file": pa.string(),
 }
-"""Every possible column; the types are exactly Spark's."""
+"""All columns with exactly Spark's types."""
 
 
 def schema(names: Sequence[str]) -> pa.Schema:

@@ -1,6 +1,6 @@
-"""Records as a consumer gets them by `poll_columns`: field by field, and as Arrow tables and data frames.
+"""The records that `poll_columns` returns: by field, as Arrow tables and as data frames.
 
-Arrow and pandas are asked for only when somebody wants them: they are no requirement of eosdb's.
+pyarrow and pandas are imported only by the methods that need them: eosdb does not require them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumns:
-    """Consecutive records of one partition; `headers` is empty when none of them has any."""
+    """Consecutive records of one partition; `headers` is empty if no record has any."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class PartitionColumns:
 
 
 COLUMNS: Final = ("offsets", "timestamps", "timestamp_types", "keys", "values", "headers")
-"""The fields of PartitionColumns, and of FetchedData, that have an element for each record."""
+"""The fields of PartitionColumns and FetchedData that have an element for each record."""
 columns_of: Final[Callable[[Any], tuple[Sequence[Any], ...]]] = attrgetter(*COLUMNS)
 
 
@@ -51,22 +51,22 @@ def piece(part: PartitionColumns, start: int, end: int) -> PartitionColumns:
 # decisions/0024: what the fetch has is what the caller gets.
 @dataclass(frozen=True, slots=True)
 class PolledColumns:
-    """What one `poll_columns` has read; a partition may come more than once, in order."""
+    """The records of one `poll_columns`; a partition may occur more than once, in order."""
 
     parts: tuple[PartitionColumns, ...]
 
     def __len__(self) -> int:
-        """How many records."""
+        """The number of records."""
         return sum(map(len, self.parts))
 
     def __iter__(self) -> Iterator[PartitionColumns]:
         return iter(self.parts)
 
     def to_arrow(self) -> pyarrow.Table:
-        """All of it as one table, with the columns of a ConsumerRecord: topic, partition, offset, timestamp
-        (ms, UTC), timestamp_type, key, value, headers.
+        """Convert all records to one table with the columns of a ConsumerRecord: topic, partition, offset,
+        timestamp (ms, UTC), timestamp_type, key, value, headers.
 
-        Raises IllegalStateError when pyarrow is not installed.
+        Raises IllegalStateError if pyarrow is not installed.
         """
         arrow = _module("pyarrow", "to_arrow")
         header = arrow.struct([("name", arrow.string()), ("value", arrow.binary())])
@@ -82,12 +82,14 @@ class PolledColumns:
         }
         tables = []
         for name, column in self._columns().items():
-            made = arrow.array(column, types[name])
-            tables.append(made.cast(arrow.binary()) if arrow.types.is_null(made.type) else made)
+            values = arrow.array(column, types[name])
+            tables.append(
+                values.cast(arrow.binary()) if arrow.types.is_null(values.type) else values
+            )
         return arrow.table(tables, names=list(types))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The same as a data frame. Raises IllegalStateError when pandas is not installed."""
+        """Convert all records to a data frame. Raises IllegalStateError if pandas is not installed."""
         frames = _module("pandas", "to_pandas")
         columns = self._columns()
         columns["timestamp"] = frames.to_datetime(columns["timestamp"], unit="ms", utc=True)

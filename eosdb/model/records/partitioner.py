@@ -1,4 +1,4 @@
-"""Which partition a record goes to when the caller names none.
+"""The partition of a record for which the caller names none.
 
 `consistent_random` is librdkafka's default (CRC-32 of the key), `murmur2_random` the Java client's. A
 record without a key goes to the sticky partition, which changes with every batch (KIP-480).
@@ -13,7 +13,7 @@ from typing import Final
 from eosdb.errors import ConfigError
 
 Partitioner = Callable[[bytes, int], int]
-"""(key, number of partitions) to a partition."""
+"""Returns the partition for a key and a number of partitions."""
 
 _MASK: Final = 0xFFFFFFFF
 _M: Final = 0x5BD1E995
@@ -47,11 +47,11 @@ def murmur2(data: bytes) -> int:
 
 
 def partitions_of(partitioner: Partitioner, keys: Sequence[bytes], partitions: int) -> list[int]:
-    """The partition of each key; one that comes several times is looked at once."""
+    """The partition of each key; a repeated key is hashed once."""
     if partitioner is consistent_random:  # Less than it takes to look a key up.
         return [checksum % partitions for checksum in map(zlib.crc32, keys)]
-    known = {key: partitioner(key, partitions) for key in set(keys)}
-    return [known[key] for key in keys]
+    by_key = {key: partitioner(key, partitions) for key in set(keys)}
+    return [by_key[key] for key in keys]
 
 
 _BY_NAME: Final[dict[str, Partitioner]] = {

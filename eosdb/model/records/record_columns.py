@@ -1,6 +1,6 @@
-"""Records laid out as columns: what a producer collects, and what rows are made from.
+"""Records laid out as columns, as a producer collects them and as rows are built from them.
 
-A record in flight is four entries in lists, not an object; a `Record` is made only on request. The broker
+A record in flight is four entries in lists, not an object; a `Record` is built only on request. The broker
 takes any sequence of records and lays it out in the same way.
 """
 
@@ -13,9 +13,9 @@ from eosdb.model.values import Header, Record
 
 
 class RecordColumns(Sequence[Record]):
-    """A sequence of records whose fields are kept apart.
+    """A sequence of records whose fields are kept in separate lists.
 
-    `payload` is key, value, key, value, …; `headers` is empty when no record has any.
+    `payload` is key, value, key, value, …; `headers` is empty if no record has any.
     """
 
     __slots__ = ("headers", "payload", "timestamps")
@@ -32,7 +32,8 @@ class RecordColumns(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordColumns:
-        """Raises TypeError and ValueError for anything but a sequence of four fields."""
+        """Build it from any sequence of four-field records. Raises TypeError and ValueError for anything
+        else."""
         keys, values, headers, timestamps = zip(*records, strict=True)
         payload: list[bytes | None] = [None] * (2 * len(keys))
         payload[::2] = keys
@@ -46,8 +47,8 @@ class RecordColumns(Sequence[Record]):
         headers: Sequence[Header],
         timestamp: int | None,
     ) -> None:
-        """Add one record, all of it or nothing, even when a signal raises: the list that counts the
-        records comes last, and nothing is called from the first change on (decisions/0018)."""
+        """Append a record, atomically even if a signal raises: the list that counts the records is extended
+        last, and nothing is called between the first and the last change (decisions/0018)."""
         payload, timestamps = self.payload, self.timestamps
         if headers or self.headers:
             self.lay_headers((headers,) if headers else (), len(timestamps))
@@ -55,16 +56,15 @@ class RecordColumns(Sequence[Record]):
         timestamps += (timestamp,)
 
     def lay_headers(self, headers: Sequence[Sequence[Header]], index: int) -> None:
-        """The headers of the records about to be added from `index` on, none if they have none. Earlier
-        records without headers get an empty tuple, and what was left by some that were never added is
-        dropped."""
+        """Store the headers of the records about to be appended from `index` on. Earlier records without
+        headers get an empty tuple, and headers left by records that were never appended are removed."""
         del self.headers[index:]
         if headers:
             self.headers.extend([()] * (index - len(self.headers)))
             self.headers.extend(headers)
 
     def headers_of_all(self) -> Sequence[Sequence[Header]]:
-        """One element for each record, or none at all when no record has headers."""
+        """One element for each record, or an empty list if no record has headers."""
         missing = len(self.timestamps) - len(self.headers)
         return [*self.headers, *[()] * missing] if self.headers and missing else self.headers
 
@@ -96,5 +96,5 @@ class RecordColumns(Sequence[Record]):
 
 
 def piece_length(length: int, size: int, most_records: int, most_bytes: int) -> int:
-    """How many records to put into the next piece, after one of `length` records had `size` bytes."""
+    """The number of records of the next piece, given that a piece of `length` records had `size` bytes."""
     return max(1, min(most_records, most_bytes * length // max(size, 1)))

@@ -1,4 +1,4 @@
-"""What users hand to `send`, as bytes; and what users' functions make of many records."""
+"""Converting keys and values to bytes, and applying users' functions to many records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Deserializer = Callable[[bytes], object]
 
 
 def serialized(what: str, given: object, serializer: Serializer | None) -> bytes | None:
-    """Bytes of a key or value: `str` is UTF-8 encoded, everything else needs the serializer.
+    """Serialize a key or value: `str` becomes UTF-8, everything but bytes needs a serializer.
 
     Raises TypeError, and InvalidRecordError for text that has no UTF-8 form.
     """
@@ -39,10 +39,10 @@ def serialized(what: str, given: object, serializer: Serializer | None) -> bytes
 
 
 def as_far_as_it_goes(items: Iterable[T]) -> tuple[list[T], Exception | None]:
-    """The items before the one that raises, and what that raises."""
-    made: list[T] = []
+    """The items before the one that raises an error, and the error."""
+    results: list[T] = []
     try:
-        made.extend(items)  # Keeps what came before.
+        results.extend(items)  # Keeps what came before.
     except Exception as error:
-        return made, error
-    return made, None
+        return results, error
+    return results, None

@@ -1,6 +1,7 @@
-"""One partition's transactions along its offsets or along time: the values from which a picture is drawn.
+"""The transactions of one partition along its offsets or along time, as the values from which a drawing is
+made.
 
-`Database.admin.timeline` returns them. Everything in them is plain numbers and names.
+`Database.admin.timeline` returns them. They contain plain numbers and names only.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class TransactionSpan:
     outcome: str
     """`committed`, `aborted` or `open`."""
     first_ms: int
-    """When the record at `first_offset` was appended, by the clock of the process that did (epoch ms)."""
+    """When the record at `first_offset` was appended (epoch ms), by the clock of the appending process."""
     marker_ms: int
     """When the marker was appended; -1 for an open transaction."""
 
@@ -48,7 +49,7 @@ class TimelineBin:
     first_offset: int
     """The first offset stored here; -1 for none."""
     first_ms: int
-    """When it was appended (epoch ms); -1 for none."""
+    """When the record at `first_offset` was appended (epoch ms); -1 for none."""
     committed: int
     aborted: int
     open: int
@@ -67,7 +68,7 @@ class TimelineBin:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """A consumer group's position: the offset it committed, the next it will read."""
+    """A consumer group's committed offset, which is the next it will read."""
 
     group_id: str
     offset: int
@@ -104,7 +105,7 @@ class PartitionTimeline:
 
     @property
     def total(self) -> int:
-        """How many transactions touch the window."""
+        """The number of transactions that touch the window."""
         return self.committed + self.aborted + self.open
 
     @property
@@ -114,11 +115,11 @@ class PartitionTimeline:
 
     @property
     def axis(self) -> tuple[int, int]:
-        """Where the axis begins and ends: offsets, or epoch ms."""
+        """The ends of the axis: offsets, or epoch ms."""
         return (self.start, self.end) if self.by == "offset" else (self.start_ms, self.end_ms)
 
     def extent(self, span: TransactionSpan) -> tuple[int, int]:
-        """Where the transaction lies on the axis; an open one extends to the log end, or to now."""
+        """The ends of the transaction on the axis; an open one extends to the log end, or to now."""
         if self.by == "offset":
             ended = span.marker_offset >= 0
             return span.first_offset, (span.marker_offset if ended else self.offsets.log_end_offset)
@@ -127,7 +128,7 @@ class PartitionTimeline:
         )
 
     def place(self, offset: int) -> float:
-        """Where an offset lies on the axis; if the axis is time, the estimate of `time_at`."""
+        """The place of an offset on the axis; if the axis is time, the estimate of `time_at`."""
         return offset if self.by == "offset" else self.time_at(offset)
 
     def time_at(self, offset: int) -> float:
