@@ -1,6 +1,6 @@
 """The program: `eosdb`, `python -m eosdb` and `python -m eosdb.cli`.
 
-What Ctrl-C does is settled before anything else is imported."""
+Installs the handler of Ctrl-C before anything else is imported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .stopping import leave, leaving_on_interrupt
 
 
 def run() -> None:
-    """Run the command that the arguments name; ends the process."""
+    """Run the command that the arguments name, and exit."""
     leaving_on_interrupt()
     from .main import main
 

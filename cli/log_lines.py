@@ -1,4 +1,4 @@
-"""What commands show of the log: warnings on stderr, in one format; more of it with --verbose."""
+"""Log output of commands: warnings on stderr; more with --verbose or --log-level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class _Lines(logging.Formatter):
-    """One line, and those of a traceback: what names and messages bring along is escaped."""
+    """Formats a record as one line, and its traceback as lines; control characters are escaped."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
@@ -27,7 +27,7 @@ class _Lines(logging.Formatter):
 
 
 class _ToStderr(logging.Handler):
-    """To wherever stderr leads when the line is written."""
+    """Writes to the current stderr, which may be redirected meanwhile."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -38,7 +38,7 @@ class _ToStderr(logging.Handler):
 
 @contextlib.contextmanager
 def shown(level: str) -> Iterator[None]:
-    """Show what eosdb logs, from this level on, during a command."""
+    """Print eosdb's log records of this level and above to stderr, inside the block."""
     logger, handler = logging.getLogger("eosdb"), _ToStderr()
     handler.setFormatter(_Lines(_FORMAT, _TIME))
     before = logger.level

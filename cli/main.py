@@ -1,8 +1,8 @@
-"""The `eosdb` command: what all commands share, and the one place that turns errors into a line and a
+"""The `eosdb` command: the global options, and the only place that turns errors into one line and an exit
 status.
 
-Exit status: 0 success, 1 refused or failed (one line on stderr), 2 usage, 130 Ctrl-C. Never a traceback
-for what a user can cause.
+Exit status: 0 success, 1 refused or failed (one line on stderr), 2 usage, 130 Ctrl-C. No input of a user
+ends in a traceback.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from eosdb import __version__
 from eosdb.errors import ApiError, EosdbError
@@ -34,11 +35,11 @@ class ErrorBoundary(CommandsByName):
         except EosdbError as error:
             output.line(f"error: {_name(error)}: {error}", err=True)
         except UnicodeEncodeError as error:
-            # Bytes that are not UTF-8 come from a shell as text that cannot be stored.
+            # An argument with invalid UTF-8 reaches Python as surrogates, which cannot be stored.
             shown = str(error.object)[:80].encode(errors="backslashreplace").decode()
             output.line(f"error: {shown}: this argument is not valid UTF-8", err=True)
         except BrokenPipeError:
-            # The reader has seen enough; Python must not complain about it again at exit.
+            # The reader closed the pipe; without this, Python would report it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
@@ -48,11 +49,9 @@ class ErrorBoundary(CommandsByName):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        found = super().resolve_command(ctx, args)
-        if not ctx.resilient_parsing and not {"-h", "--help"}.intersection(args):
-            pass  # Now, while an interrupt cannot get lost in an import.
-        raising_on_interrupt()
-        return found
+        command = super().resolve_command(ctx, args)
+        raising_on_interrupt()  # The command's module is imported: no interrupt gets lost there.
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -64,7 +63,7 @@ class ErrorBoundary(CommandsByName):
 
 
 def _prepare_streams() -> None:
-    """Streams that the caller closed are empty; what is not text, or cannot be shown, is escaped."""
+    """Replace closed streams by empty ones; escape bytes that are not UTF-8 on input and output."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115 – the process's, to its end
     if sys.stdout is None:
@@ -87,7 +86,8 @@ def _name(error: EosdbError) -> str:
     "path",
     envvar="EOSDB_DB",
     type=click.Path(dir_okay=False),
-    help="The database file; EOSDB_DB may name it instead.",
+    metavar="PATH",
+    help="The database file.",
 )
 @click.option("--read-only", is_flag=True, help="Refuse commands that write.")
 @click.option(
@@ -103,7 +103,7 @@ def _name(error: EosdbError) -> str:
     envvar="EOSDB_LOG",
     default="warning",
     show_default=True,
-    help="What to say on stderr besides errors; EOSDB_LOG may name it instead.",
+    help="Level of log output on stderr; EOSDB_LOG sets it, too.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="The same as --log-level info.")
 @click.version_option(__version__, prog_name="eosdb")
@@ -118,14 +118,17 @@ def main(
 ) -> None:
     """Kafka's exactly-once machinery in one SQLite file.
 
+    FILE, the database, is the first word after the command's name, or --db PATH before or behind it, or
+    the variable EOSDB_DB. A word that may also be another argument is FILE only if nothing else names it.
+
     \b
     Example:
-      export EOSDB_DB=shop.db
-      eosdb init
-      eosdb topics create orders --partitions 4
-      echo "hello" | eosdb produce orders
-      eosdb consume orders --from-beginning
+      eosdb init shop.db
+      eosdb topics create shop.db orders --partitions 4
+      echo "hello" | eosdb produce shop.db orders
+      eosdb consume --db shop.db orders --from-beginning
     """
     is_quieter = LEVELS.index(log_level) > LEVELS.index("info")
     context.with_resource(shown("info" if verbose and is_quieter else log_level))
-    context.obj = Session(path, read_only, principal)
+    is_named = context.get_parameter_source("path") is ParameterSource.COMMANDLINE
+    context.obj = Session(path, is_named, read_only, principal)

@@ -1,4 +1,4 @@
-"""The one printer: listings as table, JSON, JSON lines or CSV, and how values of records are shown.
+"""Output of commands: listings as table, JSON, JSON lines or CSV, and values of records.
 
 A terminal gets a rich table; a pipe gets aligned text without decoration. Times are ISO 8601 in tables, and
 milliseconds since the epoch in the formats for programs.
@@ -26,18 +26,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "json", "jsonl", "csv")
 _TABLE_SAMPLE = 1_000
-"""Rows whose widths decide the columns of a plain table; later rows may be wider."""
+"""Rows that determine the column widths of a plain table; later rows may be wider."""
 
 
 class Time(int):
-    """Milliseconds since the epoch: in tables a time, elsewhere a number."""
+    """Milliseconds since the epoch; an ISO 8601 time in tables, a number elsewhere."""
 
     def __format__(self, spec: str) -> str:
         return "" if self < 0 else format_time_ms(int(self), "milliseconds")
 
 
 def format_option(function: F) -> F:
-    """`--format table|json|jsonl|csv` and `-o FILE`, the same for every listing."""
+    """Add `--format table|json|jsonl|csv` and `-o PATH`, the same for every listing."""
     return click.option(
         "--format",
         "output_format",
@@ -49,7 +49,7 @@ def format_option(function: F) -> F:
 
 
 def file_option(function: F) -> F:
-    """`-o FILE`: what the command prints goes into a file, whole or not at all."""
+    """Add `-o PATH`: what the command prints is written to a file, atomically."""
 
     @functools.wraps(function)
     def command(*args: Any, output_file: str | None, **kwargs: Any) -> Any:
@@ -63,13 +63,14 @@ def file_option(function: F) -> F:
         "--output",
         "output_file",
         type=click.Path(dir_okay=False),
-        help="Write to this file, whole or not at all.",
+        metavar="PATH",
+        help="Write the output to this file, atomically.",
     )(cast(F, command))
 
 
 @contextlib.contextmanager
 def _whole_file(path: str) -> Iterator[None]:
-    """What is printed in the block is in the file when that has ended; the file stays if it raises."""
+    """Redirect standard output to a file that is replaced when the block ends, and kept if it raises."""
     part = f"{path}.{os.getpid()}.part"
     with open(part, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
         try:
@@ -84,7 +85,7 @@ def _whole_file(path: str) -> Iterator[None]:
 
 
 def rows(columns: Sequence[str], data: Iterable[Sequence[object]], output_format: str) -> None:
-    """Print rows as they come; a table waits for the rows that decide its widths."""
+    """Print rows as they arrive; a table first waits for the rows that determine its widths."""
     if output_format == "json":
         _json(columns, data)
     elif output_format == "jsonl":
@@ -110,35 +111,35 @@ def yes(is_so: bool) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as text: UTF-8 bytes as such, others as SQL's X'…'."""
+    """A value as text; bytes that are not UTF-8 as an SQL literal, X'…'."""
     if isinstance(value, bytes):
         return decoded(value)
     return "" if value is None else str(value)
 
 
 def cell(value: object) -> str:
-    """A value in a table or picture: line ends and terminal control characters are escaped."""
+    """A value as text for a table or picture; line ends and terminal control characters are escaped."""
     return printable(f"{value}" if isinstance(value, Time) else shown(value))
 
 
 def line(text: object = "", *, err: bool = False) -> None:
-    """Print one line. Whatever names and messages are in it, it stays one and steers no terminal."""
+    """Print one line; line ends and terminal control characters in it are escaped."""
     click.echo(printable(str(text)), err=err)
 
 
 def lines(text: str, indent: str = "") -> None:
-    """Print text of several lines; what others have written is indented, so that it forges none of ours."""
+    """Print text of several lines, escaped; indent text of users, so that it cannot forge our lines."""
     for part in text.removesuffix("\n").split("\n"):
         line(indent + part)
 
 
 def exact(text: str) -> None:
-    """Print text for programs as it is, and on a terminal in lines that steer nothing."""
+    """Print text: to a program unchanged, to a terminal escaped."""
     lines(text) if sys.stdout.isatty() else click.echo(text, nl=False)
 
 
 def value(data: bytes | None) -> None:
-    """Print the value of a record: as it is for programs, and as a cell on a terminal."""
+    """Print the value of a record: to a program unchanged, to a terminal escaped."""
     line(cell(data)) if sys.stdout.isatty() else click.echo(data or b"")
 
 
@@ -153,7 +154,7 @@ def _json(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
 
 
 def _dumped(item: dict[str, object]) -> str:
-    """As JSON of one line, in which what steers a terminal is escaped, which JSON has anyway."""
+    """JSON in one line, with terminal control characters as JSON escapes."""
     text = json.dumps(item, ensure_ascii=False)
     if text.isprintable():
         return text
@@ -161,7 +162,7 @@ def _dumped(item: dict[str, object]) -> str:
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
-    """Distinct names for the members of an object: a second `a` becomes `a_2`, so that no value is lost."""
+    """Make the member names of an object distinct: a second `a` becomes `a_2`, so that no value is lost."""
     names: list[str] = []
     for column in columns:
         name, number = column, 1
@@ -203,7 +204,7 @@ def _rich(columns: Sequence[str], data: Iterable[Sequence[object]]) -> None:
 
 
 def facts(items: dict[str, object], output_format: str) -> None:
-    """Print names and values, one per line; as JSON one object in an array, like any listing."""
+    """Print names and values, one pair per line; as JSON, an array of one object, like any listing."""
     if output_format == "table":
         rows(("FACT", "VALUE"), items.items(), output_format)
     else:

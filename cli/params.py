@@ -22,7 +22,7 @@ class TimeMs(_Base):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """The milliseconds; invalid text is a usage error."""
+        """Parse to milliseconds; invalid text is a usage error."""
         if isinstance(value, int):
             return value
         try:
@@ -33,18 +33,22 @@ class TimeMs(_Base):
 
 TIME_MS = TimeMs()
 
-kafka_config_option = click.option(
-    "--config", type=click.Path(dir_okay=False), metavar="PATH",
-    help="Settings of librdkafka, name=value in each line (sasl.password, ssl.ca.location, …).",
+command_config_option = click.option(
+    "--command-config", "config", type=click.Path(dir_okay=False), metavar="PATH",
+    help="Property file for the Kafka client, librdkafka's names: sasl.password, ssl.ca.location, …",
+)  # fmt: skip
+metrics_port_option = click.option(
+    "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
+    help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port.",
 )  # fmt: skip
 
 
 def settings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """The callback of a repeatable option NAME=VALUE."""
-    found = {}
+    pairs = {}
     for text in values:
         name, equals, value = text.partition("=")
-        if not equals:
+        if not equals or not name:
             raise click.BadParameter(f"got {text!r}, expected NAME=VALUE such as retention.ms=1000")
-        found[name.strip()] = value.strip()
-    return found
+        pairs[name.strip()] = value.strip()
+    return pairs

@@ -1,4 +1,5 @@
-"""How a command is given a partition: `TOPIC/PARTITION`, `TOPIC PARTITION`, or by Kafka's options."""
+"""The arguments for a partition: `TOPIC/PARTITION`, `TOPIC PARTITION`, or Kafka's --topic and
+--partition."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def partition_argument(*, whole_topic: bool = False) -> Callable[[F], F]:
-    """Give the command a `TopicPartition` named `where`; its partition is -1 for a topic without one, which
-    only `whole_topic` allows."""
+    """Pass a `TopicPartition` to the command as `where`. With `whole_topic`, the partition may be left out,
+    and is -1 then."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

@@ -1,5 +1,4 @@
-"""Progress of long-running work: a bar on a terminal, a line every few seconds elsewhere, both on
-stderr."""
+"""Progress of long-running commands on stderr: a bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ Show = Callable[["Reporter"], object]
 
 
 class Reporter:
-    """Takes the amount done and the total, and shows them now and then.
+    """Receives the amount done and the total, and shows them periodically.
 
-    The rate is the mean since work began to move, so what precedes it (checking the file's structure, say)
-    does not count.
+    The rate is the mean since the first progress, so it excludes preparations such as the check of the
+    file's structure.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Reporter:
         self._count: int | None = None
 
     def __call__(self, done: int, total: int | None, count: int | None = None) -> None:
-        """`count`: the number of units, if `done` counts something else. `total` is None if unknown."""
+        """`count` is the number of units if `done` counts something else; `total` is None if unknown."""
         self.done, self.total, self._count = done, total, count
         self._now_ms = self._clock.monotonic_ms()
         if self._began is None or (done, self._units) == self._began:
@@ -60,8 +59,8 @@ class Reporter:
 
     def amount(self, *, with_total: bool) -> str:
         """Such as `12 of 40 events`, or `12 events`."""
-        known = with_total and self._count is None and self.total is not None
-        return f"{self._units:,}{f' of {self.total:,}' if known else ''} {self._unit}"
+        has_total = with_total and self._count is None and self.total is not None
+        return f"{self._units:,}{f' of {self.total:,}' if has_total else ''} {self._unit}"
 
     def share(self) -> str:
         """Such as ` (30 %)`; empty without a total."""
@@ -86,7 +85,7 @@ class Reporter:
 def progress(
     clock: eosdb.Clock, description: str, unit: str, *, on_terminal: str | None = None
 ) -> Iterator[Reporter]:
-    """A reporter of the work done inside the block; `on_terminal` is a shorter description."""
+    """Show the progress of the work inside the block; `on_terminal` is a shorter description."""
     console = _console()
     if console is None:
         yield Reporter(clock, unit, _LINE_EVERY_MS, _lines(description), also_at_the_end=False)
@@ -118,7 +117,7 @@ def _lines(description: str) -> Show:
 
 
 def _console() -> Console | None:
-    """The terminal behind stderr, if there is one on which a bar can be redrawn."""
+    """The terminal that stderr is connected to, if it can redraw a bar."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     from rich.console import Console

@@ -1,7 +1,7 @@
-"""The commands of `eosdb` by name: a command is one row here, and its module is imported when it is used.
+"""The commands of `eosdb`: each is a row here, and its module is imported when the command is used.
 
-Without the texts, `eosdb --help` would import every module, and with them most of eosdb: 0.6 s of CPU,
-which a shell loop, a completion and a health check pay each time.
+The help texts are repeated here so that `eosdb --help` need not import every module: 0.6 s of CPU, which a
+shell loop, a completion and a health check pay each time.
 """
 
 from __future__ import annotations
@@ -15,81 +15,110 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS: Final = {
-    "init": ("operate.database", "Create the database file if it does not exist."),
-    "info": ("operate.database", "Show sizes, counts and versions of the file."),
-    "stats": ("operate.database", "Show what takes the space of the file."),
-    "migrate": ("operate.database", "Upgrade the file to the schema of this version."),
-    "sql": ("operate.database", "Run a read-only SQL QUERY (- reads it from standard input)."),
-    "verify": (
-        "operate.maintenance",
-        "Replay every event and compare the result with every table.",
-    ),
-    "rebuild": (
-        "operate.maintenance",
-        "Rebuild every derived table from the events, in one commit.",
-    ),
-    "backup": ("operate.maintenance", "Copy the file to TARGET while others write it."),
-    "restore": (
-        "operate.maintenance",
-        "Restore the file as it was after an event or at a time into a new file.",
-    ),
-    "housekeeping": (
-        "operate.maintenance",
-        "Run what is due: transaction timeouts, expirations, retention, compaction.",
-    ),
-    "compact": (
-        "operate.maintenance",
-        "Shrink the file: write it anew without its free pages, in one commit.",
-    ),
-    "adopt": (
-        "operate.adopt",
-        "Put eosdb's tables beside those of another application's SQLite database.",
-    ),
-    "extract": ("operate.adopt", "Take eosdb's tables out of FILE."),
-    "publish": ("copies.publish", "Publish the file as it is now at TARGET."),
-    "fetch": ("copies.publish", "Fetch the latest published snapshot at URL."),
-    "topics": ("data.topics", "Create, list, describe, alter and delete topics."),
-    "produce": ("data.records", "Append each line of standard input to TOPIC."),
-    "consume": ("data.records", "Print the records of TOPICS as a consumer sees them."),
-    "tail": ("data.records", "Print the last committed records of TOPIC, by time."),
-    "ingest": ("data.ingest", "Append each line of FILES to TOPIC exactly once."),
-    "export": ("copies.export", "Append the committed records that TARGET does not have yet."),
-    "groups": ("groups", "List, describe, reset and delete consumer groups."),
-    "transactions": ("transactions", "List, describe and end transactions, and find hanging ones."),
-    "why": ("why", "Explain why a consumer is stuck."),
-    "top": ("top.top", "Show what a file does: lag of groups, open transactions."),
-    "timeline": ("data.timeline", "Draw the transactions of TOPIC along its offsets."),
-    "log": ("data.log", "Inspect the log as it is stored."),
-    "snapshots": ("data.log", "Take, list and show producer state snapshots."),
-    "delete-records": ("data.log", "Delete the oldest records of a partition."),
-    "journal": ("data.journal", "Show the journal: every event of the file, in order."),
-    "views": ("data.views", "Typed views over the JSON values of a topic, for SQL and Spark."),
-    "acls": ("operate.acls", "Add, list and remove ACLs."),
-    "users": ("operate.users", "Add, list and remove users of the server."),
-    "dlq": ("dead_letters", "Inspect and replay dead letters."),
-    "relay": ("kafka.relay", "Relay the committed records of FILE."),
-    "migrate-to-kafka": (
-        "kafka.migrate",
-        "Move the topics of FILE (or that of --db) to a Kafka cluster.",
-    ),
-    "datasette-metadata": ("operate.datasette", "Print metadata for Datasette about FILE."),
-    "metrics": ("operate.metrics", "Print the figures of FILE for Prometheus, or serve them."),
-    "serve": ("kafka.serve", "Serve FILE (or that of --db) to Kafka's clients."),
-    "ui": ("operate.ui", "Show FILE (or that of --db) as a page in a browser, live."),
-    "simulate": (
-        "operate.simulate",
-        "Simulate producers, workers, readers and zombies on bad networks.",
-    ),
-    "perf": ("operate.perf", "Measure write and read throughput."),
-    "spark": ("spark", "Query and stream with Spark."),
+GROUPS: Final = {
+    "Data": {
+        "topics": ("data.topics", "Create, list, describe, alter and delete topics."),
+        "produce": ("data.records", "Append each line of standard input to TOPIC."),
+        "consume": ("data.records", "Print the records of TOPICS as a consumer sees them."),
+        "tail": ("data.records", "Print the last committed records of TOPIC, by time."),
+        "ingest": ("data.ingest", "Append each line of the INPUT files to TOPIC exactly once."),
+        "sql": ("operate.database", "Run a read-only SQL QUERY (- reads it from standard input)."),
+        "views": (
+            "data.views",
+            "Create, list and drop typed views over the JSON values of a topic.",
+        ),
+        "delete-records": ("data.log", "Delete the oldest records of a partition."),
+    },
+    "Groups": {
+        "groups": ("groups", "List, describe, reset and delete consumer groups."),
+        "why": ("why", "Explain why a consumer is stuck."),
+        "dlq": ("dead_letters", "List, show and replay dead letters."),
+    },
+    "Transactions": {
+        "transactions": (
+            "transactions",
+            "List, describe and end transactions, and find hanging ones.",
+        ),
+        "timeline": (
+            "data.timeline",
+            "Draw the transactions of TOPIC along its offsets, or along time.",
+        ),
+        "log": ("data.log", "Dump the log as it is stored."),
+        "snapshots": ("data.log", "Take, list and show producer state snapshots."),
+        "journal": ("data.journal", "Show the journal: every event of the file, in order."),
+    },
+    "Operate": {
+        "init": ("operate.database", "Create the database file if it does not exist."),
+        "info": ("operate.database", "Show sizes, counts and versions of the file."),
+        "stats": ("operate.database", "Show the disk usage of the file, by table and topic."),
+        "top": ("top.top", "Show the activity of a file: lag of groups, open transactions."),
+        "ui": ("operate.ui", "Serve a web page that shows FILE, updated live."),
+        "metrics": ("operate.metrics", "Print the metrics of FILE for Prometheus, or serve them."),
+        "verify": (
+            "operate.maintenance",
+            "Replay every event and compare the result with every table.",
+        ),
+        "rebuild": (
+            "operate.maintenance",
+            "Rebuild every derived table from the events, in one commit.",
+        ),
+        "housekeeping": (
+            "operate.maintenance",
+            "Run what is due: transaction timeouts, expirations, retention, compaction.",
+        ),
+        "compact": (
+            "operate.maintenance",
+            "Shrink the file: rewrite it without its free pages, in one commit.",
+        ),
+        "migrate": ("operate.database", "Upgrade the file to the schema of this version."),
+        "acls": ("operate.acls", "Add, list and remove ACLs."),
+        "users": ("operate.users", "Add, list and remove users of the server."),
+        "adopt": (
+            "operate.adopt",
+            "Create eosdb's tables in another application's SQLite database, FILE.",
+        ),
+        "extract": ("operate.adopt", "Move eosdb's tables out of FILE."),
+        "datasette-metadata": ("operate.datasette", "Print metadata for Datasette about FILE."),
+        "perf": ("operate.perf", "Measure the throughput of producing and consuming."),
+        "simulate": (
+            "operate.simulate",
+            "Simulate producers, workers, readers and zombies on bad networks.",
+        ),
+    },
+    "Copies": {
+        "backup": ("operate.maintenance", "Copy FILE to TARGET while others write to it."),
+        "restore": (
+            "operate.maintenance",
+            "Restore the state after an event or at a time into a new file.",
+        ),
+        "publish": (
+            "copies.publish",
+            "Upload an incremental snapshot of FILE to object storage.",
+        ),
+        "fetch": ("copies.publish", "Download the latest published snapshot at URL."),
+        "export": (
+            "copies.export",
+            "Append to the table TARGET the committed records that it lacks.",
+        ),
+    },
+    "Kafka": {
+        "serve": ("kafka.serve", "Serve FILE to Kafka's clients."),
+        "relay": (
+            "kafka.relay",
+            "Relay committed records between FILE and a Kafka cluster or another file.",
+        ),
+        "migrate-to-kafka": ("kafka.migrate", "Move the topics of FILE to a Kafka cluster."),
+    },
+    "Spark": {"spark": ("spark", "Query and stream with Spark.")},
 }
-"""Name: the module of this package that defines it (as `delete_records` for `delete-records`), and how its
-help begins, short enough for a line of 100 columns; a test compares."""
+"""Heading in `eosdb --help`, name of the command, the module that defines it (as `delete_records` for
+`delete-records`), and the beginning of its help, which must fit a line of 100 columns; a test compares."""
+
+COMMANDS: Final = {name: row for rows in GROUPS.values() for name, row in rows.items()}
 
 
 class _Loaded(MutableMapping[str, click.Command]):
-    """The commands of the table, each imported when it is first asked for."""
+    """The commands of the table, each imported on first use."""
 
     def __init__(self) -> None:
         self._commands: dict[str, click.Command] = {}
@@ -116,15 +145,17 @@ class _Loaded(MutableMapping[str, click.Command]):
 
 
 class CommandsByName(click.Group):
-    """A group that names its commands in `--help` and to the shell without importing them."""
+    """A group that lists its commands, in `--help` and for completion, without importing them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.commands = _Loaded()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        texts = {name: click.Command(name, help=text) for name, (_, text) in COMMANDS.items()}
-        click.Group(commands=texts).format_commands(ctx, formatter)
+        width = max(map(len, COMMANDS))
+        for heading, rows in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem

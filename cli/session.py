@@ -1,4 +1,4 @@
-"""What a command is run with: the named file, opened on demand."""
+"""The global options and the file of a command, which is opened on demand."""
 
 from __future__ import annotations
 
@@ -12,15 +12,26 @@ from eosdb.errors import ReadOnlyDatabaseError
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The global options."""
+    """The global options, and the file that the command is given."""
 
     path: str | None
+    is_named: bool = True
+    """Whether the command line names the file; EOSDB_DB may, too."""
     read_only: bool = False
     principal: str = "User:ANONYMOUS"
 
     def at(self, path: str) -> Session:
-        """The same for a file that a command's own argument names."""
-        return replace(self, path=path)
+        """The same on another file."""
+        return replace(self, path=path, is_named=True)
+
+    def named_path(self) -> str:
+        """The path of the file. Raises UsageError if nothing names one."""
+        if self.path is None:
+            raise click.UsageError(
+                "name the database file: FILE before the other arguments, --db PATH, or EOSDB_DB",
+                click.get_current_context(),
+            )
+        return self.path
 
     def check_may_write(self) -> None:
         """Raises ReadOnlyDatabaseError if --read-only was given."""
@@ -38,13 +49,12 @@ class Session:
         durability: str = "full",
         config: eosdb.BrokerConfig | None = None,
     ) -> eosdb.Database:
-        """The database; only `init` and `serve --create` create one."""
-        if self.path is None:
-            raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
+        """Open the database. Only `init` and --create create it."""
+        path = self.named_path()
         if not read_only:
             self.check_may_write()
         return eosdb.connect(
-            self.path,
+            path,
             create=create,
             read_only=read_only,
             adopt=adopt,

@@ -1,9 +1,9 @@
-"""How commands are stopped: any by Ctrl-C, and one that runs until somebody stops it.
+"""Handlers of Ctrl-C and SIGTERM, for all commands and for those that run until they are stopped.
 
-KeyboardInterrupt while modules are imported is a traceback of nothing the user knows, or gets lost in a
-callback of the import system. So Ctrl-C ends the process at once before a command runs and
-after it. What opening a file needs, producer and consumer too, is therefore imported together before the
-command runs, and not where a signal may raise and other threads may fork (decisions/0018, decisions/0019).
+A KeyboardInterrupt during an import prints an unrelated traceback, or is lost in a callback of the import
+system. So before and after the command itself, Ctrl-C exits at once. What opening a file needs, producer and
+consumer too, is imported together before the command runs, and not where a signal may raise and other
+threads may fork (decisions/0018, decisions/0019).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 INTERRUPTED: Final = 130
-"""The exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
+"""The exit status after Ctrl-C, as in shells: 128 plus the number of the signal."""
 
 
 def leave(*_: object) -> NoReturn:
-    """Ctrl-C when there is nothing to clean up."""
+    """Exit at once; for Ctrl-C while there is nothing to clean up."""
     os._exit(INTERRUPTED)
 
 
@@ -30,14 +30,15 @@ def leaving_on_interrupt() -> None:
 
 
 def raising_on_interrupt() -> None:
-    """Ctrl-C raises KeyboardInterrupt again: something will have to be cleaned up."""
+    """Let Ctrl-C raise KeyboardInterrupt again, so that the command cleans up."""
     if signal.getsignal(signal.SIGINT) is leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop` in the main thread; a second one ends the process as ever."""
+    """Call `stop` in the main thread on the first SIGTERM or SIGINT; a second one has its default
+    action."""
     before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGINT)}
 
     def restore() -> None:

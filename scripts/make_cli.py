@@ -10,17 +10,25 @@ from typing import Final
 
 import click
 
+from eosdb.cli.file_command import FOOTER
 from eosdb.cli.main import main
+from eosdb.cli.registry import GROUPS
 
 PAGE: Final = Path(__file__).parents[1] / "docs/cli.md"
 INTRODUCTION = """# The command line
 
 Made from the commands' own help by `make docs`.
 
-`--db PATH` or the environment variable `EOSDB_DB` names the file. Listings take
-`--format table|json|csv`; JSON is one array. Exit status: 0 done, 1 refused or failed (one line on
-stderr: the error's name, what was found, what to do), 2 usage, 130 Ctrl-C.
-Shell completion: `eval "$(_EOSDB_COMPLETE=bash_source eosdb)"` (or `zsh_source`, `fish_source`).
+FILE, the database, is the first word after the command's name, or `--db PATH` before or behind it, or the
+environment variable `EOSDB_DB`. A word is FILE if the command's own arguments are complete without it.
+Where an argument may be left out or repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first
+word is FILE only if neither `--db` nor `EOSDB_DB` names the file; if `EOSDB_DB` does and the word is a
+database, the command asks for `--db`.
+
+Listings take `--format table|json|jsonl|csv`; JSON is one array. Options that were renamed keep their old
+spelling for one version, with a line on stderr that says the new one. Exit status: 0 done, 1 refused or
+failed (one line on stderr: the error's name, what was found, what to do), 2 usage, 130 Ctrl-C. Shell
+completion: `eval "$(_EOSDB_COMPLETE=bash_source eosdb)"` (or `zsh_source`, `fish_source`).
 """
 COMMON: Final = 10
 """An option that is the same in so many commands is told once."""
@@ -41,15 +49,15 @@ def leaves(command: click.Command, context: click.Context) -> Iterator[_Leaf]:
 
 
 def section(leaf: _Leaf, common: set[tuple[str, str]]) -> str:
-    """The help of a command without the options that many have."""
+    """The help of a command, without what many have in common."""
     command, context = leaf
     shown = copy(command)
     shown.params = [
         each for each in command.get_params(context) if each.get_help_record(context) not in common
     ]
     shown.add_help_option = False
-    text = shown.get_help(context).replace("\b", "").strip()
-    return f"## `{context.command_path}`\n\n```text\n{text}\n```\n"
+    text = shown.get_help(context).replace("\b", "").partition(FOOTER)[0].strip()
+    return f"### `{context.command_path}`\n\n```text\n{text}\n```\n"
 
 
 def document() -> str:
@@ -64,13 +72,18 @@ def document() -> str:
     common = [record for record, count in records.items() if count >= COMMON]
     options = context.make_formatter()
     options.write_dl(common)
-    return "\n".join(
-        [
-            INTRODUCTION,
-            f"Options that many commands have, told once:\n\n```text\n{options.getvalue()}```\n",
-            *(section(leaf, set(common)) for leaf in commands),
+    parts = [
+        INTRODUCTION,
+        f"Options that many commands have, told once:\n\n```text\n{options.getvalue()}```\n",
+    ]
+    for heading, names in GROUPS.items():
+        parts.append(f"## {heading}\n")
+        parts += [
+            section(leaf, set(common))
+            for leaf in commands
+            if leaf[1].command_path.split()[1] in names
         ]
-    )
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

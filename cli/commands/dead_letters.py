@@ -1,4 +1,4 @@
-"""`eosdb dlq`: records that could not be processed, why, and sending them back."""
+"""`eosdb dlq`: list, show and replay dead letters."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import click
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileGroup
+from eosdb.cli.session import Session
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def dlq() -> None:
-    """Inspect and replay dead letters."""
+    """List, show and replay dead letters."""
 
 
 @dlq.command(name="list")
 @click.argument("topic")
 @click.option("--pending", is_flag=True, help="Only dead letters that have not been replayed.")
 @output.format_option
-@pass_session
 def list_(session: Session, topic: str, pending: bool, output_format: str) -> None:
-    """List the dead letters in TOPIC: origin, error, attempts, and whether they have been replayed.
+    """List the dead letters in TOPIC: original record, error, attempts, and whether it was replayed.
 
     \b
     Example:
@@ -53,12 +53,11 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
     help="Partition of TOPIC.",
 )
 @output.format_option
-@pass_session
 def show(
     session: Session, topic: str, offset: int | None, partition: int, output_format: str
 ) -> None:
-    """Show one dead letter in full, with the stack trace of its last failure: by the ID that `dlq list`
-    prints, or by TOPIC and OFFSET.
+    """Show a dead letter in full, with the stack trace of its last failure. Select it by the ID that `dlq
+    list` prints, or by TOPIC and OFFSET.
 
     \b
     Example:
@@ -116,14 +115,12 @@ def show(
     show_default=True,
     help="Partition of TOPIC for --offset.",
 )
-@click.option("--to", help="Send to this topic instead of the original one.")
-@pass_session
+@click.option("--to-topic", metavar="TOPIC", help="Send to TOPIC instead of the original topics.")
 def replay(
-    session: Session, topic: str, offsets: tuple[int, ...], partition: int, to: str | None
+    session: Session, topic: str, offsets: tuple[int, ...], partition: int, to_topic: str | None
 ) -> None:
-    """Send the dead letters in TOPIC back to the topics they came from, each exactly once.
-
-    Safe to repeat, also after a kill: what has been replayed is not sent again.
+    """Send the dead letters in TOPIC back to their original topics, each exactly once: those that were
+    replayed before, also by a run that was killed, are skipped.
 
     \b
     Example:
@@ -132,7 +129,7 @@ def replay(
     """
     chosen = [(partition, offset) for offset in offsets] or None
     with session.open() as db:
-        report = db.dead_letters(topic).replay(chosen, to)
+        report = db.dead_letters(topic).replay(chosen, to_topic)
     output.line(
         f"replayed {report.replayed} dead letters of {topic}; {report.skipped} had been replayed before"
     )
@@ -156,7 +153,7 @@ def _row(letter: eosdb.DeadLetter) -> tuple[object, ...]:
 
 
 def _parts(letter_id: str) -> tuple[str, int, int]:
-    """Topic, partition and offset of an ID."""
+    """Parse an ID into topic, partition and offset."""
     match letter_id.rsplit("/", 2):
         case [topic, partition, offset] if partition.isdecimal() and offset.isdecimal():
             return topic, int(partition), int(offset)

@@ -1,4 +1,4 @@
-"""`eosdb groups`: what kafka-consumer-groups.sh does, with its columns; lag is in records."""
+"""`eosdb groups`: kafka-consumer-groups.sh, with its columns; lag is counted in records."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import click
 import eosdb
 from eosdb import GroupReport, TopicPartition
 from eosdb.cli import output
+from eosdb.cli.file_command import FileGroup
 from eosdb.cli.params import TIME_MS
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.errors import NonEmptyGroupError
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def groups() -> None:
     """List, describe, reset and delete consumer groups."""
 
@@ -22,7 +23,6 @@ def groups() -> None:
 @groups.command(name="list")
 @click.option("--state", is_flag=True, help="Also show the state of each group.")
 @output.format_option
-@pass_session
 def list_(session: Session, state: bool, output_format: str) -> None:
     """List all groups.
 
@@ -45,7 +45,6 @@ def list_(session: Session, state: bool, output_format: str) -> None:
 @click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
 @click.option("--state", is_flag=True, help="Show the state instead of the offsets.")
 @output.format_option
-@pass_session
 def describe(
     session: Session,
     group: tuple[str, ...],
@@ -54,8 +53,9 @@ def describe(
     state: bool,
     output_format: str,
 ) -> None:
-    """Describe GROUP: its offset in each partition. LAG is what it could read now, HELD-BACK what waits
-    behind the last stable offset; SKIPPED offsets are markers and aborted data, which are no lag.
+    """Describe GROUP: its committed offset in each partition. LAG counts the records it can read now,
+    HELD-BACK those behind the last stable offset; SKIPPED counts offsets of markers and aborted data, which
+    are not lag.
 
     \b
     Example:
@@ -144,7 +144,7 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: s
     "topics",
     multiple=True,
     metavar="TOPIC[:P,P…]",
-    help="Topic whose offsets are meant (repeatable).",
+    help="Topic, or some of its partitions (repeatable).",
 )
 @click.option(
     "--all-topics", is_flag=True, help="All topics for which the group has committed offsets."
@@ -160,10 +160,9 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: s
     help="Reset to the first record at or after this time.",
 )
 @click.option("--shift-by", type=int, help="Shift by this many offsets; negative shifts back.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, without doing it (default).")
+@click.option("--dry-run", is_flag=True, help="Only show the changes (default).")
 @click.option("--execute", is_flag=True, help="Apply the reset.")
 @output.format_option
-@pass_session
 def reset_offsets(
     session: Session,
     /,
@@ -175,8 +174,8 @@ def reset_offsets(
     output_format: str,
     **target: Any,
 ) -> None:
-    """Reset the offsets of GROUP, which must not have members. Offsets outside the log become its
-    beginning or end. Nothing is changed without --execute.
+    """Reset the committed offsets of GROUP, which must not have members. An offset outside the log is set
+    to the log start or end offset. Nothing is changed without --execute.
 
     \b
     Example:
@@ -211,13 +210,13 @@ def _partitions(db: eosdb.Database, group: str, topics: tuple[str, ...]) -> list
     if not topics:
         report = db.admin.describe_group_offsets(group)
         return [TopicPartition(p.topic, p.partition) for p in report.partitions]
-    found = []
+    tps = []
     for text in topics:
         name, colon, numbers = text.partition(":")
         count = len(db.admin.describe_topic(name).partitions)
         wanted = _numbers(numbers, text) if colon else range(count)
-        found += [TopicPartition(name, number) for number in wanted]
-    return found
+        tps += [TopicPartition(name, number) for number in wanted]
+    return tps
 
 
 def _numbers(text: str, whole: str) -> list[int]:
@@ -230,7 +229,6 @@ def _numbers(text: str, whole: str) -> list[int]:
 @groups.command()
 @click.argument("group", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@pass_session
 def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
     """Delete GROUP and its offsets. It must not have members.
 
@@ -240,7 +238,7 @@ def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
     """
     names = list(dict.fromkeys(group))
     with session.open() as db:
-        # Before the first is deleted, so that a bad name among them changes nothing.
+        # All are checked before the first is deleted, so that a bad name changes nothing.
         for name in names:
             if count := len(db.broker.describe_group(name).members):
                 raise NonEmptyGroupError(
@@ -259,11 +257,10 @@ def delete(session: Session, group: tuple[str, ...], yes: bool) -> None:
 @click.argument("group")
 @click.option(
     "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]",
-    help="Topic whose offsets are meant (repeatable).",
+    help="Topic, or some of its partitions (repeatable).",
 )  # fmt: skip
-@pass_session
 def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
-    """Delete the offsets of GROUP for topics to which no member subscribes.
+    """Delete the committed offsets of GROUP for topics that no member subscribes to.
 
     \b
     Example:

@@ -1,7 +1,4 @@
-"""`eosdb spark`: common jobs without a program: look, copy and transform streams.
-
-Spark starts when a command runs, not when its help is shown.
-"""
+"""`eosdb spark`: batch and streaming jobs without a program. Spark starts with a job, not for its help."""
 
 from __future__ import annotations
 
@@ -9,11 +6,13 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import click
 
 from eosdb.cli import output
+from eosdb.cli.file_command import FileGroup
+from eosdb.cli.params import settings
 from eosdb.cli.session import Session
 from eosdb.errors import ConfigError
 from eosdb.model.validation import check_text
@@ -25,38 +24,38 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DAY = "to_date(timestamp) AS day"
 
 
-@click.group()
+class _Source(TypedDict):
+    """What a job reads, and the Spark that runs it."""
+
+    subscribe: str | None
+    files: str | None
+    options: dict[str, str]
+    confs: dict[str, str]
+    master: str
+
+
+@click.group(cls=FileGroup)
 def spark() -> None:
     """Query and stream with Spark. Needs pip install 'eosdb[spark]' and Java."""
 
 
 def _options(function: F) -> F:
-    """The options of every job, for reading and for Spark."""
+    """Add the options that all jobs share; they come as the `_Source` of the job."""
     for add in (
         click.option("--master", default="local[*]", show_default=True, help="Spark master URL."),
         click.option(
-            "--conf", "confs", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+            "--conf", "confs", multiple=True, metavar="NAME=VALUE", callback=settings,
             help="Spark setting NAME=VALUE (repeatable).",
         ),
         click.option(
-            "--option", "options", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+            "--option", "options", multiple=True, metavar="NAME=VALUE", callback=settings,
             help="Reader option, such as startingTimestamp=1700000000000 (repeatable).",
         ),
-        click.option("--files", metavar="PATH", help="Directory or glob of files, instead of --db."),
+        click.option("--files", metavar="PATH", help="Directory or glob of files, instead of FILE."),
         click.option("--subscribe", metavar="TOPICS", help="Comma-separated list of topics."),
     ):  # fmt: skip
         function = add(function)
     return function
-
-
-def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"got {text!r}, expected NAME=VALUE")
-        pairs[name] = value
-    return pairs
 
 
 @spark.command()
@@ -74,30 +73,26 @@ def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dic
     show_default=True,
     help="Show at most this many records.",
 )
-@click.pass_obj
 def read(
     session: Session,
-    subscribe: str | None,
-    files: str | None,
-    options: dict[str, str],
-    confs: dict[str, str],
-    master: str,
+    /,
     where: str | None,
     query: str | None,
     limit: int,
+    **source: Unpack[_Source],
 ) -> None:
-    """Show committed records as Spark sees them; `key` and `value` as text.
+    """Show committed records as a Spark DataFrame, with `key` and `value` as text.
 
     \b
     Example:
       eosdb spark read --subscribe orders --where "offset >= 100"
       eosdb spark read --sql "SELECT topic, count(*) AS n FROM records GROUP BY topic"
     """
-    with _spark(master, confs) as spark_session:
+    path = _path(session, source)
+    with _spark(source) as spark_session:
         from eosdb.spark_io import api
 
-        given = _given(options, subscribe)
-        frame = _as_text(api.read(spark_session, _path(session, files), **given))
+        frame = _as_text(api.read(spark_session, path, **_reader(source)))
         if where is not None:
             frame = frame.where(where)
         if query is not None:
@@ -109,7 +104,7 @@ def read(
 @spark.command()
 @_options
 @click.option("--checkpoint", required=True, type=click.Path(file_okay=False),
-              help="Checkpoint directory; one for each query.")  # fmt: skip
+              help="Checkpoint directory; each query needs its own.")  # fmt: skip
 @click.option("--to-topic", metavar="TOPIC", help="Append to this topic, exactly once.")
 @click.option("--to-parquet", metavar="FOLDER", help="Write Parquet, partitioned by topic and day.")
 @click.option(
@@ -118,30 +113,27 @@ def read(
     "value.",
 )  # fmt: skip
 @click.option(
-    "--group", help="Commit the progress as this group's offsets, so that its lag can be monitored."
+    "--group",
+    help="Commit the progress as offsets of this group, so that its lag can be monitored.",
 )
 @click.option(
     "--follow",
     is_flag=True,
-    help="Keep running; otherwise stop once everything available has been read.",
+    help="Keep running; without it, stop after the records that are there now.",
 )
-@click.pass_obj
 def stream(
     session: Session,
-    subscribe: str | None,
-    files: str | None,
-    options: dict[str, str],
-    confs: dict[str, str],
-    master: str,
+    /,
     checkpoint: str,
     to_topic: str | None,
     to_parquet: str | None,
     query: str | None,
     group: str | None,
     follow: bool,
+    **source: Unpack[_Source],
 ) -> None:
-    """Stream committed records through a SQL query into a topic or into Parquet.
-    Killed and restarted with the same checkpoint, it continues without loss or duplicates.
+    """Stream committed records through a SQL query into a topic or into Parquet. Restarted with the same
+    checkpoint, also after a kill, it resumes without loss or duplicates.
 
     \b
     Example:
@@ -150,13 +142,14 @@ def stream(
     """
     if (to_topic is None) == (to_parquet is None):
         raise click.UsageError("give --to-topic or --to-parquet")
-    with _spark(master, confs) as spark_session:
+    path = _path(session, source)
+    with _spark(source) as spark_session:
         from eosdb.spark_io import api
 
-        given = {"startingOffsets": "earliest", **_given(options, subscribe)}
+        reader = {"startingOffsets": "earliest", **_reader(source)}
         if group is not None:
-            given["groupId"] = group
-        frame = api.read_stream(spark_session, _path(session, files), **given)
+            reader["groupId"] = group
+        frame = api.read_stream(spark_session, path, **reader)
         if query is not None:
             _as_text(frame).createOrReplaceTempView("records")
             frame = spark_session.sql(query)
@@ -164,7 +157,7 @@ def stream(
             if query is None:
                 frame = frame.select("key", "value")
             writer = frame.writeStream.format("eosdb").option("topic", to_topic)
-            writer = writer.option("path", _path(session, None))
+            writer = writer.option("path", _path(session))
         else:
             if query is None:
                 frame = frame.selectExpr("*", _DAY)
@@ -182,8 +175,8 @@ def stream(
 
 
 @contextlib.contextmanager
-def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
-    """A session for one job; Spark's errors become one line."""
+def _spark(source: _Source) -> Iterator[SparkSession]:
+    """A Spark session for one job. Spark's exceptions become ConfigError, of one line."""
     _check_text("argument", tuple(click.get_current_context().params.values()))
     try:
         from pyspark.errors import PySparkException
@@ -199,7 +192,7 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            session = running or _start(master, confs)
+            session = running or _start(source["master"], source["confs"])
         yield session
     except PySparkException as error:
         raise ConfigError(f"Spark says: {_reason(str(error))}") from None
@@ -209,7 +202,7 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
 
 
 def _check_text(name: str, given: object) -> None:
-    """Spark receives arguments over a connection that breaks on invalid UTF-8. Raises ConfigError."""
+    """Raises ConfigError for invalid UTF-8, which would cost Spark its connection to the JVM."""
     if isinstance(given, str):
         check_text(name, given, ConfigError)
     elif isinstance(given, dict | tuple):
@@ -230,7 +223,7 @@ def _start(master: str, confs: dict[str, str]) -> SparkSession:
 
 
 def _reason(text: str) -> str:
-    """The line of a long message that says what is wrong."""
+    """The line of Spark's long message that names the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
         if "Error: " in line and not line.startswith(("at ", "File ")):
@@ -238,15 +231,14 @@ def _reason(text: str) -> str:
     return lines[0] if lines else "nothing"
 
 
-def _path(session: Session, files: str | None) -> str:
-    path = files or session.path
-    if path is None:
-        raise click.UsageError("name the database file: --db PATH, or set EOSDB_DB")
-    return check_text("path", path, ConfigError)
+def _path(session: Session, source: _Source | None = None) -> str:
+    return check_text("path", (source and source["files"]) or session.named_path(), ConfigError)
 
 
-def _given(options: dict[str, str], subscribe: str | None) -> dict[str, object]:
-    return {**options, **({} if subscribe is None else {"subscribe": subscribe})}
+def _reader(source: _Source) -> dict[str, object]:
+    """The options of the reader."""
+    subscribe = source["subscribe"]
+    return {**source["options"], **({} if subscribe is None else {"subscribe": subscribe})}
 
 
 def _as_text(frame: DataFrame) -> DataFrame:

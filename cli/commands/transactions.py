@@ -1,4 +1,4 @@
-"""`eosdb transactions`: what kafka-transactions.sh does, with its columns."""
+"""`eosdb transactions`: kafka-transactions.sh, with its columns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import click
 import eosdb
 from eosdb import OpenTransaction, TopicPartition, TransactionState
 from eosdb.cli import output
+from eosdb.cli.file_command import FileGroup
 from eosdb.cli.partition_argument import partition_argument
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 
 from .data.journal import entry_row, transitions
 
@@ -23,7 +24,7 @@ def _states(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tu
     return names
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def transactions() -> None:
     """List, describe and end transactions, and find hanging ones."""
 
@@ -51,7 +52,6 @@ def transactions() -> None:
     help="Only transactions running longer than this.",
 )
 @output.format_option
-@pass_session
 def list_(
     session: Session,
     states: tuple[str, ...],
@@ -66,7 +66,7 @@ def list_(
       eosdb transactions list --state Ongoing --duration-filter 60000
     """
     with session.open(read_only=True) as db:
-        found = db.broker.list_transactions(states, producer_ids, duration_filter)
+        listings = db.broker.list_transactions(states, producer_ids, duration_filter)
         output.rows(
             ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
             [
@@ -76,7 +76,7 @@ def list_(
                     listing.producer_id,
                     listing.state,
                 )
-                for listing in found
+                for listing in listings
             ],
             output_format,
         )
@@ -85,18 +85,19 @@ def list_(
 @transactions.command()
 @click.argument("transactional_id")
 @output.format_option
-@pass_session
 def describe(session: Session, transactional_id: str, output_format: str) -> None:
-    """Describe one transactional id.
+    """Describe TRANSACTIONAL_ID and its transaction.
 
     \b
     Example:
       eosdb transactions describe shop-1
     """
     with session.open(read_only=True) as db:
-        found = db.broker.describe_transactions([transactional_id])[transactional_id]
+        described = db.broker.describe_transactions([transactional_id])[transactional_id]
         open_since = (
-            found.transaction_start_time_ms if found.state == TransactionState.ONGOING.label else -1
+            described.transaction_start_time_ms
+            if described.state == TransactionState.ONGOING.label
+            else -1
         )
         output.rows(
             (
@@ -106,15 +107,15 @@ def describe(session: Session, transactional_id: str, output_format: str) -> Non
             ),
             [
                 (
-                    found.coordinator,
-                    found.transactional_id,
-                    found.producer_id,
-                    found.producer_epoch,
-                    found.state,
-                    found.transaction_timeout_ms,
+                    described.coordinator,
+                    described.transactional_id,
+                    described.producer_id,
+                    described.producer_epoch,
+                    described.state,
+                    described.transaction_timeout_ms,
                     "None" if open_since < 0 else open_since,
                     "None" if open_since < 0 else db.clock.time_ms() - open_since,
-                    ",".join(map(str, sorted(found.partitions))),
+                    ",".join(map(str, sorted(described.partitions))),
                 )
             ],
             output_format,
@@ -124,7 +125,6 @@ def describe(session: Session, transactional_id: str, output_format: str) -> Non
 @transactions.command("describe-producers")
 @partition_argument()
 @output.format_option
-@pass_session
 def describe_producers(session: Session, where: TopicPartition, output_format: str) -> None:
     """Describe the active producers of a partition.
 
@@ -164,7 +164,6 @@ def describe_producers(session: Session, where: TopicPartition, output_format: s
     help="Only transactions whose last record is at least this old.",
 )
 @output.format_option
-@pass_session
 def find_hanging(
     session: Session,
     topic: str | None,
@@ -172,8 +171,8 @@ def find_hanging(
     max_transaction_timeout: int,
     output_format: str,
 ) -> None:
-    """Find transactions that are open in a partition and will not end: unknown to the coordinator, or
-    completed there, or older than their timeout.
+    """Find transactions that are open in a partition but that the coordinator will not end: it does not
+    know them, or has completed them, or they are older than their timeout.
 
     \b
     Example:
@@ -186,33 +185,34 @@ def find_hanging(
             described = db.admin.describe_topic(topic)
             if partition is not None and partition >= len(described.partitions):
                 db.broker.offsets(TopicPartition(topic, partition))
-        found = db.admin.find_hanging_transactions(max_transaction_timeout * _MINUTE_MS)
+        hanging = db.admin.find_hanging_transactions(max_transaction_timeout * _MINUTE_MS)
         output.rows(
             (
                 "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
                 "LastTimestamp", "Duration(min)", "TransactionalId", "Reason",
             ),
             [
-                _hanging_row(db, one)
-                for one in found
-                if topic in (None, one.topic) and partition in (None, one.partition)
+                _hanging_row(db, transaction)
+                for transaction in hanging
+                if topic in (None, transaction.topic)
+                and partition in (None, transaction.partition)
             ],
             output_format,
         )  # fmt: skip
 
 
-def _hanging_row(db: eosdb.Database, found: OpenTransaction) -> tuple[object, ...]:
+def _hanging_row(db: eosdb.Database, hanging: OpenTransaction) -> tuple[object, ...]:
     return (
-        found.topic,
-        found.partition,
-        found.producer_id,
-        found.producer_epoch,
-        found.coordinator_epoch,
-        found.start_offset,
-        found.last_timestamp,
-        max(db.clock.time_ms() - found.start_time_ms, 0) // _MINUTE_MS,
-        found.transactional_id,
-        "" if found.hanging is None else found.hanging.value,
+        hanging.topic,
+        hanging.partition,
+        hanging.producer_id,
+        hanging.producer_epoch,
+        hanging.coordinator_epoch,
+        hanging.start_offset,
+        hanging.last_timestamp,
+        max(db.clock.time_ms() - hanging.start_time_ms, 0) // _MINUTE_MS,
+        hanging.transactional_id,
+        "" if hanging.hanging is None else hanging.hanging.value,
     )
 
 
@@ -222,14 +222,13 @@ def _hanging_row(db: eosdb.Database, found: OpenTransaction) -> tuple[object, ..
     "--start-offset",
     type=click.IntRange(min=0),
     required=True,
-    help="First offset of the transaction in the partition, as shown by find-hanging and why.",
+    help="First offset of the transaction in the partition; find-hanging and why show it.",
 )
-@pass_session
 def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
-    """Abort the transaction that is open in a partition, so that readers can proceed.
+    """Abort a transaction that is open in a partition, so that readers can proceed.
 
-    An ongoing one is aborted in all partitions and its producer fenced. A hanging one gets its marker;
-    if the coordinator had decided to commit it, it is committed.
+    An ongoing transaction is aborted in all its partitions, and its producer fenced. A hanging transaction
+    gets its marker in this partition; if the coordinator had decided to commit it, a commit marker.
 
     \b
     Example:
@@ -238,7 +237,7 @@ def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
     with session.open() as db:
         outcome = db.admin.abort_transaction(where, start_offset)
         stable = db.broker.offsets(where).last_stable_offset
-    done = "aborted" if outcome == "ABORT" else "committed, as it had been decided,"
+    done = "aborted" if outcome == "ABORT" else "committed, as the coordinator had decided,"
     output.line(
         f"{done} the transaction from offset {start_offset} of {where}; its last stable offset is "
         f"{stable}"
@@ -247,7 +246,6 @@ def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
 
 @transactions.command()
 @click.argument("transactional_id")
-@pass_session
 def fence(session: Session, transactional_id: str) -> None:
     """Fence the current producer of TRANSACTIONAL_ID and abort its open transaction.
 
@@ -259,7 +257,7 @@ def fence(session: Session, transactional_id: str) -> None:
         now = db.admin.fence_producer(transactional_id)
     output.line(
         f"fenced {transactional_id}: producer id {now.producer_id}, epoch {now.producer_epoch}; "
-        "earlier producers are refused"
+        "earlier producers with this id are fenced"
     )
 
 
@@ -267,7 +265,6 @@ def fence(session: Session, transactional_id: str) -> None:
 @click.argument("transactional_id")
 @click.option("--last", type=click.IntRange(min=1), help="Only the last N events.")
 @output.format_option
-@pass_session
 def history(session: Session, transactional_id: str, last: int | None, output_format: str) -> None:
     """Show the journal events of TRANSACTIONAL_ID, with times.
 

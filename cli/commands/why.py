@@ -1,4 +1,4 @@
-"""`eosdb why`: why a reader is stuck, in one screen, and what to do."""
+"""`eosdb why`: explain why a consumer is stuck, and what to do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator
 
 import click
-from click.core import ParameterSource
 
 from eosdb import Diagnosis, GroupPartition, GroupState, OpenTransaction, TopicPartition
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.partition_argument import partition_argument
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.model.clock import format_time_ms
 from eosdb.model.words import counted, duration
 
@@ -23,15 +23,14 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @partition_argument(whole_topic=True)
-@click.option("--group", help="Also show the offsets of this group.")
+@click.option("--group", help="Also show the committed offsets of this group.")
 @output.format_option
-@pass_session
 def why(session: Session, where: TopicPartition, group: str | None, output_format: str) -> None:
-    """Explain why a consumer is stuck: where the last stable offset of TOPIC (or of one partition) is and
-    since when, which transaction holds it there, what waits behind it, when that will end by itself,
-    and the command that ends it now.
+    """Explain why a consumer is stuck. For each partition of TOPIC, or the given one: the last stable
+    offset, the transaction that holds it back and since when, the records behind it, when that transaction
+    will time out, and the command that aborts it now.
 
     \b
     Example:
@@ -43,18 +42,18 @@ def why(session: Session, where: TopicPartition, group: str | None, output_forma
             wanted = [TopicPartition(where.topic, number) for number in range(count)]
         else:
             wanted = [where]
-        found = [db.admin.diagnose(tp, group) for tp in wanted]
+        diagnoses = [db.admin.diagnose(tp, group) for tp in wanted]
         if output_format != "table":
-            output.rows(_COLUMNS, (_row(why, group) for why in found), output_format)
+            output.rows(_COLUMNS, (_row(why, group) for why in diagnoses), output_format)
             return
-        for line in _screen(found, group, one=where.partition >= 0):
+        for line in _screen(diagnoses, group, whole_topic=where.partition < 0):
             output.line(line)
 
 
-def _screen(found: list[Diagnosis], group: str | None, *, one: bool) -> Iterator[str]:
-    """Every partition with something to report, separately."""
-    quiet = [] if one else [why for why in found if _is_quiet(why)]
-    listed = [why for why in found if why not in quiet]
+def _screen(diagnoses: list[Diagnosis], group: str | None, *, whole_topic: bool) -> Iterator[str]:
+    """A paragraph for each partition; of a whole topic, one for all that have nothing to report."""
+    quiet = [why for why in diagnoses if _is_quiet(why)] if whole_topic else []
+    listed = [why for why in diagnoses if why not in quiet]
     for number, why in enumerate(listed):
         if number:
             yield ""
@@ -126,12 +125,12 @@ def _holder_lines(why: Diagnosis, holder: OpenTransaction) -> Iterator[str]:
 def _group_lines(why: Diagnosis, group: str) -> Iterator[str]:
     standing = why.group
     if standing is None or standing.committed_offset < 0:
-        known = (
+        position = (
             "is not known"
             if why.group_state == GroupState.DEAD.value
             else "has committed nothing here"
         )
-        yield f"  Group {group} {known}; it begins where auto_offset_reset says"
+        yield f"  Group {group} {position}; it begins where auto_offset_reset says"
     else:
         yield from _standing_lines(why, standing)
     if standing is not None and standing.pending:
@@ -168,9 +167,8 @@ def _command(why: Diagnosis) -> str:
     holder = why.holder
     if holder is None:
         return ""
-    root = click.get_current_context().find_root()
-    named = root.get_parameter_source("path") is ParameterSource.COMMANDLINE
-    file = f" --db {shlex.quote(root.params['path'])}" if named else ""
+    session = click.get_current_context().obj
+    file = f" --db {shlex.quote(session.path)}" if session.is_named else ""
     return (
         f"eosdb{file} transactions abort {why.topic}/{why.partition} "
         f"--start-offset {holder.start_offset}"

@@ -48,7 +48,8 @@ WORDS = [
     "\x1b[31m", "x" * 300, "__eosdb.x", "__consumer_offsets", "..", "eosdb_x", "journal",
     "retention.ms=abc", "cleanup.policy=compact", "=", "nothing=1", "User:a", "2026-13-01",
     "2026-11-21", "SELECT 1", "DELETE FROM topics", "PRAGMA user_version=9", "SELECT", "ATTACH 'x' AS y",
-    "json", "orders:0,1", "orders:x", "orders:", "all", "topic", "/dev/null", "/etc", "/no/such/file",
+    "json", "file.db", "orders:0,1", "orders:x", "orders:", "all", "topic", "/dev/null", "/etc",
+    "/no/such/file",
 ]  # fmt: skip
 
 

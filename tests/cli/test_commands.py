@@ -112,6 +112,8 @@ def test_a_setting_without_effect_is_said_to_have_none(shop: Run) -> None:
     change = ("topics", "alter", "orders", "--config", "segment.ms=5", "--config", "retention.ms=7")
     assert shop(*change).stderr == said
     assert shop("topics", "describe", "orders").stderr == said
+    (described, *_) = json.loads(shop("topics", "describe", "orders", "--format", "json").stdout)
+    assert (described["Configs"], described["WithoutEffect"]) == ("retention.ms=7", "segment.ms=5")
     assert shop("topics", "alter", "orders", "--delete-config", "segment.ms").stderr == ""
 
 

@@ -137,7 +137,7 @@ def test_compact_says_how_much_smaller_the_file_is(run: Run, db_path: Path) -> N
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM records").fetchone()
         held = run("compact").stdout.splitlines()[1]
-    assert f"is still being read by this process {os.getpid()} " in held
+    assert held.startswith(f"this process {os.getpid()} ")
 
 
 @pytest.mark.process
@@ -165,4 +165,4 @@ def test_an_interrupted_compaction_changes_nothing(
     "name", ["verify", "rebuild", "backup", "restore", "housekeeping", "compact"]
 )
 def test_every_command_has_an_example(name: str) -> None:
-    assert f"Example:\n      eosdb --db shop.db {name}" in MAIN.commands[name].help
+    assert f"Example:\n      eosdb {name} shop.db" in MAIN.commands[name].help

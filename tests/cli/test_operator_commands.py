@@ -183,7 +183,7 @@ def test_a_hanging_transaction_is_found_and_ended(stuck: Run, db_path: Path) -> 
     assert stuck("transactions", "find-hanging", "--topic", "nowhere").exit_code == 1
     assert stuck("transactions", "find-hanging", "--partition", "0").exit_code == 2
     done = stuck("transactions", "abort", "orders/1", "--start-offset", "2")
-    assert "committed, as it had been decided" in done.stdout
+    assert "committed, as the coordinator had decided" in done.stdout
     assert rows(stuck("transactions", "find-hanging", "--format", "json")) == []
     assert stuck("verify").exit_code == 0
 

@@ -39,7 +39,7 @@ def orders(run: Run, db_path: Path) -> Run:
 
 
 def draw(run: Run, path: Path, *options: str) -> bytes:
-    result = run("timeline", "orders", "--out", str(path), *options)
+    result = run("timeline", "orders", "-o", str(path), *options)
     assert result.exit_code == 0, result.output
     assert result.stdout == f"wrote {path}\n"
     assert [p for p in path.parent.iterdir() if p.name.startswith(".timeline")] == []
@@ -191,19 +191,19 @@ def test_the_page_lists_the_long_and_the_open_ones_of_too_many(busy: Run, tmp_pa
 
 def test_what_is_no_time_and_no_axis_is_a_usage_error(orders: Run, tmp_path: Path) -> None:
     for option in (("--since", "noon"), ("--until", "12:00"), ("--by", "size")):
-        result = orders("timeline", "orders", "--out", str(tmp_path / "x.svg"), *option)
+        result = orders("timeline", "orders", "-o", str(tmp_path / "x.svg"), *option)
         assert result.exit_code == 2, option
 
 
 @pytest.mark.parametrize("name", ["x.gif", "x", "x.db"])
 def test_other_kinds_of_files_are_a_usage_error(orders: Run, tmp_path: Path, name: str) -> None:
-    result = orders("timeline", "orders", "--out", str(tmp_path / name))
+    result = orders("timeline", "orders", "-o", str(tmp_path / name))
     assert result.exit_code == 2
     assert ".svg or .html" in result.stderr
 
 
 def test_png_says_what_to_do_instead(orders: Run, tmp_path: Path) -> None:
-    result = orders("timeline", "orders", "--out", str(tmp_path / "x.png"))
+    result = orders("timeline", "orders", "-o", str(tmp_path / "x.png"))
     assert result.exit_code == 2
     assert "a browser converts an .svg" in result.stderr
     assert not (tmp_path / "x.png").exists()
@@ -211,11 +211,11 @@ def test_png_says_what_to_do_instead(orders: Run, tmp_path: Path) -> None:
 
 def test_what_cannot_be_drawn_or_written_is_one_line(orders: Run, tmp_path: Path) -> None:
     for arguments in (
-        ("nowhere", "--out", str(tmp_path / "x.svg")),
-        ("orders", "--partition", "9", "--out", str(tmp_path / "x.svg")),
-        ("orders", "--from", "9", "--to", "3", "--out", str(tmp_path / "x.svg")),
-        ("orders", "--since", "9", "--until", "3", "--out", str(tmp_path / "x.svg")),
-        ("orders", "--out", str(tmp_path / "no/such/folder/x.svg")),
+        ("nowhere", "-o", str(tmp_path / "x.svg")),
+        ("orders", "--partition", "9", "-o", str(tmp_path / "x.svg")),
+        ("orders", "--from-offset", "9", "--before-offset", "3", "-o", str(tmp_path / "x.svg")),
+        ("orders", "--since", "9", "--until", "3", "-o", str(tmp_path / "x.svg")),
+        ("orders", "-o", str(tmp_path / "no/such/folder/x.svg")),
     ):
         result = orders("timeline", *arguments)
         assert result.exit_code == 1, arguments

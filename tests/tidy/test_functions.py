@@ -12,12 +12,6 @@ PARAMETERS_MAX: Final = 9
 LONGER: Final = {
     "eosdb.broker.membership.join_group": (60, 12),
     "eosdb.broker.transactions.txn_offset_commit": (47, 11),
-    "eosdb.cli.commands.copies.export.export": (51, 10),
-    "eosdb.cli.commands.kafka.migrate.migrate_to_kafka": (56, 11),
-    "eosdb.cli.commands.kafka.relay.relay": (62, 9),
-    "eosdb.cli.commands.kafka.serve.serve": (44, 12),
-    "eosdb.cli.commands.operate.perf.produce": (55, 10),
-    "eosdb.cli.commands.spark.stream": (53, 12),
     "eosdb.client.requests.txn_offset_commit": (14, 10),
     "eosdb.testing.faulty_transport.__init__": (42, 10),
 }

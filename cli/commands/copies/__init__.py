@@ -1,1 +1,1 @@
-"""Commands that copy what is committed: snapshots in object storage, tables in a lakehouse."""
+"""Commands that copy committed data: snapshots in object storage, tables in a lakehouse."""

@@ -1,16 +1,16 @@
-"""`eosdb export`: records into a lakehouse, once or for as long as the command runs."""
+"""`eosdb export`: committed records appended to a table (Parquet, Delta, Iceberg), once or repeatedly."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.errors import ConfigError
 from eosdb.model.clock import SystemClock
 
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from eosdb.integrations.lakehouse import Exported
 
 
-@click.command()
+class _Where(TypedDict):
+    """The options that say where the records go, as `lakehouse.export` takes them."""
+
+    catalog: str
+    options: dict[str, str]
+    allow_data_loss: bool
+
+
+@click.command(cls=FileCommand)
 @click.argument("target")
 @click.option(
     "--format",
@@ -26,54 +34,54 @@ if TYPE_CHECKING:
     type=click.Choice(["parquet", "delta", "iceberg"]),
     default="parquet",
     show_default=True,
-    help="Format of the table. TARGET is a folder, with delta also a URI, with iceberg NAMESPACE.TABLE.",
+    help="Table format. TARGET is a folder, for delta also a URI, for iceberg NAMESPACE.TABLE.",
 )
 @click.option("--subscribe", metavar="TOPICS", help="Comma-separated list of topics; default: all.")
-@click.option("--files", metavar="PATH", help="Directory or glob of files, instead of --db.")
-@click.option("--catalog", default="default", show_default=True, help="Name of Iceberg's catalog.")
+@click.option("--files", metavar="PATH", help="Directory or glob of files, instead of FILE.")
+@click.option(
+    "--catalog", default="default", show_default=True, help="Name of the Iceberg catalog."
+)
 @click.option(
     "--option",
     "options",
     multiple=True,
     metavar="NAME=VALUE",
     callback=settings,
-    help="Storage option of Delta, or property of Iceberg's catalog, such as uri=sqlite:///catalog.db "
+    help="Storage option of Delta, or property of the Iceberg catalog, such as uri=sqlite:///catalog.db "
     "(repeatable).",
 )
 @click.option(
     "--allow-data-loss",
     is_flag=True,
-    help="Go on where records are gone that were not exported: removed by retention, or with a file that "
+    help="Continue if records were deleted before they were exported: by retention, or because the file "
     "was replaced.",
 )
-@click.option("--follow", is_flag=True, help="Export what is new again and again; Ctrl-C ends it.")
+@click.option("--follow", is_flag=True, help="Keep exporting new records; stop with Ctrl-C.")
 @click.option(
     "--every",
     type=click.IntRange(min=1),
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="Pause between two exports with --follow; each that finds something makes new files.",
+    help="Pause between two exports with --follow; each export of new records creates data files.",
 )
-@pass_session
 def export(
     session: Session,
+    /,
     target: str,
     table_format: str,
     subscribe: str | None,
     files: str | None,
-    catalog: str,
-    options: dict[str, str],
-    allow_data_loss: bool,
     follow: bool,
     every: int,
+    **where: Unpack[_Where],
 ) -> None:
-    """Append the committed records that TARGET does not have yet, each exactly once: killed and started
-    again, it continues. Needs pip install 'eosdb[lakehouse]'.
+    """Append to the table TARGET the committed records that it lacks, each exactly once. Restarted after a
+    kill, it resumes. Needs pip install 'eosdb[lakehouse]'.
 
     \b
     Example:
-      eosdb --db shop.db export lake/events --format delta --subscribe orders,payments
+      eosdb export shop.db lake/events --format delta --subscribe orders,payments
     """
     topics = None
     if subscribe is not None:
@@ -86,15 +94,7 @@ def export(
             from eosdb.integrations import lakehouse
 
             with source.open(read_only=True) as db:
-                return lakehouse.export(
-                    db,
-                    target,
-                    table_format,
-                    topics=topics,
-                    catalog=catalog,
-                    options=options,
-                    allow_data_loss=allow_data_loss,
-                )
+                return lakehouse.export(db, target, table_format, topics=topics, **where)
         except ImportError as error:
             raise ConfigError(str(error)) from None
 
@@ -119,7 +119,7 @@ def _sources(session: Session, files: str | None) -> list[Session]:
         paths = resolve(files).paths
     except SparkOptionError as error:
         raise ConfigError(str(error)) from None
-    return [dataclasses.replace(session, path=path) for path in paths]
+    return [session.at(path) for path in paths]
 
 
 def _repeat(work: Callable[[], None], every_s: int) -> None:

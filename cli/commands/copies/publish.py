@@ -1,4 +1,4 @@
-"""Commands for readers that share no file system: publish to object storage, and fetch from there."""
+"""Commands for readers on other hosts: publish snapshots to object storage, and fetch them."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ import click
 
 import eosdb
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.progress import progress
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.integrations import publishing
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("target")
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="How many snapshots stay there.",
+    help="Number of snapshots to retain.",
 )
-@click.option("--anew", is_flag=True, help="Send everything again, also what should be there.")
+@click.option("--anew", is_flag=True, help="Upload everything again, to repair a damaged snapshot.")
 @click.option(
-    "--folder", type=click.Path(), help="Where the file is copied first; by default beside it."
+    "--folder", type=click.Path(), help="Directory for the temporary copy (default: that of FILE)."
 )
-@pass_session
 def publish(session: Session, target: str, keep: int, anew: bool, folder: str | None) -> None:
-    """Publish the file as it is now at TARGET, a URL (s3://bucket/fleet) or the path of a copy.
+    """Upload an incremental snapshot of FILE to object storage at the URL TARGET: only changed data is
+    sent. If it fails, run it again and it resumes.
 
-    At a URL it is a snapshot, of which only what has changed is sent; run it again after a failure, and it
-    goes on where it was. A copy replaces the one before.
+    If TARGET is a path, it is replaced by a backup of FILE, atomically.
 
     \b
     Example:
-      eosdb --db shop.db publish s3://bucket/fleet
+      eosdb publish shop.db s3://bucket/fleet
     """
     with session.open(read_only=True) as db, progress(db.clock, "publish", "bytes") as report:
         done = db.publish(target, keep=keep, anew=anew, folder=folder, on_progress=report)
     if done is None:
-        output.line(f"published a copy at {target}: {os.path.getsize(target)} bytes")
+        output.line(f"published a backup at {target}: {os.path.getsize(target)} bytes")
         return
     output.line(
         f"published {done.url}, snapshot {done.snapshot}: {done.size} bytes, of which "
@@ -51,9 +51,10 @@ def publish(session: Session, target: str, keep: int, anew: bool, folder: str | 
 @click.command()
 @click.argument("url")
 @click.argument("target", required=False, type=click.Path())
-@click.option("--snapshot", help="An earlier snapshot, by name, instead of the latest.")
+@click.option("--snapshot", help="Name of an earlier snapshot.")
 def fetch(url: str, target: str | None, snapshot: str | None) -> None:
-    """Fetch the latest published snapshot at URL, checked, to TARGET or into the cache; print its path.
+    """Download the latest published snapshot at URL to TARGET or into the cache, verify its checksums, and
+    print the path.
 
     \b
     Example:

@@ -1,7 +1,8 @@
-"""`eosdb ingest`: files into a topic, each line exactly once, however often it is killed and restarted.
+"""`eosdb ingest`: append files to a topic, each line exactly once, however often it is killed and
+restarted.
 
-The position in the file is a consumer offset that commits with the records, in one transaction. The
-transactional id belongs to the file, so a second ingest of it fences the first.
+The position in the input file is committed as a consumer offset in the same transaction as the records. The
+transactional id is derived from that file, so a second ingest of it fences the first.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import click
 import eosdb
 from eosdb import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.progress import progress
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.errors import (
     InvalidRecordError,
     InvalidTxnStateError,
@@ -34,18 +36,19 @@ _RETRY_MS = 100
 _BATCH_BYTES = 1_000_000
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("topic")
 @click.argument(
     "files",
     nargs=-1,
     required=True,
+    metavar="INPUT...",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
 )
 @click.option(
     "--input-format",
     type=click.Choice(FORMATS),
-    help="Format of FILES; by default from the file name.",
+    help="Format of INPUT (default: by the suffix of its name).",
 )
 @click.option("--key", "key_field", metavar="FIELD", help="Use this field as the record key.")
 @click.option(
@@ -56,7 +59,8 @@ _BATCH_BYTES = 1_000_000
     help="Records per transaction.",
 )
 @click.option(
-    "--source-id", help="Name of the source; its path by default. For a single file only."
+    "--source-id",
+    help="Name under which the position is kept (default: the path); for a single INPUT.",
 )
 @click.option(
     "--on-error",
@@ -65,7 +69,6 @@ _BATCH_BYTES = 1_000_000
     show_default=True,
     help="What to do with a line that cannot be parsed.",
 )
-@pass_session
 def ingest(
     session: Session,
     topic: str,
@@ -76,14 +79,14 @@ def ingest(
     source_id: str | None,
     on_error: str,
 ) -> None:
-    """Append each line of FILES to TOPIC exactly once.
+    """Append each line of the INPUT files to TOPIC exactly once.
 
-    Killed at any point and started again, it continues where it stopped. Started twice at once, the later
-    one takes over and the earlier one ends with PRODUCER_FENCED.
+    Restarted after a kill, it resumes. If the same file is ingested twice at a time, the later process
+    takes over and the earlier one ends with PRODUCER_FENCED.
 
     \b
     Example:
-      eosdb ingest flights flights.ndjson --key tailnum
+      eosdb ingest shop.db flights flights.ndjson --key tailnum
     """
     if any(str(file) == "-" or not file.is_file() for file in files):
         raise click.UsageError(
@@ -106,7 +109,7 @@ def ingest(
 
 
 class Ingest:
-    """One file on its way into a topic."""
+    """The ingest of one input file."""
 
     def __init__(
         self, db: eosdb.Database, topic: str, settings: TopicConfig, source: Source, name: str
@@ -117,15 +120,15 @@ class Ingest:
         self._source = source
         self._group = f"__eosdb.ingest:{topic}:{name}"
         self._anchor = TopicPartition(topic, 0)
-        # The position is in this topic, and not in one that is made anew under its name meanwhile.
+        # The position is valid for this topic only, not for one recreated under its name meanwhile.
         self._member = ConsumerGroupMetadata(
             self._group, topic_ids={self._anchor: db.broker.topic(topic).topic_id}
         )
         self._count = 0
 
     def run(self, transaction_size: int, *, skip: bool) -> None:
-        """Append what is not stored yet. Raises InvalidRecordError for a bad line unless `skip`, and
-        ProducerFencedError if another ingest of the source has been started."""
+        """Append the lines that are not stored yet. Raises InvalidRecordError for a bad line unless `skip`,
+        and ProducerFencedError if another ingest of this input file was started."""
         limit = self._settings.max_message_bytes
         try:
             with self._db.producer(
@@ -184,7 +187,7 @@ class Ingest:
         return position
 
     def _refusal(self, item: Item) -> str | None:
-        """Why the topic would refuse the record, and the transaction with it."""
+        """The reason for which the topic would refuse the record, and abort the transaction."""
         size = len(item.value) + len(item.key or b"")
         if size > self._settings.max_message_bytes:
             return f"{size} bytes, max.message.bytes of the topic is {self._settings.max_message_bytes}"
@@ -193,17 +196,17 @@ class Ingest:
         return None
 
     def _committed(self) -> Position:
-        """Where the last committed transaction of this source ended."""
+        """The position committed by the last transaction for this input file."""
         while True:
             try:
-                found = self._db.broker.offset_fetch(
+                offsets = self._db.broker.offset_fetch(
                     self._group, [self._anchor], require_stable=True
                 )
             except UnstableOffsetCommitError:
-                # Another ingest has begun since; this one's next request is fenced.
+                # Another ingest has started; the next request of this one is fenced.
                 self._db.clock.sleep_ms(_RETRY_MS)
             else:
-                stored = found.get(self._anchor)
+                stored = offsets.get(self._anchor)
                 return Position() if stored is None else _position(stored)
 
 
@@ -213,7 +216,7 @@ def _metadata(position: Position) -> str:
 
 
 def _position(stored: OffsetAndMetadata) -> Position:
-    """A committed position; one set by an operator has no metadata."""
+    """Parse a committed position; an offset that an operator has reset has no metadata."""
     try:
         noted = parsed(stored.metadata or "{}")
         return Position(

@@ -1,4 +1,4 @@
-"""`eosdb journal`: the stream of events, and how an event is shown in one line."""
+"""`eosdb journal`: list events; format an event in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import click
 import eosdb
 from eosdb import JournalEntry
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileCommand
+from eosdb.cli.session import Session
 from eosdb.events.kinds import KINDS
 from eosdb.model.damage import parsed, reads
 
@@ -20,17 +21,18 @@ _COLUMNS = (
 _WAIT_MS = 1_000
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.option("--from-position", type=click.IntRange(min=1), help="Start at this position.")
 @click.option(
-    "--last", type=click.IntRange(min=0), help="Start with the last N events (default: 20)."
+    "--last",
+    type=click.IntRange(min=0),
+    help="Start at the last N events (default: 20, or all with a filter).",
 )
 @click.option("--kind", "kinds", multiple=True, help="Only events of this kind (repeatable).")
 @click.option("--topic", help="Only events of this topic.")
 @click.option("--transactional-id", help="Only events of this transactional id.")
-@click.option("--follow", is_flag=True, help="Keep waiting for new events; stop with Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Wait for new events; stop with Ctrl-C.")
 @output.format_option
-@pass_session
 def journal(
     session: Session,
     from_position: int | None,
@@ -70,7 +72,7 @@ def journal(
         try:
             _show(entries, output_format, follow)
         except KeyboardInterrupt:
-            # This is how one that follows ends; another one is cut short.
+            # With --follow, Ctrl-C is the normal end.
             if not follow:
                 raise
 
@@ -84,7 +86,7 @@ def _show(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> 
 
 
 def _narrows(kinds: tuple[str, ...], topic: str | None, transactional_id: str | None) -> bool:
-    """If so, everything that matches the filters is shown, not just the newest positions."""
+    """Whether there is a filter; then all events that match are shown, not only the last."""
     return bool(kinds) or topic is not None or transactional_id is not None
 
 
@@ -111,7 +113,7 @@ def _entries(
         try:
             db.broker.wait_for_change(version, _WAIT_MS)
         except KeyboardInterrupt:
-            ended = True  # While it waits: what is shown is whole.
+            ended = True  # All entries so far have been printed.
 
 
 def _row(entry: JournalEntry) -> tuple[object, ...]:
@@ -134,7 +136,7 @@ FROM transaction_history WHERE transactional_id = ?
 
 @reads("journal")
 def transitions(db: eosdb.Database, transactional_id: str) -> dict[int, str]:
-    """Each transition of the id in words, by its position."""
+    """A sentence for each transition of the transactional id, by journal position."""
     texts = {}
     for row in db.query(_TRANSITIONS, (transactional_id,)).rows:
         position, from_state, to_state, producer_id, producer_epoch, partitions = row
@@ -148,7 +150,7 @@ def transitions(db: eosdb.Database, transactional_id: str) -> dict[int, str]:
 
 @reads("journal")
 def entry_row(entry: JournalEntry, transitions: Mapping[int, str]) -> tuple[object, ...]:
-    """Position, time, event and what it did, for people."""
+    """Position, time, kind and a sentence about the event."""
     detail = parsed(entry.detail)
     where = "" if entry.topic is None else f"{entry.topic}/{entry.partition}"
     text = transitions.get(entry.position, entry.detail)

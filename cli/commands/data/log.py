@@ -1,4 +1,5 @@
-"""`eosdb log dump`, `eosdb snapshots` and `eosdb delete-records`: the log as it is stored."""
+"""`eosdb log dump`, `eosdb snapshots` and `eosdb delete-records` (kafka-dump-log.sh,
+kafka-delete-records.sh)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ import click
 
 from eosdb import LoggedBatch, TopicPartition
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand, FileGroup
 from eosdb.cli.partition_argument import partition_argument
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 
 _BATCH = (
     "baseOffset", "lastOffset", "count", "baseSequence", "lastSequence", "producerId",
@@ -24,15 +26,16 @@ _RECORD = (
 )  # fmt: skip
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def log() -> None:
-    """Inspect the log as it is stored."""
+    """Dump the log as it is stored."""
 
 
 @log.command()
 @partition_argument()
 @click.option(
-    "--offset",
+    "--from-offset",
+    "offset",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
@@ -41,7 +44,6 @@ def log() -> None:
 @click.option("--max-batches", type=click.IntRange(min=1), help="Stop after this many batches.")
 @click.option("--print-data-log", "records", is_flag=True, help="Print records instead of batches.")
 @output.format_option
-@pass_session
 def dump(
     session: Session,
     where: TopicPartition,
@@ -50,12 +52,12 @@ def dump(
     records: bool,
     output_format: str,
 ) -> None:
-    """The stored batches of a partition, control records and aborted data included, under the names that
-    kafka-dump-log gives their fields.
+    """Print the stored batches of a partition, including control records and aborted data, with the field
+    names of kafka-dump-log.sh.
 
     \b
     Example:
-      eosdb log dump orders 0 --offset 100 --print-data-log
+      eosdb log dump orders 0 --from-offset 100 --print-data-log
     """
     with session.open(read_only=True) as db:
         db.broker.offsets(where)
@@ -109,56 +111,53 @@ def _record_rows(batches: Iterable[LoggedBatch], offset: int) -> Iterator[tuple[
                 )
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def snapshots() -> None:
     """Take, list and show producer state snapshots."""
 
 
 @snapshots.command()
 @output.format_option
-@pass_session
 def take(session: Session, output_format: str) -> None:
-    """Take a snapshot of the producer states of every partition. The newest two are kept.
+    """Take a producer state snapshot of every partition. Of each partition, the two newest are kept.
 
     \b
     Example:
       eosdb snapshots take
     """
     with session.open() as db:
-        found = db.take_snapshot()
+        snapshots = db.take_snapshot()
     columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
     output.rows(
-        columns, [(s.topic, s.partition, s.offset, s.producers) for s in found], output_format
+        columns, [(s.topic, s.partition, s.offset, s.producers) for s in snapshots], output_format
     )
 
 
 @snapshots.command(name="list")
 @output.format_option
-@pass_session
 def list_(session: Session, output_format: str) -> None:
-    """List the snapshots.
+    """List the producer state snapshots.
 
     \b
     Example:
       eosdb snapshots list
     """
     with session.open(read_only=True) as db:
-        found = db.admin.list_snapshots()
+        snapshots = db.admin.list_snapshots()
     columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
     output.rows(
-        columns, [(s.topic, s.partition, s.offset, s.producers) for s in found], output_format
+        columns, [(s.topic, s.partition, s.offset, s.producers) for s in snapshots], output_format
     )
 
 
 @snapshots.command()
 @partition_argument()
 @click.option(
-    "--offset", type=click.IntRange(min=0), help="Offset of the snapshot (default: the newest)."
+    "--offset", type=click.IntRange(min=0), help="Offset of the snapshot (default: the newest one)."
 )
 @output.format_option
-@pass_session
 def show(session: Session, where: TopicPartition, offset: int | None, output_format: str) -> None:
-    """Show the producer states in a snapshot, with the field names of kafka-dump-log.
+    """Show the producer states in a producer state snapshot, with the field names of kafka-dump-log.sh.
 
     \b
     Example:
@@ -189,14 +188,13 @@ def show(session: Session, where: TopicPartition, offset: int | None, output_for
     )  # fmt: skip
 
 
-@click.command("delete-records")
+@click.command("delete-records", cls=FileCommand)
 @partition_argument()
 @click.option(
     "--before-offset", type=click.IntRange(min=-1), required=True,
     help="Delete records below this offset; -1 deletes everything up to the high watermark.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@pass_session
 def delete_records(session: Session, where: TopicPartition, before_offset: int, yes: bool) -> None:
     """Delete the oldest records of a partition by moving its log start offset forward.
 

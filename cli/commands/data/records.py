@@ -1,4 +1,4 @@
-"""`eosdb produce` and `eosdb consume` (kafka-console-producer, kafka-console-consumer)."""
+"""`eosdb produce`, `consume` and `tail` (kafka-console-producer.sh, kafka-console-consumer.sh)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import click
 import eosdb
 from eosdb import TopicPartition
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import settings
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.errors import MessageTooLargeError
 
 from .topics import settings_of
@@ -23,21 +24,22 @@ Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
 _FORMATS = click.Choice(["value", *output.FORMATS])
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("topic")
-@click.option("--key", help="The key of every line.")
-@click.option("--key-separator", help="Separator between key and value in each line.")
+@click.option("--key", help="Key of all records.")
+@click.option("--key-separator", help="Separator of key and value in each line.")
 @click.option(
     "--property",
     "properties",
     callback=settings,
     multiple=True,
-    help="As kafka-console-producer has it: parse.key=true, key.separator=: (default: tab), "
-    "null.marker=TEXT.",
+    help="As for kafka-console-producer.sh: parse.key=true, key.separator=: (default: tab), "
+    "null.marker=TEXT (repeatable).",
 )
-@click.option("--partition", type=int, help="Send everything to this partition.")
-@click.option("--transactional-id", help="Send all lines in one transaction with this id.")
-@pass_session
+@click.option("--partition", type=int, help="Send all records to this partition.")
+@click.option(
+    "--transactional-id", help="Send all records in one transaction with this transactional id."
+)
 def produce(
     session: Session,
     topic: str,
@@ -47,7 +49,7 @@ def produce(
     partition: int | None,
     transactional_id: str | None,
 ) -> None:
-    """Append each line of standard input to TOPIC. Durable when the command ends with status 0.
+    """Append each line of standard input to TOPIC. On exit status 0, all records are durable.
 
     \b
     Example:
@@ -86,7 +88,7 @@ def produce(
 
 
 def _producer(db: eosdb.Database, topic: str, transactional_id: str | None) -> eosdb.Producer:
-    """A producer with batches as large as the topic accepts, within a reasonable memory."""
+    """A producer whose batches are as large as the topic accepts, at most 1 MB."""
     limit = settings_of(db, topic).max_message_bytes
     return db.producer(
         transactional_id=transactional_id,
@@ -97,7 +99,7 @@ def _producer(db: eosdb.Database, topic: str, transactional_id: str | None) -> e
 
 
 def _splitter(key: str | None, separator: str | None, properties: dict[str, str]) -> Splitter:
-    """How a line becomes key and value. Raises UsageError for options that contradict each other."""
+    """A function that splits a line into key and value. Raises UsageError for contradictory options."""
     if unknown := properties.keys() - {"parse.key", "key.separator", "null.marker"}:
         raise click.UsageError(
             f"--property {', '.join(sorted(unknown))}: expected parse.key, key.separator or null.marker"
@@ -116,20 +118,23 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
         return None if marker is not None and data == marker.encode() else data
 
     def split(line: bytes) -> tuple[bytes | None, bytes | None]:
-        first, found, rest = line.partition(separator.encode()) if separator else (b"", b"", line)
-        of_line = unmarked(first) if found else None
-        return (key.encode() if key is not None else of_line), unmarked(rest if found else line)
+        first, mark, rest = line.partition(separator.encode()) if separator else (b"", b"", line)
+        of_line = unmarked(first) if mark else None
+        return (key.encode() if key is not None else of_line), unmarked(rest if mark else line)
 
     return split
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("topics", nargs=-1, required=True)
 @click.option(
-    "--group", help="Continue from this group's committed offsets, and commit what was printed."
+    "--group",
+    help="Start at this group's committed offsets, and commit the offsets of printed records.",
 )
 @click.option(
-    "--from-beginning", is_flag=True, help="Start at the earliest offset if none is committed."
+    "--from-beginning",
+    is_flag=True,
+    help="Without committed offsets, start at the earliest, not the latest.",
 )
 @click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
@@ -137,10 +142,12 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
-    help="Whether to read records of open and aborted transactions.",
+    help="read_uncommitted also prints records of open and aborted transactions.",
 )
-@click.option("--follow", is_flag=True, help="Keep waiting for new records; stop with Ctrl-C.")
-@click.option("--timeout-ms", type=int, default=0, help="Wait this long for new records.")
+@click.option("--follow", is_flag=True, help="Wait for new records; stop with Ctrl-C.")
+@click.option(
+    "--timeout-ms", type=int, default=0, help="Stop when no record arrives for this long."
+)
 @click.option(
     "--format",
     "output_format",
@@ -151,7 +158,6 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
     "line, like jsonl.",
 )
 @output.file_option
-@pass_session
 def consume(
     session: Session,
     topics: tuple[str, ...],
@@ -171,8 +177,8 @@ def consume(
     """
     if group is not None and click.get_current_context().params.get("output_file"):
         raise click.UsageError(
-            "--group commits what was printed, and a file that is written whole is there only afterwards: "
-            "use > FILE instead of -o"
+            "--group commits the offsets of printed records, but -o writes its file only at the end: "
+            "use > PATH instead of -o"
         )
     if follow and output_format == "table":
         raise click.UsageError(
@@ -189,13 +195,13 @@ def consume(
         consumer.subscribe(topics)
         # A table is printed at the end, so nothing may be committed before.
         committing = group is not None and output_format != "table"
-        found = _records(consumer, max_records, follow, timeout_ms, committing)
-        _show(found, "jsonl" if follow and output_format == "json" else output_format)
+        records = _records(consumer, max_records, follow, timeout_ms, committing)
+        _show(records, "jsonl" if follow and output_format == "json" else output_format)
         if group is not None and not committing:
             consumer.commit()
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("topic")
 @click.option(
     "-n",
@@ -204,11 +210,9 @@ def consume(
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How many of the last records.",
+    help="Number of records.",
 )
-@click.option(
-    "-f", "--follow", is_flag=True, help="Keep waiting for new records; stop with Ctrl-C."
-)
+@click.option("-f", "--follow", is_flag=True, help="Wait for new records; stop with Ctrl-C.")
 @click.option(
     "--format",
     "output_format",
@@ -218,7 +222,6 @@ def consume(
     help="Output format: one value per line, or rows with all fields.",
 )
 @output.file_option
-@pass_session
 def tail(session: Session, topic: str, count: int, follow: bool, output_format: str) -> None:
     """Print the last committed records of TOPIC, by time.
 
@@ -233,14 +236,14 @@ def tail(session: Session, topic: str, count: int, follow: bool, output_format: 
     with session.open(read_only=True) as db, db.consumer() as consumer:
         consumer.assign([TopicPartition(topic, p) for p in range(consumer.partitions_for(topic))])
         last = _last(consumer, count)
-        found = chain(last, _records(consumer, None, True, 0, False)) if follow else last
-        _show(found, "jsonl" if follow and output_format == "json" else output_format)
+        records = chain(last, _records(consumer, None, True, 0, False)) if follow else last
+        _show(records, "jsonl" if follow and output_format == "json" else output_format)
 
 
 def _last(consumer: eosdb.Consumer, count: int) -> list[eosdb.ConsumerRecord]:
-    """The last records of all partitions, in the order of their times; the consumer stands at the ends."""
+    """The last records of all partitions, ordered by timestamp. Leaves the consumer at the end offsets."""
     ends = consumer.end_offsets(consumer.assignment())
-    found: list[eosdb.ConsumerRecord] = []
+    latest: list[eosdb.ConsumerRecord] = []
     for tp, begin in consumer.beginning_offsets(ends).items() if count else ():
         consumer.pause(ends.keys() - {tp})
         consumer.resume([tp])
@@ -251,23 +254,22 @@ def _last(consumer: eosdb.Consumer, count: int) -> list[eosdb.ConsumerRecord]:
             records = []
             while consumer.position(tp) < ends[tp] and (batch := consumer.poll()):
                 records += [record for record in batch if record.offset < ends[tp]]
-            back = (
-                0 if start == begin else back * 4
-            )  # Markers and aborted records have offsets, too.
-        found += records[-count:]
+            # Markers and aborted records have offsets, too.
+            back = 0 if start == begin else back * 4
+        latest += records[-count:]
     for tp, end in ends.items():
         consumer.seek(tp, end)
     consumer.resume(ends)
-    found.sort(key=lambda record: (record.timestamp, record.partition, record.offset))
-    return found[-count:] if count else []
+    latest.sort(key=lambda record: (record.timestamp, record.partition, record.offset))
+    return latest[-count:] if count else []
 
 
-def _show(found: Iterable[eosdb.ConsumerRecord], output_format: str) -> None:
+def _show(records: Iterable[eosdb.ConsumerRecord], output_format: str) -> None:
     if output_format == "value":
-        for record in found:
+        for record in records:
             output.value(record.value)
     else:
-        output.rows(eosdb.ConsumerRecord._fields, map(_row, found), output_format)
+        output.rows(eosdb.ConsumerRecord._fields, map(_row, records), output_format)
 
 
 def _records(
@@ -277,9 +279,9 @@ def _records(
     timeout_ms: int,
     committing: bool,
 ) -> Iterator[eosdb.ConsumerRecord]:
-    """The records as they come. `committing`: called with each batch's offsets once all of it was taken.
+    """Yield records as they arrive; with `committing`, commit after each batch.
 
-    Ctrl-C while waiting ends a following command normally; while a record is being printed it aborts.
+    With `follow`, Ctrl-C during a poll ends the command normally; while a record is printed, it aborts it.
     """
     left = max_records
     try:

@@ -18,21 +18,21 @@ from eosdb.model.damage import parsed
 FORMATS = ("ndjson", "csv", "lines")
 _BY_SUFFIX = {".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson", ".csv": "csv"}
 _CSV_FIELD_MAX = 2**31 - 1
-"""No topic takes a larger record; Python's own limit of 128 KiB is smaller than most topics'."""
+"""The largest record of any topic; Python's default of 128 KiB is below the limit of most topics."""
 
 
 class Position(NamedTuple):
-    """Where reading resumes: bytes (unpacked, for .gz) and lines that are done, and the last of them."""
+    """Where reading resumes: the bytes (uncompressed, for .gz) and lines read, and the last line."""
 
     byte: int = 0
     line: int = 0
     last_size: int = 0
     last_crc: int | None = None
-    """Size and CRC-32 of the line that ends at `byte`: how a replaced file is noticed."""
+    """CRC-32 of the line that ends at `byte`; with its size it detects a replaced file."""
 
 
 class Item(NamedTuple):
-    """One record of the input. `error` says why it is not one."""
+    """One line of the input: a record, or the `error` for which it is none."""
 
     key: bytes | None
     value: bytes
@@ -48,14 +48,14 @@ class Item(NamedTuple):
 
 
 def format_of(path: Path) -> str:
-    """The format by a file's name; plain lines if the name does not tell."""
+    """The format by the file's suffix; plain lines for an unknown suffix."""
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     return _BY_SUFFIX.get(suffixes[-1].lower(), "lines") if suffixes else "lines"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file, how it is read, and which field is the key."""
+    """An input file, its format, and the field that is the key."""
 
     path: Path
     input_format: str
@@ -69,10 +69,10 @@ class Source:
         return self.path.suffix == ".gz"
 
     def read(self, start: Position) -> Iterator[Item]:
-        """Records from `start` on. A line that is not a record is an item with an error.
+        """Read items from `start` on. A line that cannot be parsed is an item with an error.
 
-        Raises InvalidRecordError if the file is not the one that was read up to `start`, if a compressed
-        file is damaged, and for a CSV header that cannot be used.
+        Raises InvalidRecordError if the file was replaced since it was read up to `start`, if a compressed
+        file is damaged, and for an invalid CSV header.
         """
         try:
             with self._open() as file:
@@ -209,18 +209,18 @@ class Source:
 
 
 def _rest_of_torn_line(file: IO[bytes], start: Position) -> bytes:
-    """What has been appended to the last line since it was read without its end; usually b""."""
+    """The rest of a last line that was read incomplete and has been continued since; usually b""."""
     file.seek(start.byte - 1)
     return b"" if file.read(1) == b"\n" else file.readline()
 
 
 def _text(raw: bytes) -> str:
-    """The line as text; bytes that are not UTF-8 become surrogates, which no record may hold."""
+    """Decode the line; invalid UTF-8 becomes surrogates, which are refused in records."""
     return raw.decode(errors="surrogateescape")
 
 
 def key_bytes(value: object) -> bytes | None:
-    """A field's value as a key: text as it is, other values as JSON, an absent one as none."""
+    """The record key for a field's value: text as it is, other values as JSON, None for a missing field."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else json.dumps(value).encode()

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import TIME_MS
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.model.timeline.timeline import BY
 
 _SUFFIXES = (".svg", ".html")
@@ -25,15 +26,20 @@ def _suffix(_: click.Context, __: click.Parameter, path: Path | None) -> Path | 
     return path
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("topic")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 @click.option(
-    "--from", "start", type=click.IntRange(min=0), metavar="OFFSET", help="First offset to show."
+    "--from-offset",
+    "start",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="Start at this offset.",
 )
 @click.option(
-    "--to", "end", type=click.IntRange(min=0), metavar="OFFSET", help="Show offsets below this one."
-)
+    "--before-offset", "end", type=click.IntRange(min=0), metavar="OFFSET",
+    help="Only offsets below this one.",
+)  # fmt: skip
 @click.option(
     "--since", type=TIME_MS, metavar="TIME", help="Show what was appended at this time or later."
 )
@@ -48,14 +54,14 @@ def _suffix(_: click.Context, __: click.Parameter, path: Path | None) -> Path | 
     help="What the picture runs along.",
 )
 @click.option(
-    "--out",
+    "-o",
+    "--output",
     "path",
     callback=_suffix,
     type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    metavar="PATH",
     help="Write a file instead: .svg, or .html with a table of the transactions.",
 )
-@pass_session
 def timeline(
     session: Session,
     topic: str,
@@ -75,9 +81,9 @@ def timeline(
 
     \b
     Example:
-      eosdb timeline orders
-      eosdb timeline orders --out orders.html
-      eosdb timeline orders --by time --since 2026-11-22T10:00 --until 2026-11-22T12:00 --out noon.svg
+      eosdb timeline shop.db orders
+      eosdb timeline shop.db orders -o orders.html
+      eosdb timeline shop.db orders --by time --since 2026-11-22T10:00 --until 2026-11-22T12:00 -o noon.svg
     """
     from rich.console import Console
 

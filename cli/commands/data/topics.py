@@ -1,21 +1,28 @@
-"""`eosdb topics`: create, list, describe, alter, delete (kafka-topics, kafka-configs)."""
+"""`eosdb topics`: create, list, describe, alter, delete (kafka-topics.sh, kafka-configs.sh)."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 
 import eosdb
 from eosdb.cli import output
+from eosdb.cli.file_command import FileGroup
 from eosdb.cli.params import settings
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
-from eosdb.model.topic_config import TopicConfig, without_effect
+from eosdb.model.topic_config import TOPIC_SETTINGS, TopicConfig, without_effect
+
+_SETTING = (
+    "Topic setting NAME=VALUE (repeatable). In effect: "
+    f"{', '.join(name for name, of in TOPIC_SETTINGS.items() if of.field and of.broker_field)}. "
+    "Other settings of Kafka are accepted, without effect."
+)
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def topics() -> None:
     """Create, list, describe, alter and delete topics."""
 
@@ -23,11 +30,8 @@ def topics() -> None:
 @topics.command()
 @click.argument("topic")
 @click.option("--partitions", type=int, help="Number of partitions (default: 1).")
-@click.option(
-    "--config", callback=settings, multiple=True, help="Topic config as NAME=VALUE (repeatable)."
-)
+@click.option("--config", callback=settings, multiple=True, metavar="NAME=VALUE", help=_SETTING)
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
-@pass_session
 def create(
     session: Session,
     topic: str,
@@ -55,7 +59,6 @@ def create(
 
 @topics.command(name="list")
 @output.format_option
-@pass_session
 def list_(session: Session, output_format: str) -> None:
     """List all topics.
 
@@ -70,9 +73,9 @@ def list_(session: Session, output_format: str) -> None:
 @topics.command()
 @click.argument("topic", required=False)
 @output.format_option
-@pass_session
 def describe(session: Session, topic: str | None, output_format: str) -> None:
-    """Describe TOPIC, or all topics: offsets and configs of each partition.
+    """Describe TOPIC, or all topics: the offsets of each partition, and the topic's settings. Settings of
+    Kafka that eosdb keeps without effect have their own column.
 
     \b
     Example:
@@ -80,10 +83,10 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
     """
     columns = (
         "Topic", "Partition", "LogStartOffset", "LogEndOffset", "LastStableOffset",
-        "FirstUnstableOffset", "Configs",
+        "FirstUnstableOffset", "Configs", "WithoutEffect",
     )  # fmt: skip
     with session.open(read_only=True) as db:
-        found = [
+        descriptions = [
             db.admin.describe_topic(name)
             for name in ([topic] if topic is not None else db.admin.list_topics())
         ]
@@ -97,30 +100,30 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
                 offsets.log_end_offset,
                 offsets.last_stable_offset,
                 offsets.first_unstable_offset,
-                ",".join(f"{k}={v}" for k, v in sorted(described.config.items())),
+                *_configs(described.config),
             )
-            for described in found
+            for described in descriptions
             for number, offsets in enumerate(described.partitions)
         ],
         output_format,
     )
-    for described in found:
+    for described in descriptions:
         _say_without_effect(described.name, described.config)
 
 
 @topics.command()
 @click.argument("topic")
-@click.option("--partitions", type=int, help="Increase the number of partitions to this.")
+@click.option("--partitions", type=int, help="New number of partitions, larger than before.")
 @click.option(
-    "--config",
-    callback=settings,
+    "--config", callback=settings, multiple=True, metavar="NAME=VALUE",
+    help="Topic setting NAME=VALUE, as for `topics create` (repeatable).",
+)  # fmt: skip
+@click.option(
+    "--delete-config",
     multiple=True,
-    help="Set a topic config, NAME=VALUE (repeatable).",
+    metavar="NAME",
+    help="Reset a topic setting to its default (repeatable).",
 )
-@click.option(
-    "--delete-config", multiple=True, help="Reset a topic config to its default (repeatable)."
-)
-@pass_session
 def alter(
     session: Session,
     topic: str,
@@ -128,7 +131,7 @@ def alter(
     config: dict[str, str],
     delete_config: tuple[str, ...],
 ) -> None:
-    """Alter the configuration of TOPIC, or add partitions.
+    """Alter the settings of TOPIC, or add partitions.
 
     \b
     Example:
@@ -149,7 +152,6 @@ def alter(
 @topics.command()
 @click.argument("topic")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@pass_session
 def delete(session: Session, topic: str, yes: bool) -> None:
     """Delete TOPIC, its records, and the offsets committed for it.
 
@@ -166,9 +168,8 @@ def delete(session: Session, topic: str, yes: bool) -> None:
 
 
 def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
-    """The effective settings of the topic, for commands that write to it.
-
-    Raises UnknownTopicOrPartitionError naming the command that creates the topic.
+    """The effective settings of the topic. Raises UnknownTopicOrPartitionError with the command that
+    creates it.
     """
     try:
         return db.admin.topic_config(topic)
@@ -177,6 +178,17 @@ def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
             f"there is no topic {topic!r}; create it first: "
             f"eosdb topics create {shlex.quote(topic)} --partitions 4"
         ) from None
+
+
+def _configs(config: Mapping[str, str]) -> tuple[str, str]:
+    """The settings that act, and those that are only kept."""
+    kept = without_effect(config)
+    acting = sorted(config.keys() - set(kept))
+    return _pairs(config, acting), _pairs(config, kept)
+
+
+def _pairs(config: Mapping[str, str], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={config[name]}" for name in names)
 
 
 def _say_without_effect(topic: str, config: Iterable[str]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileGroup
+from eosdb.cli.session import Session
 from eosdb.errors import InvalidRequestError
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def views() -> None:
-    """Typed views over the JSON values of a topic, for SQL and Spark."""
+    """Create, list and drop typed views over the JSON values of a topic."""
 
 
 def _fields(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -37,12 +38,11 @@ def _fields(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> di
 )  # fmt: skip
 @click.option(
     "--name",
-    help="Name of the view; by default the topic's, with _ for characters that names cannot hold.",
+    help="Name of the view (default: that of the topic, with _ for . and -).",
 )
-@pass_session
 def create(session: Session, topic: str, columns: dict[str, str], name: str | None) -> None:
-    """Create a view with a column for each FIELD of the committed JSON values in TOPIC, followed by
-    _partition, _offset, _timestamp and _key. Values that do not fit are NULL.
+    """Create a view over the committed records of TOPIC, whose values are JSON: a column for each FIELD,
+    then _partition, _offset, _timestamp and _key. A field of another type is NULL.
 
     \b
     Example:
@@ -57,7 +57,6 @@ def create(session: Session, topic: str, columns: dict[str, str], name: str | No
 
 @views.command(name="list")
 @output.format_option
-@pass_session
 def list_(session: Session, output_format: str) -> None:
     """List the typed views, their topics and columns.
 
@@ -66,12 +65,12 @@ def list_(session: Session, output_format: str) -> None:
       eosdb views list
     """
     with session.open(read_only=True) as db:
-        found = db.admin.list_views()
+        typed = db.admin.list_views()
     output.rows(
         ("View", "Topic", "Columns"),
         [
             (view.name, view.topic, ", ".join(f"{c} {t}" for c, t in view.columns.items()))
-            for view in found
+            for view in typed
         ],
         output_format,
     )
@@ -80,9 +79,8 @@ def list_(session: Session, output_format: str) -> None:
 @views.command()
 @click.argument("name")
 @click.option("--if-exists", is_flag=True, help="Do nothing if the view does not exist.")
-@pass_session
 def drop(session: Session, name: str, if_exists: bool) -> None:
-    """Drop a typed view. The topic and its records stay.
+    """Drop a typed view. The topic and its records are kept.
 
     \b
     Example:

@@ -1,18 +1,18 @@
-"""`eosdb relay`: committed records to a Kafka cluster or another file, or from a cluster, exactly once."""
+"""`eosdb relay`: committed records copied to a Kafka cluster or another file, or from a cluster."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
-from typing import Any, Final
+from typing import Final, Unpack
 
 import click
 
 from eosdb.cli import output
-from eosdb.cli.params import kafka_config_option
+from eosdb.cli.file_command import FileCommand
+from eosdb.cli.params import command_config_option, metrics_port_option
 from eosdb.cli.progress import progress
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.cli.stopping import stopped_by_signals
 from eosdb.integrations.relay import from_kafka, to_file, to_kafka
 from eosdb.integrations.relay.kafka_settings import from_file
@@ -22,63 +22,61 @@ from eosdb.integrations.relay.settings import RelayOptions
 _ADDRESS: Final = re.compile(r"[^/\\]+:\d{1,5}(,[^/\\]+:\d{1,5})*")
 
 
-@click.command()
-@click.argument("file", required=False, type=click.Path(dir_okay=False))
-@click.option("--to", "target", metavar="TARGET", help="A Kafka cluster, HOST:PORT, or a file.")
+@click.command(cls=FileCommand)
 @click.option(
-    "--from", "origin", metavar="HOST:PORT", help="A Kafka cluster, whose records go to FILE."
+    "--to", "target", metavar="TARGET", help="Target: a Kafka cluster, HOST:PORT, or a file."
+)
+@click.option(
+    "--from", "origin", metavar="HOST:PORT", help="Kafka cluster to relay from into FILE."
 )
 @click.option("--topic", "topics", multiple=True, help="Topic to relay (repeatable); default: all.")
 @click.option(
     "--name", default="relay", show_default=True, help="Name of this relay at the target."
 )
-@click.option("--once", is_flag=True, help="End when everything has arrived, instead of going on.")
+@click.option("--once", is_flag=True, help="Exit when the target has caught up.")
 @click.option(
-    "--create", is_flag=True, help="Create the file that records go to if it does not exist."
+    "--create", is_flag=True, help="Create the file that is relayed to, if it is missing."
 )
-@click.option("--no-create-topics", is_flag=True, help="Stop where the target lacks a topic.")
+@click.option(
+    "--create-topics/--no-create-topics", default=True, show_default=True,
+    help="Create topics that the target lacks, or stop there.",
+)  # fmt: skip
 @click.option(
     "--too-large", type=click.Choice(("stop", "dead-letter")), default="stop", show_default=True,
-    help="What to do with a record that the target refuses for its size: stop, or send it to TOPIC.dlq.",
+    help="What to do with a record that is too large for the target: stop, or send it to TOPIC.dlq.",
 )  # fmt: skip
 @click.option(
     "--on-gap", type=click.Choice(("stop", "earliest")), default="stop", show_default=True,
-    help="What to do when the source has deleted what comes next: stop, or go on with what it has.",
+    help="What to do if the source has deleted the next records: stop, or skip to the earliest left.",
 )  # fmt: skip
-@kafka_config_option
+@command_config_option
 @click.option(
     "--positions-topic", default=POSITIONS_TOPIC, show_default=True, metavar="TOPIC",
-    help="Topic of the target that remembers how far it has come.",
+    help="Topic of the target in which the relay commits its positions.",
 )  # fmt: skip
 @click.option(
-    "--max-records", type=click.IntRange(min=1), default=5_000, show_default=True,
-    help="Records in a transaction of the target at most.",
+    "--transaction-size", "max_records", type=click.IntRange(min=1), default=5_000, show_default=True,
+    help="Records per transaction.",
 )  # fmt: skip
 @click.option(
-    "--max-bytes", type=click.IntRange(min=1), default=8_388_608, show_default=True,
-    help="Bytes in a transaction of the target at most, unless a single record is larger.",
+    "--transaction-bytes", "max_bytes", type=click.IntRange(min=1), default=8_388_608, show_default=True,
+    help="Maximum size of a transaction in bytes, unless a single record is larger.",
 )  # fmt: skip
-@click.option(
-    "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
-    help="Show figures for Prometheus at http://127.0.0.1:PORT/metrics; 0 takes a free port.",
-)  # fmt: skip
-@pass_session
+@metrics_port_option
 def relay(
     session: Session,
     /,
-    file: str | None,
     target: str | None,
     origin: str | None,
-    topics: tuple[str, ...],
     once: bool,
     create: bool,
     config: str | None,
     metrics_port: int | None,
-    **options: Any,
+    **options: Unpack[RelayOptions],
 ) -> None:
-    """Relay the committed records of FILE (or that of --db), each exactly once, to a Kafka cluster or
-    another file; or, with --from, those of a cluster into FILE. Runs until SIGTERM or Ctrl-C; killed and
-    started again, it continues. Waits while the other side is away. Kafka needs pip install 'eosdb[kafka]'.
+    """Relay committed records between FILE and a Kafka cluster or another file, each exactly once: from
+    FILE with --to, into FILE with --from. Runs until SIGTERM or Ctrl-C. Restarted after a kill, it resumes;
+    while the other side is down, it retries. Kafka needs pip install 'eosdb[kafka]'.
 
     Settings of the Kafka client may also be in the environment: EOSDB_KAFKA_SASL_PASSWORD is sasl.password.
 
@@ -90,38 +88,27 @@ def relay(
         raise click.UsageError("name one other side: --to TARGET, or --from HOST:PORT")
     if origin is not None and not _ADDRESS.fullmatch(origin):
         raise click.UsageError(f"--from: got {origin!r}, expected HOST:PORT; for a file use --to")
-    if file is not None:
-        session = dataclasses.replace(session, path=file)
-    given: RelayOptions = {
-        "name": options["name"],
-        "topics": list(topics) or None,
-        "create_topics": not options["no_create_topics"],
-        "too_large": options["too_large"],
-        "on_gap": options["on_gap"],
-        "positions_topic": options["positions_topic"],
-        "max_records": options["max_records"],
-        "max_bytes": options["max_bytes"],
-    }
+    options["topics"] = options["topics"] or None
     settings = {} if config is None else from_file(config)
     with contextlib.ExitStack() as cleanup:
         db = cleanup.enter_context(session.open(create=create and origin is not None))
-        given["on_progress"] = cleanup.enter_context(progress(db.clock, "relay", "records"))
+        options["on_progress"] = cleanup.enter_context(progress(db.clock, "relay", "records"))
         if origin is not None:
-            made = from_kafka(db, origin, config=settings, **given)
+            running = from_kafka(db, origin, config=settings, **options)
         elif target is not None and _ADDRESS.fullmatch(target):
-            made = to_kafka(db, target, config=settings, **given)
+            running = to_kafka(db, target, config=settings, **options)
         else:
-            other = dataclasses.replace(session, path=target).open(create=create)
-            made = to_file(db, cleanup.enter_context(other), **given)
-        cleanup.enter_context(made)
+            other = cleanup.enter_context(session.at(target or "").open(create=create))
+            running = to_file(db, other, **options)
+        cleanup.enter_context(running)
         if metrics_port is not None:
             from eosdb.integrations.exposition.server import FigureServer
             from eosdb.integrations.relay.figures import prometheus_text
 
             name = options["name"]
-            server = FigureServer(metrics_port, lambda: prometheus_text(made.status(), name))
+            server = FigureServer(metrics_port, lambda: prometheus_text(running.status(), name))
             cleanup.enter_context(server)
             output.line(f"figures at http://127.0.0.1:{server.port}/metrics", err=True)
-        cleanup.enter_context(stopped_by_signals(made.stop))
-        done = made.run(until_caught_up=once)
+        cleanup.enter_context(stopped_by_signals(running.stop))
+        done = running.run(until_caught_up=once)
     output.line(f"{done.records} records relayed in {done.transactions} transactions")

@@ -1,1 +1,1 @@
-"""Commands of operators: the file as a whole, access, figures, measurements."""
+"""Commands for operators: the file as a whole, access control, metrics, benchmarks."""

@@ -1,4 +1,4 @@
-"""`eosdb acls`: who may do what (kafka-acls.sh)."""
+"""`eosdb acls`: access control lists (kafka-acls.sh)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import click
 
 from eosdb import Acl
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileGroup
+from eosdb.cli.session import Session
 from eosdb.errors import InvalidRequestError
 
 _OPERATIONS = (
@@ -16,13 +17,15 @@ _OPERATIONS = (
 _RESOURCES = ("topic", "group", "transactional_id", "cluster")
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def acls() -> None:
-    """Add, list and remove ACLs. Without any ACL everything is allowed."""
+    """Add, list and remove ACLs. While there is no ACL, everything is allowed."""
 
 
 @acls.command()
-@click.option("--principal", required=True, help="Principal as TYPE:NAME; User:* is everybody.")
+@click.option(
+    "--principal", required=True, help="Principal as TYPE:NAME; User:* matches every user."
+)
 @click.option(
     "--operation", "operations", multiple=True, required=True, type=click.Choice(_OPERATIONS),
     help="Operation to allow or deny (repeatable).",
@@ -33,11 +36,10 @@ def acls() -> None:
 @click.option(
     "--resource-name",
     default=None,
-    help="Name of the resource; * is any. Not needed for the cluster.",
+    help="Name of the resource; * matches any. Not needed for the cluster.",
 )
 @click.option("--prefixed", is_flag=True, help="Match every resource whose name has this prefix.")
-@click.option("--deny", is_flag=True, help="Deny instead of allow; a denial wins.")
-@pass_session
+@click.option("--deny", is_flag=True, help="Deny instead of allow; a denial takes precedence.")
 def add(
     session: Session,
     principal: str,
@@ -47,8 +49,8 @@ def add(
     prefixed: bool,
     deny: bool,
 ) -> None:
-    """Add ACLs. Once there is one, whatever no ACL allows is refused. Commands run as User:ANONYMOUS
-    unless --principal is given to `eosdb`.
+    """Add ACLs. With the first ACL, every operation that no ACL allows is denied. Commands run as
+    User:ANONYMOUS unless `eosdb` is given --principal.
 
     \b
     Example:
@@ -82,7 +84,6 @@ def add(
     "--resource-type", type=click.Choice(_RESOURCES), help="Only ACLs for this resource type."
 )
 @output.format_option
-@pass_session
 def list_(
     session: Session, principal: str | None, resource_type: str | None, output_format: str
 ) -> None:
@@ -93,7 +94,7 @@ def list_(
       eosdb acls list --principal User:alice
     """
     with session.open(read_only=True) as db:
-        found = db.admin.list_acls()
+        acls = db.admin.list_acls()
     columns = (
         "Principal", "Operation", "ResourceType", "ResourceName", "PatternType", "Permission",
     )  # fmt: skip
@@ -101,7 +102,7 @@ def list_(
         columns,
         [
             tuple(acl)
-            for acl in found
+            for acl in acls
             if principal in (None, acl.principal) and resource_type in (None, acl.resource_type)
         ],
         output_format,
@@ -118,7 +119,6 @@ def list_(
 @click.option(
     "--all", "everything", is_flag=True, help="Remove all ACLs: everything is allowed again."
 )
-@pass_session
 def remove(
     session: Session,
     principal: str | None,
@@ -127,7 +127,7 @@ def remove(
     resource_name: str | None,
     everything: bool,
 ) -> None:
-    """Remove the ACLs that match every filter.
+    """Remove the ACLs that match all filters.
 
     \b
     Example:

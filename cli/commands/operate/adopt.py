@@ -1,50 +1,47 @@
-"""Commands that put eosdb's tables into another application's file, and take them out: adopt, extract."""
+"""Commands for the database of another application: adopt it, extract eosdb's tables from it."""
 
 from __future__ import annotations
 
 import click
 
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.progress import progress
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 
 
-@click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.command(cls=FileCommand)
 @click.option(
     "--wal",
     is_flag=True,
-    help="Switch a file in rollback-journal mode to the write-ahead log, for every program that uses it.",
+    help="Switch a file in rollback-journal mode to WAL mode, which applies to every program that uses it.",
 )
-@pass_session
-def adopt(session: Session, file: str, wal: bool) -> None:
-    """Put eosdb's tables beside those of another application's SQLite database, FILE.
+def adopt(session: Session, wal: bool) -> None:
+    """Create eosdb's tables in another application's SQLite database, FILE.
 
-    In one commit: a file that cannot be adopted stays as it is, byte for byte, and the error names
-    everything that is in the way. Its own tables, its application_id and its user_version are not touched.
+    In one commit: a file that cannot be adopted is left unchanged, byte for byte, and the error names every
+    obstacle. The application's tables, application_id and user_version are not changed.
 
     \b
     Example:
       eosdb adopt app.db
     """
-    with session.at(file).open(adopt="wal" if wal else True) as db:
+    with session.open(adopt="wal" if wal else True) as db:
         output.line(f"{db.path} has eosdb's tables (schema {db.info()['schema_version']})")
 
 
-@click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.command(cls=FileCommand)
 @click.argument("target", metavar="NEW", type=click.Path())
-@pass_session
-def extract(session: Session, file: str, target: str) -> None:
-    """Take eosdb's tables out of FILE, which was adopted or has other tables too, into a new file, NEW.
+def extract(session: Session, target: str) -> None:
+    """Move eosdb's tables out of FILE, which has another application's tables, too, into a new file, NEW.
 
-    NEW is whole, verified and durable before anything is dropped from FILE, in one commit. If it is killed
-    between the two, run it again. FILE is its owner's alone then: eosdb's programs open NEW.
+    NEW is written, verified and synced first; then the tables are dropped from FILE in one commit. If the
+    command is killed in between, run it again. Afterwards, programs that use eosdb open NEW.
 
     \b
     Example:
       eosdb extract app.db orders.db
     """
-    with session.at(file).open() as db, progress(db.clock, "extract", "events") as report:
+    with session.open() as db, progress(db.clock, "extract", "events") as report:
         position = db.extract(target, on_progress=report)
-    output.line(f"{target} has eosdb's tables, with {position} events; {file} has its own")
+    output.line(f"{target} has eosdb's tables, with {position} events; {session.path} has its own")

@@ -9,85 +9,79 @@ import click
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileCommand
+from eosdb.cli.session import Session
 from eosdb.errors import InvalidRequestError
 
 
-@click.command()
-@pass_session
+@click.command(cls=FileCommand)
 def init(session: Session) -> None:
     """Create the database file if it does not exist.
 
     \b
     Example:
-      eosdb --db shop.db init
+      eosdb init shop.db
     """
     with session.open(create=True) as db:
         output.line(f"{db.path} is ready")
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @output.format_option
-@pass_session
 def info(session: Session, output_format: str) -> None:
     """Show sizes, counts and versions of the file.
 
     \b
     Example:
-      eosdb --db shop.db info --format json
+      eosdb info shop.db --format json
     """
     with session.open(read_only=True) as db:
         output.facts(db.info(), output_format)
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @output.format_option
-@pass_session
 def stats(session: Session, output_format: str) -> None:
-    """Show what takes the space of the file: tables, indexes, free pages; each topic; a transaction.
-
-    Of a topic: the content of its records, and its events in the journal, which are parts of the tables
-    above. The last line has the number of transactions in the journal, and the bytes of one. Reads the
-    whole file once.
+    """Show the disk usage of the file, by table and topic: tables, indexes, free pages; the records and the
+    journal events of each topic, which are parts of these tables; and the average size of a transaction in
+    the journal. Reads the whole file.
 
     \b
     Example:
-      eosdb --db shop.db stats
+      eosdb stats shop.db
     """
     with session.open(read_only=True) as db:
-        found = db.admin.stats()
-    lines: list[tuple[object, ...]] = [("total", "", None, found.total_bytes)]
-    lines += [(part.kind, part.name, None, part.bytes) for part in found.parts]
-    for topic in found.topics:
+        report = db.admin.stats()
+    lines: list[tuple[object, ...]] = [("total", "", None, report.total_bytes)]
+    lines += [(part.kind, part.name, None, part.bytes) for part in report.parts]
+    for topic in report.topics:
         lines.append(("topic", topic.topic, topic.records, topic.record_bytes))
         lines.append(("journal of topic", topic.topic, None, topic.journal_bytes))
-    each = round(found.bytes_per_transaction)
-    lines.append(("journal of a transaction", "", found.transactions, each))
+    each = round(report.bytes_per_transaction)
+    lines.append(("journal of a transaction", "", report.transactions, each))
     output.rows(("PART", "NAME", "COUNT", "BYTES"), lines, output_format)
-    if found.is_estimate:
-        output.line("estimated: this SQLite has no dbstat to count pages with", err=True)
+    if report.is_estimate:
+        output.line("estimated: this SQLite is built without dbstat, which counts pages", err=True)
 
 
-@click.command()
-@pass_session
+@click.command(cls=FileCommand)
 def migrate(session: Session) -> None:
-    """Upgrade the file to the schema of this version. Other commands that write do so, too.
+    """Upgrade the file to the schema of this version. Any other command that writes does so, too.
 
     \b
     Example:
-      cp shop.db shop-before.db && eosdb --db shop.db migrate
+      cp shop.db shop-before.db && eosdb migrate shop.db
     """
     with session.open() as db:
         output.line(f"{db.path} has schema {db.info()['schema_version']}")
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("query")
 @output.format_option
-@pass_session
 def sql(session: Session, query: str, output_format: str) -> None:
-    """Run a read-only SQL QUERY (- reads it from standard input). `.views` lists the
-    views and what they show.
+    """Run a read-only SQL QUERY (- reads it from standard input). `.views` lists the views, with their
+    columns and meaning.
 
     \b
     Example:
@@ -104,7 +98,7 @@ def sql(session: Session, query: str, output_format: str) -> None:
             raise InvalidRequestError(f"{query.strip()}: expected .views, or one SQL statement")
         result = db.query(query)
         if not result.columns:
-            raise InvalidRequestError("the statement has no rows to show; give one that reads")
+            raise InvalidRequestError("the statement returns no rows; give a SELECT")
         output.rows(result.columns, result.rows, output_format)
 
 

@@ -1,4 +1,4 @@
-"""Commands that work on the whole file: verify, rebuild, backup, restore, housekeeping, compact."""
+"""Commands on the whole file: verify, rebuild, backup, restore, housekeeping, compact."""
 
 from __future__ import annotations
 
@@ -8,56 +8,54 @@ import os
 import click
 
 from eosdb.cli import output
+from eosdb.cli.file_command import FileCommand
 from eosdb.cli.params import TimeMs
 from eosdb.cli.progress import progress
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.errors import CorruptDatabaseError
 
 
-@click.command()
-@pass_session
+@click.command(cls=FileCommand)
 def verify(session: Session) -> None:
     """Replay every event and compare the result with every table. Exits with status 1 if they differ.
 
     \b
     Example:
-      eosdb --db shop.db verify
+      eosdb verify shop.db
     """
     with session.open(read_only=True) as db, progress(db.clock, "verify", "events") as report:
-        found = db.verify(on_progress=report)
-    for problem in found.problems:
+        result = db.verify(on_progress=report)
+    for problem in result.problems:
         output.line(problem)
-    if not found.ok:
+    if not result.ok:
         raise CorruptDatabaseError(
-            f"{len(found.problems)} problems in {session.path}; `eosdb rebuild` rebuilds the tables "
+            f"{len(result.problems)} problems in {session.path}; `eosdb rebuild` rebuilds the tables "
             "from the events, restore lost records from a backup"
         )
-    output.line(f"ok: {found.events} events, {found.elapsed_s:.1f} s")
+    output.line(f"ok: {result.events} events, {result.elapsed_s:.1f} s")
 
 
-@click.command()
-@pass_session
+@click.command(cls=FileCommand)
 def rebuild(session: Session) -> None:
     """Rebuild every derived table from the events, in one commit.
 
     \b
     Example:
-      eosdb --db shop.db rebuild
+      eosdb rebuild shop.db
     """
     with session.open() as db, progress(db.clock, "rebuild", "events") as report:
         done = db.rebuild(on_progress=report)
     output.line(f"rebuilt from {done.events} events, {done.elapsed_s:.1f} s")
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("target", type=click.Path())
-@pass_session
 def backup(session: Session, target: str) -> None:
-    """Copy the file to TARGET while others write it. The copy appears whole or not at all.
+    """Copy FILE to TARGET while others write to it. TARGET appears atomically, when it is complete.
 
     \b
     Example:
-      eosdb --db shop.db backup shop-monday.db
+      eosdb backup shop.db shop-monday.db
     """
     with session.open(read_only=True) as db:
         start = db.clock.monotonic_ms()
@@ -67,7 +65,7 @@ def backup(session: Session, target: str) -> None:
     output.line(f"copied to {target}: {os.path.getsize(target)} bytes, {elapsed_s:.1f} s")
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.argument("target", type=click.Path())
 @click.option(
     "--position", type=click.IntRange(min=0), help="State after the event at this journal position."
@@ -78,52 +76,49 @@ def backup(session: Session, target: str) -> None:
     metavar="MS_OR_TIME",
     help="State at this time: ms since the epoch, or ISO 8601 (UTC unless it names a zone).",
 )
-@pass_session
 def restore(session: Session, target: str, position: int | None, timestamp: int | None) -> None:
-    """Restore the file as it was after an event or at a time into a new file, TARGET.
+    """Restore the state after an event or at a time into a new file, TARGET.
 
-    Records that retention or compaction has removed since cannot be restored; the output says so.
+    Records that retention or compaction has removed since then cannot be restored; the output says so.
 
     \b
     Example:
-      eosdb --db shop.db restore shop-noon.db --timestamp 2026-11-21T12:00+02:00
+      eosdb restore shop.db shop-noon.db --timestamp 2026-11-21T12:00+02:00
     """
     if (position is None) == (timestamp is None):
         raise click.UsageError("give exactly one of --position and --timestamp")
     with session.open(read_only=True) as db:
         start = db.clock.monotonic_ms()
         with progress(db.clock, "restore", "pages and events") as report:
-            found = db.restore_to(target, position, timestamp, on_progress=report)
+            restored = db.restore_to(target, position, timestamp, on_progress=report)
         elapsed_s = (db.clock.monotonic_ms() - start) / 1000
-    output.line(f"restored to {target}: as it was after position {found}, {elapsed_s:.1f} s")
+    output.line(f"restored to {target}: as it was after position {restored}, {elapsed_s:.1f} s")
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @output.format_option
-@pass_session
 def housekeeping(session: Session, output_format: str) -> None:
     """Run what is due: transaction timeouts, expirations, retention, compaction, snapshots.
 
     \b
     Example:
-      eosdb --db shop.db housekeeping
+      eosdb housekeeping shop.db
     """
     with session.open() as db, progress(db.clock, "compaction", "records") as report:
         done = db.housekeeping(on_progress=report)
     output.facts(dataclasses.asdict(done), output_format)
 
 
-@click.command()
-@pass_session
+@click.command(cls=FileCommand)
 def compact(session: Session) -> None:
-    """Shrink the file: write it anew without its free pages, in one commit.
+    """Shrink the file: rewrite it without its free pages, in one commit.
 
-    Others can read meanwhile; writers wait. It takes as much room as twice the compacted file for a
-    while. Files of an earlier eosdb give pages back by themselves from then on.
+    Readers continue meanwhile, writers wait. Temporarily needs free disk space of twice the compacted file.
+    A file created by an earlier eosdb releases free pages automatically afterwards.
 
     \b
     Example:
-      eosdb --db shop.db compact
+      eosdb compact shop.db
     """
     with session.open() as db, progress(db.clock, "compact", "pages") as report:
         done = db.compact(on_progress=report)
@@ -132,6 +127,6 @@ def compact(session: Session) -> None:
     )
     if done.held_by:
         output.line(
-            "the file shrinks with a write after the snapshot has ended that is still being read by "
-            f"{done.held_by}"
+            f"{done.held_by} still reads a snapshot of the file; the file shrinks with the first write "
+            "after that snapshot is closed"
         )

@@ -1,8 +1,7 @@
-"""`eosdb metrics`: the figures of a file for Prometheus, once or for as long as somebody asks."""
+"""`eosdb metrics`: the metrics of a file for Prometheus, printed once or served."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import threading
 from typing import Final
@@ -11,58 +10,63 @@ import click
 
 import eosdb
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileCommand
+from eosdb.cli.old_spellings import say_instead
+from eosdb.cli.session import Session
 from eosdb.cli.stopping import stopped_by_signals
 from eosdb.integrations.exposition.figures import of_file
 from eosdb.model.protocol.prometheus import written
 
-_ADDRESS: Final = re.compile(r"(?:\[?([^\[\]/]+?)\]?:)?(\d{1,5})")
+_HOST_AND_PORT: Final = re.compile(r"(?:\[?([^\[\]/]+?)\]?:)?(\d{1,5})")
 
 
-@click.command()
-@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.command(cls=FileCommand)
 @click.option(
-    "--listen", metavar="HOST:PORT",
-    help="Serve them at http://HOST:PORT/metrics until SIGTERM or Ctrl-C; without HOST on loopback alone.",
+    "--port", type=click.IntRange(0, 65_535), metavar="PORT",
+    help="Serve them at http://ADDRESS:PORT/metrics until SIGTERM or Ctrl-C; 0 takes a free port.",
 )  # fmt: skip
-@pass_session
-def metrics(session: Session, file: str | None, listen: str | None) -> None:
-    """Print the figures of FILE for Prometheus, or serve them. FILE (or that of --db) is read: its
-    partitions, groups, open transactions, dead letters and sizes. Nothing is written to it, and nobody who
-    writes it waits.
-    What a program itself has done is in its own db.metrics_text().
+@click.option(
+    "--listen", metavar="ADDRESS",
+    help="Address to listen on, with --port.  [default: 127.0.0.1]",
+)  # fmt: skip
+def metrics(session: Session, port: int | None, listen: str | None) -> None:
+    """Print the metrics of FILE for Prometheus, or serve them: partitions, groups, open transactions, dead
+    letters and sizes. The file is only read, and no writer waits. The counters of a program are in its own
+    db.metrics_text().
 
     \b
     Example:
       eosdb metrics shop.db
-      eosdb metrics shop.db --listen 127.0.0.1:9404
+      eosdb metrics shop.db --port 9404
     """
-    if file is not None:
-        session = dataclasses.replace(session, path=file)
-    address = None if listen is None else _address(listen)
+    host, port, is_old = _address(listen, port)
     stopped = threading.Event()
     with stopped_by_signals(stopped.set), session.open(read_only=True) as db:
-        if address is None:
+        if port is None:
             output.exact(text_of(db))
             return
         from eosdb.integrations.exposition.server import FigureServer
 
-        host, port = address
         with FigureServer(port, lambda: text_of(db), host) as server:
             shown = f"[{host}]" if ":" in host else host
             output.line(f"figures at http://{shown}:{server.port}/metrics", err=True)
+            if is_old:
+                say_instead(f"--listen {listen}", f"--listen {host} --port {port}")
             stopped.wait()
 
 
 def text_of(db: eosdb.Database) -> str:
-    """The figures of the file: those of this process would say nothing."""
+    """The metrics of the file; this process has none worth telling."""
     return written(of_file(db.admin.overview()))
 
 
-def _address(text: str) -> tuple[str, int]:
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found[2]) > 65_535:
+def _address(listen: str | None, port: int | None) -> tuple[str, int | None, bool]:
+    """Host and port of the options, and whether they are in the old spelling, `--listen HOST:PORT`."""
+    if listen is None or port is not None:
+        return listen or "127.0.0.1", port, False
+    old = _HOST_AND_PORT.fullmatch(listen)
+    if old is None or int(old[2]) > 65_535:
         raise click.UsageError(
-            f"--listen: got {text!r}, expected HOST:PORT, such as 127.0.0.1:9404"
+            f"--listen: got {listen!r}, expected HOST:PORT as two options, --listen HOST --port PORT"
         )
-    return found[1] or "127.0.0.1", int(found[2])
+    return old[1] or "127.0.0.1", int(old[2]), True

@@ -1,4 +1,4 @@
-"""`eosdb perf`: how fast records are written and read (kafka-producer-perf-test and its consumer twin)."""
+"""`eosdb perf`: throughput and latency (kafka-producer-perf-test, kafka-consumer-perf-test)."""
 
 from __future__ import annotations
 
@@ -9,32 +9,39 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice
+from typing import TypedDict, Unpack
 
 import click
 
 import eosdb
 from eosdb.cli import output
 from eosdb.cli.commands.data.topics import settings_of
+from eosdb.cli.file_command import FileGroup
 from eosdb.cli.progress import progress
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.session import Session
 from eosdb.errors import MessageTooLargeError
 from eosdb.model.clock import monotonic_ns
 
 _REPORT_EVERY_MS = 5_000
 _SAMPLES_MAX = 500_000
-"""Latencies kept for the percentiles; of more records every second, third … is kept."""
+"""Latencies kept for the percentiles; beyond it, only every n-th record is sampled."""
 _PERCENTILES = (50, 95, 99, 99.9)
 _MB = 1024 * 1024
 _POLL_RECORDS = 500
 
 
-@click.group()
+class _Batching(TypedDict):
+    batch_size: int
+    linger_ms: int
+
+
+@click.group(cls=FileGroup)
 def perf() -> None:
-    """Measure write and read throughput."""
+    """Measure the throughput of producing and consuming."""
 
 
 class Latencies:
-    """How long each record took from `send` to its delivery. Threads may share it."""
+    """Latency of each record, from `send` to its acknowledgement. Thread-safe."""
 
     def __init__(self, clock: eosdb.Clock, records: int, record_size: int) -> None:
         self._clock = clock
@@ -45,7 +52,7 @@ class Latencies:
         self._start_ns = self._window_ns = monotonic_ns(clock)
         self._all = [0, 0, 0]
         self._window = [0, 0, 0]
-        """Number, sum and maximum: of all records, and since the last line."""
+        """Count, sum and maximum of the latencies, in all and since the last report."""
         self._end_ns = self._start_ns
         self._error: eosdb.EosdbError | None = None
         """The error of the first failed delivery."""
@@ -56,7 +63,7 @@ class Latencies:
             raise self._error
 
     def end(self) -> None:
-        """Everything has been delivered; later deliveries do not count."""
+        """Stop the clock after the last delivery. Raises the error of a failed one."""
         self.check()
         self._end_ns = monotonic_ns(self._clock)
 
@@ -80,7 +87,7 @@ class Latencies:
                 numbers[2] = max(numbers[2], took)
 
     def report_when_due(self) -> None:
-        """Print a line every five seconds about the deliveries since the last one."""
+        """Print the figures of the last five seconds, when those are over."""
         now_ns = monotonic_ns(self._clock)
         if now_ns - self._window_ns < _REPORT_EVERY_MS * 1_000_000:
             return
@@ -91,7 +98,7 @@ class Latencies:
         output.line(f"{text}.", err=True)
 
     def figures(self) -> dict[str, object]:
-        """The figures of all records, by name."""
+        """Throughput and latencies of the whole run, by name."""
         count, total_ns, longest_ns = self._all
         elapsed_s = _seconds(self._end_ns - self._start_ns)
         ordered = sorted(self._samples)
@@ -105,7 +112,7 @@ class Latencies:
         }
 
     def sentence(self) -> str:
-        """The figures as kafka-producer-perf-test ends with them; latencies with their fractions."""
+        """The last line of kafka-producer-perf-test, with fractions of milliseconds."""
         ordered = sorted(self._samples)
         percentiles = ", ".join(
             f"{_ms(_percentile(ordered, p)):.2f} ms {p}th" for p in _PERCENTILES
@@ -184,22 +191,21 @@ def _throughput(_: click.Context, __: click.Parameter, value: float) -> float:
     help="Wait this long for a batch to fill.",
 )  # fmt: skip
 @output.format_option
-@pass_session
 def produce(
     session: Session,
+    /,
     topic: str,
     num_records: int,
     record_size: int,
     throughput: float,
     transaction_size: int | None,
     transactional_id: str | None,
-    batch_size: int,
-    linger_ms: int,
     output_format: str,
+    **batching: Unpack[_Batching],
 ) -> None:
-    """Measure producing random records to TOPIC: throughput, and latency until they are stored.
+    """Produce random records to TOPIC and measure throughput, and latency from send to acknowledgement.
 
-    The records stay in the topic. A transaction sends its records when a batch is full, or at its end.
+    The records stay in the topic. In a transaction, records are sent when a batch is full, or at the end.
 
     \b
     Example:
@@ -219,9 +225,8 @@ def produce(
         value = _letters(record_size)
         with db.producer(
             transactional_id=transactional_id,
-            batch_size=batch_size,
-            linger_ms=linger_ms,
             max_request_size=settings.max_message_bytes,
+            **batching,
         ) as producer:
             if transactional_id is not None:
                 producer.init_transactions()
@@ -243,13 +248,13 @@ def produce(
 
 
 def _letters(size: int) -> bytes:
-    """Random letters, the same in every run."""
+    """Random letters; the same in every run."""
     some = "".join(random.Random(0).choices(string.ascii_uppercase, k=1_000)).encode()
     return (some * -(-size // len(some)))[:size]
 
 
 def _paced(count: int, throughput: float, clock: eosdb.Clock) -> Iterator[int]:
-    """The numbers up to `count`, each not before its time."""
+    """Yield 0 to `count` - 1 at the target rate, sleeping until each number is due."""
     start_ns = monotonic_ns(clock)
     for number in range(count):
         if throughput != -1:
@@ -264,7 +269,7 @@ def _paced(count: int, throughput: float, clock: eosdb.Clock) -> Iterator[int]:
 @click.option(
     "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to read."
 )
-@click.option("--group", help="Consume as a member of this group, and commit offsets.")
+@click.option("--group", help="Consume as a member of this group, and commit its offsets.")
 @click.option(
     "--timeout-ms",
     type=click.IntRange(min=0, max=2**31 - 1),
@@ -273,7 +278,6 @@ def _paced(count: int, throughput: float, clock: eosdb.Clock) -> Iterator[int]:
     help="Stop when no record arrives for this long.",
 )
 @output.format_option
-@pass_session
 def consume(
     session: Session,
     topic: str,
@@ -282,7 +286,7 @@ def consume(
     timeout_ms: int,
     output_format: str,
 ) -> None:
-    """Measure consuming TOPIC from the beginning, or from the offsets of a group.
+    """Consume TOPIC from the beginning, or from a group's committed offsets, and measure throughput.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`eosdb simulate`: exactly-once under every fault that a seed can think of."""
+"""`eosdb simulate`: check exactly-once under faults that a seed generates."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[
 )
 @click.option(
     "--transaction-version", type=click.IntRange(1, 2), default=2, show_default=True,
-    help="1 shows the flaw that version 2 (KIP-890) fixes.",
+    help="Version of the transaction protocol; 2 is KIP-890, which fixes a flaw of 1.",
 )  # fmt: skip
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of processes."
@@ -106,8 +106,9 @@ def simulate(
 ) -> None:
     """Simulate producers, workers, readers and zombies on bad networks, and check every step.
 
-    One seed decides everything: the same command prints the same history. A violation prints the
-    shortest history that can be found and the command that repeats it, and exits with 1.
+    The run is a function of the seed: the same command prints the same history. If an invariant is
+    violated, prints the shortest history that shows it and the command that reproduces it, and exits with
+    1.
 
     \b
     Example:
@@ -142,7 +143,7 @@ def _results(wanted: list[Settings], jobs: int) -> Iterator[Result]:
 
 
 def _run(wanted: Settings) -> Result:
-    """What goes wrong in a simulated world is no news of this one: it is not logged."""
+    """Run the simulation with logging off: its simulated failures must not look like real ones."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

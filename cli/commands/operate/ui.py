@@ -1,4 +1,4 @@
-"""`eosdb ui`: the file as a page in a browser of this machine."""
+"""`eosdb ui`: a web page that shows the file, for browsers on this machine."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import webbrowser
 import click
 
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileCommand
+from eosdb.cli.session import Session
 from eosdb.cli.stopping import stopped_by_signals
 
 _PORT = 8765
 
 
-@click.command()
-@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.command(cls=FileCommand)
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True,
-    help="Port on 127.0.0.1; 0 takes a free one, which the address shows.",
+    help="Port to listen on, at 127.0.0.1; 0 takes a free port, which the printed address shows.",
 )  # fmt: skip
 @click.option("--open", "show", is_flag=True, help="Open the page in the browser.")
 @click.option(
     "--allow-changes", is_flag=True,
-    help="Let who has the address with the token send dead letters back and abort transactions.",
+    help="Let everybody who has the printed address, with its token, replay dead letters and abort "
+    "transactions.",
 )  # fmt: skip
-@pass_session
-def ui(session: Session, file: str | None, port: int, show: bool, allow_changes: bool) -> None:
-    """Show FILE (or that of --db) as a page in a browser, live, until SIGTERM or Ctrl-C.
+def ui(session: Session, port: int, show: bool, allow_changes: bool) -> None:
+    """Serve a web page that shows FILE, updated live, until SIGTERM or Ctrl-C: topics, records and their
+    outcome, groups, transactions, dead letters, a timeline.
 
-    Topics, records and what became of them, groups, transactions, dead letters, a timeline. Listens on
-    127.0.0.1 alone and only reads. Needs pip install 'eosdb[ui]'.
+    Listens on 127.0.0.1 only. Without --allow-changes FILE is only read. Needs pip install 'eosdb[ui]'.
 
     \b
     Example:
@@ -45,8 +45,6 @@ def ui(session: Session, file: str | None, port: int, show: bool, allow_changes:
         raise click.ClickException(
             f"the page needs {error.name}, which is not installed: pip install 'eosdb[ui]'"
         ) from None
-    if file is not None:
-        session = session.at(file)
     if allow_changes:
         session.check_may_write()
     stopped = threading.Event()

@@ -1,4 +1,4 @@
-"""`eosdb users`: who may come to a server that asks for names and passwords (kafka-configs.sh)."""
+"""`eosdb users`: SCRAM credentials of the server's users (kafka-configs.sh --entity-type users)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileGroup
+from eosdb.cli.session import Session
 from eosdb.errors import InvalidRequestError
 from eosdb.model.protocol.scram import MECHANISMS
 
@@ -17,9 +18,9 @@ _VARIABLE: Final = "EOSDB_USER_PASSWORD"
 _MECHANISM: Final = click.Choice(tuple(MECHANISMS))
 
 
-@click.group()
+@click.group(cls=FileGroup)
 def users() -> None:
-    """Add, list and remove users of the server. ACLs know a user as User:NAME."""
+    """Add, list and remove users of the server. In ACLs a user is User:NAME."""
 
 
 @users.command()
@@ -28,13 +29,12 @@ def users() -> None:
     "--mechanism", "mechanisms", multiple=True, type=_MECHANISM, default=tuple(MECHANISMS),
     help="Mechanism to store the password for (repeatable; default: each).",
 )  # fmt: skip
-@pass_session
 def add(session: Session, name: str, mechanisms: tuple[str, ...]) -> None:
-    """Add the user NAME, or give one another password.
+    """Add the user NAME, or change the user's password.
 
-    The password is asked for at a terminal, else it is the first line of standard input; the variable
-    EOSDB_USER_PASSWORD goes before both. It is never an argument, which other users of the machine can
-    see. The file keeps salted keys of it, and not the password.
+    The password comes from the variable EOSDB_USER_PASSWORD, or else from a prompt on a terminal, or else
+    from the first line of standard input; never from an argument, which other users of the machine could
+    see. The file stores salted keys, not the password.
 
     \b
     Example:
@@ -47,26 +47,24 @@ def add(session: Session, name: str, mechanisms: tuple[str, ...]) -> None:
 
 @users.command(name="list")
 @output.format_option
-@pass_session
 def list_(session: Session, output_format: str) -> None:
-    """List users, and the mechanisms that their passwords are stored for.
+    """List users with the SCRAM mechanisms for which their passwords are stored.
 
     \b
     Example:
       eosdb users list
     """
     with session.open(read_only=True) as db:
-        found = db.admin.list_credentials()
+        credentials = db.admin.list_credentials()
     columns = ("User", "Mechanism", "Iterations")
-    output.rows(columns, [(c.user, c.mechanism, c.iterations) for c in found], output_format)
+    output.rows(columns, [(c.user, c.mechanism, c.iterations) for c in credentials], output_format)
 
 
 @users.command()
 @click.argument("name")
 @click.option("--mechanism", type=_MECHANISM, help="Only the password for this mechanism.")
-@pass_session
 def remove(session: Session, name: str, mechanism: str | None) -> None:
-    """Remove the user NAME. Connections that are open stay so.
+    """Remove the user NAME. Open connections are not closed.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`eosdb top`: a file while it works, as `top` shows a machine."""
+"""`eosdb top`: the activity of a file on a terminal, refreshed like `top`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from eosdb.cli import output
-from eosdb.cli.session import Session, pass_session
+from eosdb.cli.file_command import FileCommand
+from eosdb.cli.session import Session
 from eosdb.model.clock import SystemClock
 
 from . import screen as top_screen
@@ -17,49 +18,43 @@ from .reader import Reader
 from .screen import DELAY_MAX, DELAY_MIN, View
 
 _FIRST_S: Final = 0.6
-"""Until the second reading, from which there are rates."""
+"""Delay of the second reading, which gives the first rates."""
 
 
-@click.command()
-@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@click.command(cls=FileCommand)
 @click.option(
     "-d", "--delay", "delay_s", type=click.FloatRange(DELAY_MIN, DELAY_MAX), default=2.0,
     show_default=True, metavar="SECONDS", help="Time between two readings.",
 )  # fmt: skip
 @click.option(
     "-n", "--iterations", "iterations", type=click.IntRange(min=1), metavar="COUNT",
-    help="End after this many readings.",
+    help="Stop after this many readings.",
 )  # fmt: skip
 @click.option(
-    "-b", "--batch", is_flag=True, help="Write plain text, every row of it, for files and pipes."
+    "-b", "--batch", is_flag=True, help="Print plain text with all rows, for files and pipes."
 )
-@pass_session
-def top(
-    session: Session, file: str | None, delay_s: float, iterations: int | None, batch: bool
-) -> None:
-    """Show what a file does: lag of groups, open transactions.
+def top(session: Session, delay_s: float, iterations: int | None, batch: bool) -> None:
+    """Show the activity of a file: lag of groups, open transactions and the records held back by them,
+    topics by rate, dead letters, and the growth of the file and its WAL.
 
-    Also what waits for these, topics by rate, dead letters, and how the file and its WAL grow.
-
-    Reads only, and holds nothing between two readings. Press h for the keys.
+    Only reads, and holds no lock or snapshot between two readings. Press h for the keys.
 
     \b
     Example:
       eosdb top shop.db
       eosdb top shop.db -b -n 2 -d 10 > shop.txt
     """
-    named = session if file is None else session.at(file)
     view = View(delay_s=delay_s)
     if batch:
-        _in_batches(named, view, iterations)
+        _in_batches(session, view, iterations)
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("this is no terminal; -b writes plain text")
+        raise click.UsageError("standard input or output is not a terminal; use -b for plain text")
     try:
         import termios  # noqa: F401 – what is not everywhere
     except ModuleNotFoundError:
-        raise click.UsageError("there are no single keys on this system; use -b") from None
-    _on_screen(named, view, iterations)
+        raise click.UsageError("this system cannot read single keys (no termios); use -b") from None
+    _on_screen(session, view, iterations)
 
 
 def _in_batches(session: Session, view: View, iterations: int | None) -> None:

@@ -121,10 +121,12 @@ def test_the_command_prints_the_figures_of_the_file_alone(busy: eosdb.Database) 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "0"])
-def test_the_command_serves_them_until_it_is_stopped(busy: eosdb.Database, listen: str) -> None:
+@pytest.mark.parametrize("where", [["--listen", "127.0.0.1", "--port", "0"], ["--listen", "0"]])
+def test_the_command_serves_them_until_it_is_stopped(
+    busy: eosdb.Database, where: list[str]
+) -> None:
     serving = subprocess.Popen(
-        [sys.executable, "-m", "eosdb.cli", "metrics", busy.path, "--listen", listen],
+        [sys.executable, "-m", "eosdb.cli", "metrics", busy.path, *where],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -68,7 +68,7 @@ def test_killed_at_any_time_it_sends_everything_once(
     chance = random.Random(1)
     fill(source, range(3_000))
     for number in range(3):
-        process = start("--to", cluster, "--max-records", "20")
+        process = start("--to", cluster, "--transaction-size", "20")
         least = cluster.counts["request"] + chance.randrange(25, 200)
         wait_until(lambda at=least: cluster.counts["request"] > at)  # type: ignore[misc]
         process.kill()
@@ -140,11 +140,11 @@ def test_passwords_come_from_a_file_or_the_environment_and_are_kept_nowhere(
     done = (0, "10 records relayed in 1 transactions\n")
     fill(source, range(10))
     whole = settings(tmp_path / "c", f"sasl.password={SECRET}")
-    assert run(source.path, "--to", guarded, "--once", "--config", whole) == done
+    assert run(source.path, "--to", guarded, "--once", "--command-config", whole) == done
     fill(source, range(10, 20))
     monkeypatch.setenv("EOSDB_KAFKA_SASL_PASSWORD", SECRET)
     rest = settings(tmp_path / "d")
-    assert run(source.path, "--to", guarded, "--once", "--config", rest) == done
+    assert run(source.path, "--to", guarded, "--once", "--command-config", rest) == done
     assert contents(target) == contents(source)
     for file in tmp_path.iterdir():
         assert file.name == "c" or SECRET.encode() not in file.read_bytes()
@@ -154,7 +154,7 @@ def test_a_wrong_password_stops_it_and_is_not_shown(
     source: eosdb.Database, guarded: str, tmp_path: Path
 ) -> None:
     wrong = settings(tmp_path / "c", "sasl.password=another-secret")
-    code, said = run(source.path, "--to", guarded, "--once", "--config", wrong)
+    code, said = run(source.path, "--to", guarded, "--once", "--command-config", wrong)
     assert (code, "SASL_AUTHENTICATION_FAILED" in said) == (1, True), said
     assert "another-secret" not in said
 
@@ -164,7 +164,7 @@ def test_settings_that_cannot_be_are_refused_without_their_values(
     line: str, source: eosdb.Database, tmp_path: Path
 ) -> None:
     (tmp_path / "c").write_text(line)
-    code, said = run(source.path, "--to", "a:1", "--once", "--config", str(tmp_path / "c"))
+    code, said = run(source.path, "--to", "a:1", "--once", "--command-config", str(tmp_path / "c"))
     assert (code, line.partition("=")[0] in said) == (1, True), said
     assert "no.such" not in line or "hunter2" not in said
 

@@ -1,0 +1,145 @@
+"""How a command is given its file: `FILE` as its first word, `--db PATH` anywhere, or EOSDB_DB.
+
+A word is FILE if the command's own arguments are complete without it. Where an argument may be left out or
+repeated (`topics describe [TOPIC]`, `consume TOPICS...`), the first word is FILE only if nothing else names
+the file; if EOSDB_DB does and the word is a database too, the command refuses to choose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import click
+
+from .old_spellings import current_spelling
+from .session import Session, pass_session
+
+_MAGIC: Final = b"SQLite format 3\0"
+FOOTER: Final = "FILE may also be given as --db PATH, before or behind the command, or as EOSDB_DB."
+_FOOTER_AMBIGUOUS: Final = (
+    "With --db or EOSDB_DB, the first word is an argument; otherwise it is FILE."
+)
+
+
+class _NoFile(str):
+    """Stands in the place of FILE where no word is one."""
+
+
+def _use_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    if path is not None and not isinstance(path, _NoFile) and isinstance(context.obj, Session):
+        context.obj = context.obj.at(path)
+
+
+_FILE: Final = click.Argument(
+    ["file"], required=False, type=click.Path(dir_okay=False), metavar="[FILE]",
+    expose_value=False, callback=_use_file,
+)  # fmt: skip
+_DB: Final = click.Option(
+    ["--db", "file_option"], type=click.Path(dir_okay=False), metavar="PATH", hidden=True,
+    expose_value=False, callback=_use_file,
+)  # fmt: skip
+
+
+class FileCommand(click.Command):
+    """A command on a file; its function is called with the `Session` first."""
+
+    def __init__(self, name: str | None, *, callback: Callable[..., Any], **options: Any) -> None:
+        super().__init__(name, callback=pass_session(callback), **options)
+        self.params = [_FILE, *self.params, _DB]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args = current_spelling(_name(ctx), args)
+        if not ctx.resilient_parsing and not self._begins_with_file(ctx, args):
+            args = [_NoFile(), *args]
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        least, arguments = self._expected({})
+        is_ambiguous = least < len(arguments) or _repeats(arguments)
+        formatter.write_paragraph()
+        formatter.write_text(f"{FOOTER} {_FOOTER_AMBIGUOUS}" if is_ambiguous else FOOTER)
+
+    def _begins_with_file(self, ctx: click.Context, args: list[str]) -> bool:
+        """Whether the first of the words, which options and their values are not, is FILE."""
+        own_options: list[click.Parameter] = [
+            param for param in self.params if isinstance(param, click.Option)
+        ]
+        parser = click.Command(self.name, params=own_options).make_parser(ctx)
+        given, words, _ = parser.parse_args(list(args))
+        least, arguments = self._expected(given)
+        if len(words) <= least:
+            return False
+        behind = given.get(_DB.name or "")
+        if not _could_be(words, arguments):
+            if behind is not None:
+                raise click.UsageError(
+                    f"the file is named twice: {words[0]!r} and --db {behind!r}", ctx
+                )
+            return True
+        session: Session = ctx.obj
+        if session.is_named or behind is not None:
+            return False
+        if session.path is None:
+            if not os.path.exists(words[0]):
+                raise click.UsageError(
+                    f"name the database file: {words[0]!r} is none; put FILE before the other "
+                    "arguments, or use --db PATH or EOSDB_DB",
+                    ctx,
+                )
+            return True
+        if _is_database(words[0]):
+            raise click.UsageError(
+                f"{words[0]!r} may be the file or an argument for {session.path!r} of EOSDB_DB: write "
+                f"--db {words[0]}, or --db {session.path} before it",
+                ctx,
+            )
+        return False
+
+    def _expected(self, given: dict[str, Any]) -> tuple[int, list[click.Argument]]:
+        """How many arguments must follow FILE at least, and all that may."""
+        arguments = [param for param in self.params[1:] if isinstance(param, click.Argument)]
+        if given.get("topic_option") is not None:  # Kafka's --topic, instead of an argument.
+            return 0, []
+        instead = any(param.name == "topic_option" for param in self.params)
+        return instead + sum(argument.required for argument in arguments), arguments
+
+
+class FileGroup(click.Group):
+    """A group of commands on a file; `--db` may also stand between its name and theirs."""
+
+    command_class = FileCommand
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.params.append(_DB)
+
+
+def _name(context: click.Context) -> str:
+    """Such as `topics list`, whatever name the program was started by."""
+    own = context.info_name or ""
+    parent = context.parent
+    return own if parent is None or parent.parent is None else f"{_name(parent)} {own}"
+
+
+def _repeats(arguments: Sequence[click.Argument]) -> bool:
+    return any(argument.nargs == -1 for argument in arguments)
+
+
+def _could_be(words: Sequence[str], arguments: Sequence[click.Argument]) -> bool:
+    """Whether all of the words may be these arguments: not too many, and numbers where they must be."""
+    if len(words) > len(arguments) and not _repeats(arguments):
+        return False
+    return all(
+        word.lstrip("-").isdecimal() or not isinstance(argument.type, click.types.IntParamType)
+        for word, argument in zip(words, arguments, strict=False)
+    )
+
+
+def _is_database(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False

@@ -1,0 +1,141 @@
+"""A command is given its file in one of four places, and no word is taken for the file that may be another
+argument."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from click.testing import CliRunner
+
+import eosdb
+from eosdb.cli.old_spellings import OLD_SPELLINGS
+from eosdb.cli.session import Session
+from tests.cli.conftest import MAIN
+from tests.cli.test_every_command import COMMANDS, LEAVES
+
+WITHOUT_FILE = {"fetch", "simulate"}
+
+
+class Named(BaseException):
+    """Raised in place of opening the file that a command was given."""
+
+
+@pytest.fixture
+def not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def name(session: Session) -> NoReturn:
+        raise Named(session.path)
+
+    monkeypatch.setattr(Session, "named_path", name)
+
+
+def named(line: list[str], environment: str | None = None) -> str | None:
+    with pytest.raises(Named) as raised:
+        result = CliRunner().invoke(MAIN, line, env={"EOSDB_DB": environment})
+        raise AssertionError(result.output)
+    (path,) = raised.value.args
+    assert path is None or isinstance(path, str)
+    return path
+
+
+@pytest.mark.usefixtures("not_opened")
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_FILE))
+def test_every_command_is_given_its_file_in_each_of_the_places(name: str, db_path: Path) -> None:
+    eosdb.connect(db_path).close()
+    file, words = str(db_path), name.split()
+    stand_ins = {"INPUT": __file__, "OPEN": "0", "PICTURE": "x.svg"}
+    arguments = [
+        stand_ins.get(word, word) for word in COMMANDS[name] if word not in ("FOREIGN", "ADOPTED")
+    ]
+    for line in (
+        [*words, file, *arguments],
+        [*words, *arguments, "--db", file],
+        [*words[:1], "--db", file, *words[1:], *arguments],
+        ["--db", file, *words, *arguments],
+    ):
+        assert named(line) == file, line
+    assert named([*words, *arguments], file) == file
+    assert named(["--db", "other.db", *words, *arguments, "--db", file], "third.db") == file
+
+
+@pytest.mark.usefixtures("not_opened")
+def test_a_word_is_the_file_if_it_can_be_nothing_else(db_path: Path) -> None:
+    eosdb.connect(db_path).close()
+    file = str(db_path)
+    for line in (
+        ["sql", file, "SELECT 1"],
+        ["why", file, "orders"],
+        ["log", "dump", file, "orders", "0"],
+        ["dlq", "show", file, "orders/0/17"],
+        ["why", file, "--topic", "orders"],
+        ["verify", file],
+    ):
+        assert named(line, "third.db") == file, line
+        assert named(["--db", "third.db", *line]) == file, line
+
+
+@pytest.mark.usefixtures("not_opened")
+def test_a_word_that_may_be_an_argument_is_one_where_the_file_is_named() -> None:
+    for line in (["topics", "describe", "a"], ["consume", "a", "b"], ["why", "a", "0"]):
+        assert named(line, "shop.db") == "shop.db"
+        assert named(["--db", "shop.db", *line], "other.db") == "shop.db"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["topics", "describe", "FILE"], "--db FILE, or --db shop.db before it"),
+        (["groups", "delete", "FILE", "billing"], "--db FILE, or --db shop.db before it"),
+        (["verify", "FILE", "--db", "shop.db"], "the file is named twice"),
+        (["verify", "FILE", "orders"], "unexpected extra argument"),
+    ],
+)
+def test_what_has_two_meanings_is_refused_with_both_spellings(
+    db_path: Path, line: list[str], message: str
+) -> None:
+    eosdb.connect(db_path).close()
+    words = [word.replace("FILE", str(db_path)) for word in line]
+    result = CliRunner().invoke(MAIN, words, env={"EOSDB_DB": "shop.db"})
+    assert result.exit_code == 2
+    assert message.replace("FILE", str(db_path)) in result.stderr
+
+
+@pytest.mark.parametrize("line", [["verify"], ["tail", "orders"], ["why", "orders", "0"]])
+def test_a_command_without_a_file_says_how_to_name_one(line: list[str]) -> None:
+    result = CliRunner().invoke(MAIN, line, env={"EOSDB_DB": None})
+    assert result.exit_code == 2
+    assert "name the database file" in result.stderr
+    assert "--db PATH" in result.stderr
+
+
+@pytest.mark.usefixtures("not_opened")
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        (name, old, new)
+        for name, spellings in sorted(OLD_SPELLINGS.items())
+        for old, new in spellings.items()
+    ],
+)
+def test_an_old_spelling_works_and_says_the_new_one(
+    name: str, old: str, new: str, tmp_path: Path
+) -> None:
+    names = [name for option in LEAVES[name].params for name in option.opts]
+    assert (old in names, new in names) == (False, True)
+    (tmp_path / "empty").touch()
+    value = {"--command-config": tmp_path / "empty", "--output": "x.svg"}.get(new, "1")
+    given = [*name.split(), "shop.db", *("x.svg" if w == "PICTURE" else w for w in COMMANDS[name])]
+    message = f"{old} is {new} now; the old spelling ends with the next version\n"
+    for line in ([*given, old, str(value)], [*given, f"{old}={value}"]):
+        assert said(line) == message
+
+
+def said(line: list[str]) -> str:
+    """What a command prints on standard error before it opens its file."""
+    stderr = io.StringIO()
+    with contextlib.redirect_stderr(stderr), pytest.raises(Named):
+        MAIN(line, standalone_mode=False)
+    return stderr.getvalue()
