@@ -50,7 +50,9 @@ class ErrorBoundary(CommandsByName):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         command = super().resolve_command(ctx, args)
-        raising_on_interrupt()  # The command's module is imported: no interrupt gets lost there.
+        if not ctx.resilient_parsing and not {"-h", "--help"}.intersection(args):
+            import eosdb.database  # noqa: F401 – all that opening a file needs (cli/stopping.py)
+        raising_on_interrupt()
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

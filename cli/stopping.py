@@ -1,9 +1,9 @@
 """Handlers of Ctrl-C and SIGTERM, for all commands and for those that run until they are stopped.
 
 A KeyboardInterrupt during an import prints an unrelated traceback, or is lost in a callback of the import
-system. So before and after the command itself, Ctrl-C exits at once. What opening a file needs, producer and
-consumer too, is imported together before the command runs, and not where a signal may raise and other
-threads may fork (decisions/0018, decisions/0019).
+system. So before and after the command itself, Ctrl-C exits at once. What opening a file needs, producer
+and consumer too, is imported before the command runs, and not where a signal may raise and other threads
+may fork (decisions/0018, decisions/0019).
 """
 
 from __future__ import annotations

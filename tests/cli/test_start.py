@@ -65,6 +65,17 @@ def test_everyday_commands_load_nothing_that_they_seldom_need(db_path: Path) -> 
         assert not loaded_by(*file, *command).intersection(SELDOM), command
 
 
+def test_what_opens_a_file_is_imported_before_ctrl_c_may_raise(db_path: Path) -> None:
+    program = (
+        "import sys, eosdb.cli.main as m; "
+        "m.raising_on_interrupt = lambda: print('eosdb.database' in sys.modules, flush=True); "
+        f"m.main(['init', {str(db_path)!r}])"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "True"
+
+
 def test_completion_of_a_name_loads_no_command() -> None:
     words = {"_EOSDB_COMPLETE": "bash_complete", "COMP_WORDS": "eosdb topi", "COMP_CWORD": "1"}
     command = [sys.executable, "-X", "importtime", "-m", "eosdb"]
