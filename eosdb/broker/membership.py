@@ -50,7 +50,7 @@ class MembershipRequests(RequestHandler):
     def presence(self, transactional_id: str | None = None) -> Presence | None:
         """A lock for a consumer in this process that is about to join a group, or for the owner of a
         transactional id: other processes notice at once when this one dies. None if no lock is available;
-        then the session, or the transaction's time-out, has to do."""
+        then only the session or the time-out of the transaction tells."""
         if transactional_id is not None:
             check_text("transactional_id", transactional_id)
         try:

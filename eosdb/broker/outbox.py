@@ -177,7 +177,7 @@ class Publisher(RequestHandler):
 
     @contextlib.contextmanager
     def _unit(self) -> Iterator[HeldUnit]:
-        """A unit, after due work such as time-outs has been done."""
+        """Begin a unit, after the due work, such as time-outs, has been done."""
         self._coordinator.write(lambda _: None, sync=False)
         with self._store.begin() as held:
             yield held
@@ -222,7 +222,7 @@ class Publisher(RequestHandler):
         group: str | ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
-        """Like the request OffsetCommit."""
+        """Commit offsets as the request OffsetCommit does."""
         committer = Committer()
         if isinstance(group, ConsumerGroupMetadata):
             committer = Committer(

@@ -104,7 +104,7 @@ class Appended(NamedTuple):
 
 
 class OnceAppender(RequestHandler):
-    """One per database. Threads may share it."""
+    """Carries out `append_once`. One per database; threads may share it."""
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
@@ -260,7 +260,7 @@ class OnceAppender(RequestHandler):
 
 
 class _DoneMeanwhileError(Exception):
-    """The batch has been appended by another process in the meantime."""
+    """Another process has appended the batch since the check at the beginning."""
 
 
 def _check_held(held: Collection[str]) -> tuple[str, ...]:
@@ -293,7 +293,7 @@ def _parts(batches: Batches, now_ms: int) -> Iterator[Part]:
 
 
 class _Pieces:
-    """Splits records into pieces of fewer records the larger these are."""
+    """Splits records into pieces; the larger the records, the fewer there are in a piece."""
 
     def __init__(self) -> None:
         self._count = _FIRST_PART

@@ -183,8 +183,7 @@ class TransactionRequests(RequestHandler):
         *,
         transaction_version: int | None = None,
     ) -> ProducerIdAndEpoch:
-        """Commit or abort the transaction. The outcome is final once it has been decided, which it is when
-        this returns.
+        """Commit or abort the transaction. The outcome is final when this returns.
 
         Returns the producer id and epoch to use next: under transaction version 2 the next epoch. Raises
         InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,
@@ -269,8 +268,8 @@ class TransactionRequests(RequestHandler):
         producer_ids: Sequence[int] = (),
         duration_ms: int = -1,
     ) -> list[TransactionListing]:
-        """List the transactions that match every filter (KIP-664); `duration_ms`: those that began longer
-        ago."""
+        """List the transactions that match every filter (KIP-664); with
+        `duration_ms` only those that began longer ago than that."""
         check_texts("states", states)
         for producer_id in check_collection("producer_ids", producer_ids):
             check_int("producer_ids", producer_id, -INT64_MAX)
@@ -281,7 +280,7 @@ class TransactionRequests(RequestHandler):
             return listing.transactions(connection, *filters, self._authorizer)
 
     def _may_commit(self, group_id: str, committer: Committer) -> Callable[[Unit], None]:
-        """The check whether the committer may commit offsets in a transaction (KIP-447)."""
+        """A function for use in a unit that checks the committer of offsets in a transaction (KIP-447)."""
         unknown = IllegalGenerationError(
             f"there is no group {group_id!r}, got a commit of generation {committer.generation_id}"
         )

@@ -52,7 +52,8 @@ class _WorkIsDueError(Exception):
 
 
 class TransactionCoordinator:
-    """One per database object. Threads may share it; several processes may have one each."""
+    """Runs all writes of a database object, and the requests about transactions. Threads may share it, and
+    other processes may have coordinators of the same file."""
 
     def __init__(self, store: Store, clock: Clock, config: BrokerConfig) -> None:
         self._store = store
@@ -418,7 +419,7 @@ class TransactionCoordinator:
     # -- what is due ----------------------------------------------------------------------------
 
     def _due_time(self, unit: Unit) -> int:
-        """A time (ms) before which nothing is due; computed again once it is reached."""
+        """The cached time (ms) before which nothing is due; computed again once it is reached."""
         due, now = unit.memos[Due], self._clock.time_ms()
         if due.time_ms is None or due.is_over(now):
             due.time_ms, due.computed_ms = expiry.next_due(unit, self._config, now), now

@@ -44,7 +44,8 @@ class Decision:
 
 
 class Leadership:
-    """One per coordinator. Threads may share it."""
+    """Elects this database object as the coordinator, and completes decided transactions. Threads may share
+    it."""
 
     def __init__(self, store: Store, clock: Clock, partitions_at_once: int) -> None:
         self._store = store
@@ -89,8 +90,8 @@ class Leadership:
     def deciding(
         self, transactional_id: str, decide: Callable[[Unit], Decision | None]
     ) -> Iterator[Callable[[Unit], Decision | None]]:
-        """Return `decide` as the first step, to be run in a unit in the block. From just before its commit
-        this thread is responsible for completing the transaction, unless the block raises."""
+        """The first step, made of `decide`, to be run in a unit inside the block. From just before its
+        commit, this thread is responsible for completing the transaction, unless the block raises."""
 
         def first_step(unit: Unit) -> Decision | None:
             if decided:  # The unit is being run again.
@@ -132,7 +133,7 @@ class Leadership:
         return Decision(completed, epoch, End.COMPLETED)
 
     def try_again(self, transactional_id: str) -> None:
-        """Attempt the completion again if it was refused before: a client has repeated its request."""
+        """Allow another attempt to complete the transaction, because a client has repeated its request."""
         if self._refused:
             with self._lock:
                 self._refused.discard(transactional_id)

@@ -1,13 +1,12 @@
 """Whether the process of a group's member, or of the owner of an open transaction, is alive: it holds a
 lock of the lock file, which the kernel releases when the process dies.
 
-A member holds one from before it joins until it has left, so that whoever looks next removes a dead member
-at once instead of waiting for its session to end. Static members, and those that come over the wire, hold
-none and have their sessions alone.
+A member holds its lock from before it joins until it has left. A dead member is removed by the next check,
+long before its session ends. Static members, and clients over the wire, have sessions but no lock.
 
-The owner of a transaction whose id says so (`owned_ids`) holds one from before the transaction begins until
-it has ended: the next write aborts what a dead owner left open. A living owner, running or stopped, is only
-subject to the time-out.
+The owner of a transactional id of the form in `owned_ids` holds a lock from before a transaction begins
+until it has ended. The next write aborts what a dead owner has left open; for a living owner, running or
+stopped, only the time-out counts.
 """
 
 from __future__ import annotations
@@ -37,13 +36,12 @@ _NUMBERS: Final = 2**52
 
 
 class Presence:
-    """The lock of one member, or of one owner of a transactional id: from before it joins, or begins a
-    transaction, until it has left, or closed its producer; at the latest until this object is
-    garbage-collected, its database is closed or its process dies."""
+    """The lock of a group's member or of the owner of a transactional id. It is held until `end`, at the
+    latest until this object is garbage-collected, the database is closed or the process dies."""
 
     def __init__(self, number: int, end: Callable[[], None], look: Callable[[], None]) -> None:
         self.number: Final = number
-        """To join with."""
+        """The `owner_lock` with which a member joins."""
         self._look = look
         self._end = weakref.finalize(self, end)
         self._end.atexit = False
@@ -62,7 +60,8 @@ class Presence:
 
 # decisions/0034: a process that dies is noticed at once, one that hangs has its session or time-out.
 class Presences:
-    """One per coordinator. Threads may share it."""
+    """Holds the locks of this object's members and owners, and finds those whose processes have died. One
+    per coordinator; threads may share it."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -70,10 +69,10 @@ class Presences:
         self._next_look_ms = 0
         self._groups: Mapping[str, _Members] = {}
         self._own_ids = set[str]()
-        """Ids whose owners are alive in this object: no need to ask the kernel."""
+        """Ids owned by a presence of this object, which need no system call."""
 
     def begin(self, look: Callable[[], None], transactional_id: str | None) -> Presence:
-        """The presence of a member, or of the owner of this id in all its epochs.
+        """A presence for a member or, with an id, for the owner of that id in all its epochs.
 
         Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError.
         """
@@ -95,8 +94,8 @@ class Presences:
 
     @contextlib.contextmanager
     def owning(self, transactional_id: str, producer_epoch: int) -> Iterator[None]:
-        """Own the id in this epoch during the block. Enter it before the transaction begins: an open one
-        without an owner is aborted by the next write of any process.
+        """Own the id in this epoch during the block. Enter the block before the transaction begins, because
+        the next write of any process aborts an open transaction without an owner.
 
         Raises DatabaseLockedError, StorageError and ReadOnlyDatabaseError.
         """
@@ -108,17 +107,17 @@ class Presences:
             locks.release(number)
 
     def is_there(self, number: int) -> bool:
-        """Whether the member with this number neither ended its presence nor died. True for a read-only
-        database, which has no lock file to look into."""
+        """Whether the member with this lock number still holds it. Always True for a read-only database,
+        which cannot check locks."""
         return self._store.is_owned(_MEMBERS_AT + number)
 
     def is_look_due(self) -> bool:
-        """Whether the last look was long enough ago."""
+        """Whether the last check for dead members was at least 200 ms ago."""
         return self._clock.monotonic_ms() >= self._next_look_ms
 
     def has_dead(self, source: Unit | sqlite3.Connection) -> bool:
         """Whether the process of a member, or of the owner of an open transaction, has died. If none has,
-        the next look is due 200 ms from now."""
+        the next check is due 200 ms from now."""
         now = self._clock.monotonic_ms()
         if any(self._dead(source)) or self.first_orphan(source) is not None:
             return True
@@ -126,7 +125,7 @@ class Presences:
         return False
 
     def dead(self, source: Unit | sqlite3.Connection) -> dict[str, set[str]]:
-        """By group: the members whose processes have died."""
+        """The members whose processes have died, by group."""
         dead: dict[str, set[str]] = {}
         for group_id, member_id in self._dead(source):
             dead.setdefault(group_id, set()).add(member_id)
@@ -145,11 +144,13 @@ class Presences:
         return self._is_dead(name, owner_lock(name, current.producer_epoch))
 
     def _is_dead(self, transactional_id: str, number: int) -> bool:
-        """The transaction was read before its lock is looked at, and the lock was taken before it began."""
+        """Whether nobody holds the lock. No race with an owner that begins: it takes the lock before the
+        transaction begins, and the transaction was read before the lock is checked."""
         return transactional_id not in self._own_ids and not self._store.is_owned(number)
 
     def _dead(self, source: Unit | sqlite3.Connection) -> Iterator[tuple[str, str]]:
-        """The member was read before its lock is looked at, and the lock was taken before it joined."""
+        """The groups and ids of dead members. No race with a member that joins: it takes the lock before it
+        joins, and the member was read before the lock is checked."""
         before, groups = self._groups, dict[str, _Members]()
         for group_id, stored in rows.stored_members(source):
             members = before.get(group_id)

@@ -213,8 +213,8 @@ def _write_change(event: TransactionStateChanged, expected: Event) -> Row:
 
 
 def _write_joining(event: TransactionStateChanged, expected: Event, named: list[bool]) -> Row:
-    """A change that writes only the partitions and groups that are added; a single partition goes into the
-    columns of the journal."""
+    """The row of a change, with only the partitions and groups that are added; a single partition goes into
+    the columns of the journal."""
     written: Sequence[Any] = event
     topic = partition = None
     for i in _JOINING:

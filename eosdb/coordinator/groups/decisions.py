@@ -307,8 +307,9 @@ def check_protocols_given(
 
 
 def _check_protocols(group: Group, joining: Member, protocol_type: str) -> None:
-    """Raise InconsistentGroupProtocolError unless all members, also the joining one as it was before, have
-    a protocol in common with it (supportsProtocols)."""
+    """Raise InconsistentGroupProtocolError unless all members have a protocol in common with the joining
+    one. Its own earlier protocols count as well, so to change all of them it has to leave first
+    (supportsProtocols)."""
     names = {name for name, _ in joining.protocols}
     common = names.intersection(*({name for name, _ in m.protocols} for m in group.members))
     if not common or (group.members and protocol_type != group.protocol_type):
@@ -348,7 +349,7 @@ def _topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def _prepare(group: Group, joined: str | None, now_ms: int) -> Group:
-    """Begin a rebalance, which `joined` has joined and the others have yet to."""
+    """Begin a rebalance, or add to it, with `joined` as joined; the other members have to rejoin."""
     if group.state is GroupState.PREPARING_REBALANCE:
         members = tuple(
             replace(m, has_joined=True) if m.member_id == joined else m for m in group.members

@@ -147,8 +147,8 @@ def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
 
 
 def _end_waiting(unit: Unit, group: Group, now_ms: int) -> None:
-    """Cut the extended sessions of members that waited to their session timeout, once the generation is
-    formed."""
+    """Once the generation is formed, shorten the extended sessions of members that waited to their session
+    timeout from now."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     for member in group.members:

@@ -176,7 +176,8 @@ def init_producer_id(
 def _next_pair(
     current: TransactionMetadata, expected: ProducerIdAndEpoch | None, fresh_producer_id: int | None
 ) -> tuple[ProducerIdAndEpoch, int]:
-    """The pair that `init_producer_id` gives while no transaction is open, and the epoch it replaces.
+    """The pair that `init_producer_id` gives while no transaction is open, and the epoch that it replaces
+    (-1 if a later repeat cannot be recognised).
 
     Raises ProducerFencedError.
     """

@@ -125,7 +125,7 @@ class TransactionMemo(Memo):
 
 
 def load(unit: Unit, transactional_id: str) -> TransactionMetadata | None:
-    """The metadata of the transactional id, None if it is unknown; cached for the unit."""
+    """The metadata of the transactional id, None if it is unknown; cached in a memo."""
     rows = unit.memos[TransactionMemo].rows
     if transactional_id not in rows:
         row = unit.execute(BY_ID, (transactional_id,)).fetchone()

@@ -1,8 +1,8 @@
 """Transactional ids whose owner holds a lock: those of large `append_once` calls, and of processors.
 
-The lock follows from the id and the epoch, so nothing of it is stored and no request has to carry it. The
-owner of an `append_once` holds the lock of its epoch, because the next attempt of the sink has the same id
-with a higher epoch; a processor, whose id nobody else uses, holds the locks of all epochs.
+The lock's number is computed from the id and the epoch, so it is neither stored nor sent in requests. An
+`append_once` holds the lock of its epoch, because the next attempt of its sink has the same id with a
+higher epoch; a processor, whose id nobody else uses, holds the locks of all epochs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def with_owner(transactional_id: str, member_id: str) -> str:
 
 
 def has_owner(transactional_id: str) -> bool:
-    """Whether whoever has a transaction of this id open holds a lock."""
+    """Whether the owner of an open transaction with this id holds a lock."""
     return transactional_id.startswith(SINK) or OWNED_BY in transactional_id
 
 
 def owner_lock(transactional_id: str, producer_epoch: int) -> int:
-    """The number of the lock, below 2**61: those of an id are consecutive, by epoch."""
+    """The number of the lock for this id and epoch, below 2**61; the locks of an id are consecutive."""
     digest = hashlib.blake2b(
         transactional_id.encode(errors="surrogatepass"), digest_size=8
     ).digest()
