@@ -49,7 +49,7 @@ def leaves(command: click.Command, context: click.Context) -> Iterator[_Leaf]:
 
 
 def section(leaf: _Leaf, common: set[tuple[str, str]]) -> str:
-    """The help of a command, without what many have in common."""
+    """The help of a command, without what many have in common: options, and a usage of FILE alone."""
     command, context = leaf
     shown = copy(command)
     shown.params = [
@@ -57,6 +57,7 @@ def section(leaf: _Leaf, common: set[tuple[str, str]]) -> str:
     ]
     shown.add_help_option = False
     text = shown.get_help(context).replace("\b", "").partition(FOOTER)[0].strip()
+    text = text.removeprefix(f"Usage: {context.command_path} [OPTIONS] [FILE]\n\n")
     return f"### `{context.command_path}`\n\n```text\n{text}\n```\n"
 
 
