@@ -68,7 +68,7 @@ def test_the_command_prints_the_metadata_of_a_file_and_its_typed_views(
     assert list(about["columns"]) == ["total", "_partition", "_offset", "_timestamp", "_key"]
     assert "topic bills" in about["description"]
     named = CliRunner().invoke(
-        MAIN, ["--db", str(typed), "datasette-metadata", "--out", str(tmp_path / "made.json")]
+        MAIN, ["--db", str(typed), "datasette-metadata", "--output", str(tmp_path / "made.json")]
     )
     assert (named.exit_code, named.output) == (0, "")
     assert json.loads((tmp_path / "made.json").read_text(encoding="utf-8")) == everything
