@@ -1,5 +1,5 @@
-"""What users need to test their own exactly-once code: a clock that tests advance, a network that fails,
-a Kafka cluster for other clients, and a check of their program under many fault schedules.
+"""What users need to test their own exactly-once code: a clock that tests advance, a faulty network, a
+Kafka cluster for any client, and a check of a program under many fault schedules.
 
 Loaded on demand: pytest imports this package in every run, to find the plugin in it.
 """

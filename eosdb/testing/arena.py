@@ -1,6 +1,7 @@
-"""Where programs are tried out: a file, processes that have it open, bad networks, and a clock.
+"""The world in which programs are tested: a file, processes that have it open, faulty networks, and a
+clock.
 
-Nothing here knows what the programs do; faults are injected through it, and checkers look at the file.
+Nothing here knows what the programs do. Faults are injected by it, and checkers read the file.
 """
 
 from __future__ import annotations
@@ -45,22 +46,22 @@ class Faults:
     longest_delay_ms: int = 60
     silent: float = 0.3
     very_late: float = 0.03
-    """How often a request or answer is so late that every timeout has passed."""
+    """The probability of a request or response delayed beyond every timeout."""
     latest_ms: int = 10_000
     admin: float = 0.015
-    """The share of steps in which an administrator acts or a fault happens."""
+    """The share of steps in which an administrator acts or a fault is injected."""
     crash_between_steps: float = 0.03
-    """How often the coordinator dies between deciding a transaction and completing it."""
+    """The probability that the coordinator dies between deciding a transaction and completing it."""
 
 
 CALM: Final = Faults(
     lose_request=0, lose_response=0, duplicate=0, reorder=0, longest_delay_ms=0, very_late=0
 )
-"""A client in the process of its broker: other actors run between its requests, nothing else happens."""
+"""No faults: the client is in the process of its broker, and other actors run between its requests."""
 
 
 class Arena(Closeable):
-    """The whole world of one run. A context manager that removes its file."""
+    """The world of one run. A context manager that removes its file."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Arena(Closeable):
         self.history: list[str] = []
         self.transports: list[SimulatedTransport] = []
         self.presences: dict[int, SimulatedPresence] = {}
-        """Of every member that there was, by number."""
+        """The presence of every member so far, by number."""
         self.scheduler.ended = self._end_presences
         self.config = config or BrokerConfig()
         self._folder = tempfile.mkdtemp(prefix="eosdb-simulation-", dir=memory_folder())
@@ -103,10 +104,10 @@ class Arena(Closeable):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def transport(self, node: int, faults: Faults | None = None) -> SimulatedTransport:
-        """A separate network for one client, as bad as the arena's unless `faults` are given."""
-        made = SimulatedTransport(self, node, self.rng.getrandbits(32), faults or self.faults)
-        self.transports.append(made)
-        return made
+        """A separate network for one client, with the arena's faults unless `faults` are given."""
+        network = SimulatedTransport(self, node, self.rng.getrandbits(32), faults or self.faults)
+        self.transports.append(network)
+        return network
 
     def say(self, line: str) -> None:
         """Add a line to the history."""
@@ -120,7 +121,7 @@ class Arena(Closeable):
         return cast(BrokerRequests, NodeBroker(self, node))
 
     def request(self, node: int, name: str, *args: Any, **options: Any) -> Any:
-        """Have a process carry out a request, which may crash it (NodeCrashed)."""
+        """Have a process carry out a request, which may crash the process (NodeCrashed)."""
         before, self._running_on = self._running_on, node
         try:
             answer = getattr(self.nodes[node].broker, name)(*args, **options)
@@ -141,26 +142,26 @@ class Arena(Closeable):
         return answer
 
     def presence(self, node: int, transactional_id: str | None) -> Presence | None:
-        """For the running actor, with which it ends at the latest."""
+        """A presence for the running actor, which ends with the actor at the latest."""
         real = presence(self.nodes[node].broker, transactional_id)
         if real is None:
             return None
-        made = SimulatedPresence(real, self.scheduler.current, self.clock)
-        self.presences[made.number] = made
-        return made
+        simulated = SimulatedPresence(real, self.scheduler.current, self.clock)
+        self.presences[simulated.number] = simulated
+        return simulated
 
     def _end_presences(self, actor: Actor) -> None:
-        for found in self.presences.values():
-            if found.actor is actor:
-                found.end()
+        for simulated in self.presences.values():
+            if simulated.actor is actor:
+                simulated.end()
 
     def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
-        """Called for every answer of a broker; for checkers to override."""
+        """Called for every response of a broker; for checkers to override."""
 
     # -- fate -----------------------------------------------------------------------------------
 
     def reached(self, point: Failpoint) -> None:
-        """The coordinator may die between the two steps of a commit."""
+        """Crash the coordinator, sometimes, between the two steps of a commit."""
         if point is not Failpoint.END_TXN_DECIDED or self._running_on is None:
             return
         if self._crash_rng.random() < self.faults.crash_between_steps:
@@ -168,11 +169,11 @@ class Arena(Closeable):
             raise NodeCrashed(self._running_on)
 
     def ends_in_steps(self) -> bool:
-        """Half of the transactions end in two steps, as those over very many partitions do."""
+        """End half of the transactions in two steps, as transactions over very many partitions do."""
         return self._running_on is None or self._crash_rng.random() < 0.5
 
     def restart(self, node: int) -> None:
-        """The process has died, and its actors with it. Another one opens the file."""
+        """Replace a process that has died, and its actors, by another that opens the file."""
         self.say(f"node {node} crashes")
         self.counts["node crash"] += 1
         for actor in [a for a in self.scheduler.actors if a.node == node]:
@@ -181,7 +182,7 @@ class Arena(Closeable):
         self.nodes[node] = self._open()
 
     def deliver_due(self) -> None:
-        """Deliver what is due, even if its sender is dead."""
+        """Deliver the messages that are due, even if their senders are dead."""
         for transport in self.transports:
             try:
                 transport.arrive()
@@ -189,7 +190,7 @@ class Arena(Closeable):
                 self.restart(crash.node)
 
     def deliver_everything(self) -> None:
-        """Deliver everything now, however late it would be."""
+        """Deliver every message now, however late it would be."""
         for transport in self.transports:
             transport.deliver_all()
 
@@ -220,8 +221,8 @@ class NodeBroker:
 
 
 class SimulatedPresence:
-    """That an actor is there as a member of a group, and since when it is not. Kept by the arena, so that
-    nothing depends on when a forgotten consumer is garbage-collected."""
+    """The presence of an actor as a group member, and the time since when it is gone. The arena keeps it,
+    so that nothing depends on when an abandoned consumer is garbage-collected."""
 
     def __init__(self, real: Presence, actor: Actor | None, clock: Clock) -> None:
         self.number: Final = real.number
@@ -238,7 +239,7 @@ class SimulatedPresence:
 
 
 class SimulatedTransport(FaultyTransport):
-    """A bad network on which other actors run while a request is sent."""
+    """A faulty network on which other actors run while a request is sent."""
 
     def __init__(self, arena: Arena, node: int, seed: int, faults: Faults) -> None:
         self._arena = arena
@@ -265,7 +266,7 @@ class SimulatedTransport(FaultyTransport):
         return super().submit(name, request)
 
     def arrive(self) -> None:
-        """Deliver what is due, whether or not anything waits for an answer."""
+        """Deliver the messages that are due, whether or not a client waits for a response."""
         super().poll()
 
 

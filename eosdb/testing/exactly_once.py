@@ -1,9 +1,9 @@
 """Runs a user's consume–process–produce function under many fault schedules and checks its output.
 
 The function is ordinary blocking code. A schedule runs it over a network that loses, repeats and delays
-requests; kills it between any two of them and restarts it; suspends it, starts a second copy, and resumes
-the first as a zombie; crashes the coordinator in the middle of a commit. In the end the output topics must
-hold what is expected: nothing lost, nothing duplicated, in order.
+requests; kills it between any two requests and restarts it; suspends it, starts a second copy, and resumes
+the first as a zombie; crashes the coordinator in the middle of a commit. At the end the output topics must
+hold the expected records: none lost, none duplicated, in order.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from eosdb.testing.arena import Arena, Faults
 from eosdb.testing.scheduler import NodeCrashed
 
 _LONGEST_SCHEDULE: Final = 4_000
-"""After this many turns the faults end, and the program is run once more to finish its work."""
+"""The number of turns after which the faults end, and the program is run once more to finish its work."""
 _TOLD: Final = 60
 
 
 class NotExactlyOnceError(AssertionError):
-    """The output is not what exactly-once processing gives. The message names the schedule."""
+    """The output differs from that of exactly-once processing. The message names the schedule."""
 
 
 class Instance:
-    """One life of the program under test: provides clients like a `Database`, over a bad network."""
+    """One life of the program under test: it provides clients like a `Database`, over a faulty network."""
 
     def __init__(self, arena: Arena, node: int) -> None:
         self._arena = arena
@@ -43,7 +43,7 @@ class Instance:
 
     @property
     def clock(self) -> Clock:
-        """Simulated: sleeping on it costs no time."""
+        """The simulated clock: sleeping on it takes no real time."""
         return self._arena.clock
 
     def producer(self, **config: Any) -> Producer:
@@ -76,13 +76,13 @@ def check_exactly_once(
     config: BrokerConfig | None = None,
     ordered: bool = True,
 ) -> Counter[str]:
-    """Run `program` under `schedules` fault schedules, from `seed` on.
+    """Run `program` under `schedules` fault schedules, starting with `seed`.
 
-    `inputs` are the values of each input topic, spread over its partitions in turn (one partition unless
-    `partitions` says otherwise); `expected` is what each output topic must hold in the end. With `ordered`,
-    the values of an output partition must be in the expected order. The program must return when there is
-    nothing left to read. Returns counts of what happened. Raises NotExactlyOnceError naming the schedule,
-    and any exception of the program other than EosdbError.
+    `inputs` are the values of each input topic, distributed over its partitions in turn (one partition
+    unless `partitions` says otherwise); `expected` is the final content of each output topic. With
+    `ordered`, the values of an output partition must be in the expected order. The program must return when
+    there is nothing left to read. Returns counts of events and faults. Raises NotExactlyOnceError naming
+    the schedule, and any exception of the program other than EosdbError.
     """
     counts: Counter[str] = Counter()
     for number in range(seed, seed + schedules):
@@ -102,7 +102,7 @@ def check_exactly_once(
 
 
 class _Schedule:
-    """One schedule: lives and deaths of the program until its work is done."""
+    """One schedule: the program is killed and restarted until its work is done."""
 
     def __init__(self, arena: Arena, program: Program, rng: random.Random) -> None:
         self._arena = arena
@@ -126,7 +126,7 @@ class _Schedule:
         arena.nodes[0].housekeeping()
 
     def _finish_in_peace(self) -> None:
-        """Start it once more without faults, as an operator would."""
+        """Start the program once more without faults, as an operator would."""
         arena = self._arena
         arena.faults = dataclasses.replace(
             arena.faults, lose_request=0, lose_response=0, duplicate=0, very_late=0
@@ -204,17 +204,17 @@ def _fill(arena: Arena, inputs: Values, topics: Mapping[str, int]) -> None:
 def _problem(
     arena: Arena, expected: Values, topics: Mapping[str, int], ordered: bool
 ) -> str | None:
-    """What is wrong with the output, or None."""
+    """The difference between the output and the expected output, or None."""
     for topic, wanted in expected.items():
         values = [_bytes(value) for value in wanted]
-        found = [_committed(arena, TopicPartition(topic, p)) for p in range(topics[topic])]
-        stored = Counter(value for partition in found for value in partition)
+        orders = [_committed(arena, TopicPartition(topic, p)) for p in range(topics[topic])]
+        stored = Counter(value for partition in orders for value in partition)
         lost = list((Counter(values) - stored).elements())
         doubled = list((stored - Counter(values)).elements())
         if lost or doubled:
             return f"topic {topic!r}: lost {lost}, doubled or unexpected {doubled}"
         places = {value: i for i, value in enumerate(values)}
-        for partition, order in enumerate(found):
+        for partition, order in enumerate(orders):
             if ordered and [places[value] for value in order] != sorted(places[v] for v in order):
                 return f"topic {topic!r}, partition {partition}: out of order: {order}"
     return None

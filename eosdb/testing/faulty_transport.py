@@ -1,7 +1,7 @@
-"""A transport that treats requests as a bad network does, decided by a seed.
+"""A transport that behaves like a bad network, driven by a seed.
 
-Requests and answers are lost, duplicated, delayed and reordered. Messages in flight are delivered when they
-are due on the broker's clock and a client polls, so with a `ManualClock` a seed repeats a run exactly.
+Requests and responses are lost, duplicated, delayed and reordered. Messages in flight are delivered when
+they are due on the broker's clock and a client polls, so with a `ManualClock` a seed repeats a run exactly.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class FaultyTransport:
     """A bad network between a client and the broker. Threads may share it.
 
     `lose_request`, `lose_response`, `duplicate` and `reorder` are probabilities per request; `delay_ms` is
-    the shortest and longest time each way takes. Of the losses, the share `silent` goes unnoticed, so the
-    client must wait for its request_timeout_ms; the others break the connection, which the client sees as
-    NETWORK_EXCEPTION. `only` names the requests that faults apply to (Kafka's names in snake_case); None
-    for all. Raises ConfigError.
+    the shortest and longest time of each direction. The fraction `silent` of the losses is not noticed by
+    the client, which must wait for its request_timeout_ms; the other losses break the connection, which the
+    client sees as NETWORK_EXCEPTION. `only` names the requests that faults apply to (Kafka's names in
+    snake_case); None for all. Raises ConfigError.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class FaultyTransport:
         self._delay_ms = delay_ms
         self._hold_ms = max(_SHORTEST_HOLD_MS, 2 * high)
         self._only = None if only is None else frozenset(only)
-        known: Clock = getattr(broker, "clock", None) or SystemClock()
-        self._clock = clock or known
+        broker_clock: Clock = getattr(broker, "clock", None) or SystemClock()
+        self._clock = clock or broker_clock
         self._lock = threading.RLock()
         self._on_the_way: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = 0
         self.counts: Final[Counter[str]] = Counter()
-        """How often each thing happened: `request`, `lose_request`, `duplicate`, …"""
+        """Counts of requests and faults: `request`, `lose_request`, `duplicate`, …"""
         self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
         """The most recent events, one line each."""
 
     @property
     def transaction_version(self) -> int:
-        """The broker's."""
+        """The transaction version of the broker."""
         return self._broker.transaction_version
 
     def submit(self, name: str, request: Request[T]) -> Exchange[T]:
@@ -106,11 +106,12 @@ class FaultyTransport:
             return exchange
 
     def presence(self, transactional_id: str | None = None) -> Presence | None:
-        """No network is between an owner of locks and its own process."""
+        """The broker's presence: a process and its own locks have no network between them."""
         return presence(self._broker, transactional_id)
 
     def poll(self) -> int | None:
-        """Deliver what has arrived. Returns the ms until the next arrival; None if nothing is in flight."""
+        """Deliver the messages that have arrived. Returns the ms until the next arrival; None if nothing is
+        in flight."""
         with self._lock:
             self._deliver_due()
             if not self._on_the_way:
@@ -118,7 +119,7 @@ class FaultyTransport:
             return max(1, self._on_the_way[0][0] - self._clock.monotonic_ms())
 
     def deliver_all(self) -> int:
-        """Deliver everything still in flight, however late. Returns the number of arrivals."""
+        """Deliver every message in flight, however late. Returns the number of arrivals."""
         with self._lock:
             count = 0
             while self._on_the_way:

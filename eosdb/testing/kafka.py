@@ -1,7 +1,7 @@
-"""A Kafka cluster inside the test: real clients connect to it, and the test decides about time and faults.
+"""A Kafka cluster inside the test: real clients connect to it, and the test controls time and faults.
 
-What is behind it is eosdb itself, served on a loopback port from threads of this process; nothing here
-knows a rule of Kafka. The clock stands still, so that nothing expires unless the test lets it.
+It is eosdb itself, served on a loopback port from threads of this process; no rule of Kafka is implemented
+here. The clock stands still, so nothing expires unless the test advances it.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from eosdb.testing.server_faults import Answer, Delay, LoseRequest, LoseResponse
 
 _HOST: Final = "127.0.0.1"
 _BROKER: Final = BrokerConfig(group_min_session_timeout_ms=1, auto_create_topics_enable=True)
-"""Topics are created as a Kafka broker does it when nothing else is set, and sessions may be short."""
+"""Topics are created with a Kafka broker's defaults, and sessions may be short."""
 
 
 class KafkaDouble(str, Closeable):
-    """The address of the cluster (`bootstrap.servers`), and what a test may do to it.
+    """The address of the cluster (`bootstrap.servers`), with methods to control it.
 
-    A `str`, so that clients, environments and command lines take it as it is. A context manager that closes
-    it. With `time_passes`, the clock also goes on by itself; `config` are settings of a `BrokerConfig`.
-    Faults are asked for by a request's name, Kafka's in snake_case: `lose_response("end_txn")`.
+    It is a `str`, so clients, environments and command lines take it as it is, and a context manager that
+    closes the cluster. With `time_passes`, the clock also advances by itself; `config` are settings of a
+    `BrokerConfig`. Faults are requested by a request's name, Kafka's in snake_case:
+    `lose_response("end_txn")`.
     """
 
     path: Final[Path]
-    """The file behind it."""
+    """The path of its file."""
     clock: Final[ManualClock]
-    """The broker's time: `advance(ms)` lets sessions, transactions and retention expire."""
+    """The broker's clock: `advance(ms)` lets sessions, transactions and retention expire."""
     db: eosdb.Database
-    """The file as a Database, for SQL, `outcome`, `admin` and `verify`; after `restart` another one."""
+    """The file as a Database, for SQL, `outcome`, `admin` and `verify`; `restart` replaces it."""
     _reserved: socket.socket
 
     def __new__(cls, *_: object, **__: object) -> KafkaDouble:
@@ -66,7 +67,7 @@ class KafkaDouble(str, Closeable):
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each thing happened: `request`, `lose_request`, `lose_response`, `delay`, `answer`."""
+        """Counts of requests and faults: `request`, `lose_request`, `lose_response`, `delay`, `answer`."""
         return self._faults.counts
 
     @property
@@ -75,38 +76,41 @@ class KafkaDouble(str, Closeable):
         return self._faults.history
 
     def lose_request(self, api: str, times: int = 1) -> None:
-        """The next such requests are not carried out; the client sees its connection break."""
+        """Drop the next requests of this name before they are carried out; the client's connection
+        breaks."""
         self._faults.plan(api, times, LoseRequest())
 
     def lose_response(self, api: str, times: int = 1) -> None:
-        """The next such requests are carried out, and their answers are lost with the connection."""
+        """Carry out the next requests of this name, and drop their responses; the client's connection
+        breaks."""
         self._faults.plan(api, times, LoseResponse())
 
     def delay(self, api: str, ms: int, times: int = 1) -> None:
-        """The next such requests are carried out so many milliseconds (of real time) later."""
+        """Carry out the next requests of this name after a delay (ms of real time)."""
         check_whole("ms", ms, 0)
         self._faults.plan(api, times, Delay(ms))
 
     def answer(self, api: str, error: type[ApiError], times: int = 1) -> None:
-        """The next such requests are not carried out, but answered with this error of Kafka's."""
+        """Answer the next requests of this name with this error of Kafka's, without carrying them out."""
         self._faults.plan(api, times, Answer(error))
 
     def why(self, topic: str, group_id: str | None = None) -> list[Diagnosis]:
-        """For each partition, why a reader, or this group, gets no further (`eosdb why`)."""
+        """For each partition, why a reader, or this group, makes no progress (`eosdb why`)."""
         count = len(self.db.admin.describe_topic(topic).partitions)
         partitions = [TopicPartition(topic, number) for number in range(count)]
         return [self.db.admin.diagnose(partition, group_id) for partition in partitions]
 
     def kill(self) -> None:
-        """Die as by `kill -9`: connections break, the file stays as it is. Until `restart`, clients are
-        refused; idempotent."""
+        """Die as by `kill -9`: connections break, and the file stays as it is. Clients are refused until
+        `restart`. Idempotent."""
         if self._end():
             # Nobody else may get the port meanwhile, least of all a client that connects to itself.
             self._reserved = _reserve(self._port)
             self.db.abandon()
 
     def restart(self) -> None:
-        """Serve the file again at the same address, as a new process would; `kill` what is still alive."""
+        """Serve the file again at the same address, as a new process would; kills the server first if it is
+        alive."""
         self.kill()
         self.db = eosdb.connect(self.path, clock=self.clock, durability="off", config=self._config)
         self._reserved.close()
@@ -117,13 +121,13 @@ class KafkaDouble(str, Closeable):
         self._is_alive = True
 
     def close(self) -> None:
-        """End it, whatever its clients do, and leave the file; idempotent."""
+        """Close the cluster, whatever its clients do, and keep the file; idempotent."""
         self._end()
         self._reserved.close()
         self.db.close()
 
     def _end(self) -> bool:
-        """Whether it was alive."""
+        """Shut down the server; returns whether it was alive."""
         was_alive, self._is_alive = self._is_alive, False
         if was_alive:
             self._faults.interrupt()
@@ -132,7 +136,7 @@ class KafkaDouble(str, Closeable):
 
 
 def _reserve(port: int) -> socket.socket:
-    """Keep the port from all others, without listening."""
+    """Reserve the port without listening."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind((_HOST, port))
@@ -140,7 +144,7 @@ def _reserve(port: int) -> socket.socket:
 
 
 class _RunningClock(ManualClock):
-    """The machine's time, and so much more as it was advanced."""
+    """The machine's time plus the time by which it was advanced."""
 
     _system: Final = SystemClock()
 

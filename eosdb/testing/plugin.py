@@ -1,4 +1,4 @@
-"""The pytest plugin: a fresh database on a clock that the test advances, and bad networks to it; a Kafka
+"""The pytest plugin: a fresh database on a clock that the test advances, faulty networks to it, and a Kafka
 cluster for real clients.
 
 Installed with eosdb; nothing needs to be imported.
@@ -39,7 +39,8 @@ def eosdb_db(tmp_path: Path, eosdb_clock: ManualClock) -> Iterator[Database]:
 
 @pytest.fixture
 def eosdb_faults(eosdb_db: Database) -> Callable[..., FaultyTransport]:
-    """Makes bad networks to `eosdb_db`: `db.producer(transport=eosdb_faults(seed=1, lose_request=0.2))`."""
+    """A factory of faulty networks to `eosdb_db`: `db.producer(transport=eosdb_faults(seed=1,
+    lose_request=0.2))`."""
     from eosdb.testing import FaultyTransport
 
     def make(seed: int = 0, **faults: Any) -> FaultyTransport:
@@ -50,7 +51,7 @@ def eosdb_faults(eosdb_db: Database) -> Callable[..., FaultyTransport]:
 
 @pytest.fixture
 def eosdb_kafka(tmp_path: Path) -> Iterator[KafkaDouble]:
-    """A Kafka cluster in this process, for any client: its value is the `bootstrap.servers`.
+    """A Kafka cluster in this process, for any client; its value is the `bootstrap.servers`.
 
     Its clock stands still until the test advances it.
     """
@@ -64,9 +65,9 @@ def eosdb_kafka(tmp_path: Path) -> Iterator[KafkaDouble]:
 def eosdb_kafka_factory(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., KafkaDouble]]:
-    """Makes more of them: `eosdb_kafka_factory(num_partitions=4, time_passes=True)`.
+    """A factory of Kafka clusters: `eosdb_kafka_factory(num_partitions=4, time_passes=True)`.
 
-    They are context managers, for a test or a module; what is open is closed with the session.
+    They are context managers, for a test or a module; the open ones are closed at the end of the session.
     """
     from eosdb.testing import KafkaDouble
 

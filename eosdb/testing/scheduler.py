@@ -1,8 +1,8 @@
-"""Many actors, one at a time, in an order that a seed decides.
+"""Runs many actors, one at a time, in an order that a seed determines.
 
 An actor is ordinary blocking code in a thread of its own. It runs until it sends a request or sleeps; then
-the scheduler chooses the next. Only one thread runs at a time, so the same seed gives the same history.
-Time passes only when all actors sleep.
+the scheduler chooses the next actor. Only one thread runs at a time, so the same seed gives the same
+history. Time advances only when all actors sleep.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ActorKilled(BaseException):
 
 
 class NodeCrashed(BaseException):
-    """The process that was carrying out a request died in the middle of it."""
+    """The process that was carrying out a request has died in the middle of it."""
 
     def __init__(self, node: int) -> None:
         super().__init__(f"node {node} crashed")
@@ -30,7 +30,7 @@ class NodeCrashed(BaseException):
 
 
 class Actor:
-    """One blocking program among several."""
+    """A blocking program among several."""
 
     def __init__(
         self, scheduler: Scheduler, name: str, node: int, body: Callable[[], None]
@@ -38,9 +38,9 @@ class Actor:
         self.name = name
         self.node = node
         self.wake_ms = 0
-        """It sleeps until this time."""
+        """The time until which it sleeps."""
         self.suspended_until = 0
-        """It gets no turn before this step, whatever it waits for."""
+        """The step before which it gets no turn, whatever it waits for."""
         self.error: BaseException | None = None
         self.finished = False
         self.killed = False
@@ -52,13 +52,13 @@ class Actor:
         self._thread.start()
 
     def resume(self) -> None:
-        """Let it run until its next pause, or its end."""
+        """Let the actor run until its next pause, or its end."""
         self._go.release()
         if not self._scheduler.turn.acquire(timeout=_STUCK_S):
             raise RuntimeError(f"{self.name} neither pauses nor ends")
 
     def pause(self) -> None:
-        """Called by the actor: yield the turn, and wait for the next one."""
+        """Yield the turn, and wait for the next one. Called by the actor."""
         if self.killed:
             raise ActorKilled
         self._scheduler.turn.release()
@@ -67,7 +67,7 @@ class Actor:
             raise ActorKilled
 
     def kill(self) -> None:
-        """Kill it where it is; its cleanup has no effect."""
+        """Kill the actor where it is; its cleanup has no effect."""
         self.killed = True
         if not self.finished:
             self.resume()
@@ -88,7 +88,7 @@ class Actor:
 
 
 class Scheduler:
-    """Whose turn it is."""
+    """Gives the turns to the actors."""
 
     def __init__(self, rng: random.Random, clock: SimulatedClock) -> None:
         self._rng = rng
@@ -98,7 +98,7 @@ class Scheduler:
         self.current: Actor | None = None
         self.steps = 0
         self.ended: Callable[[Actor], None] = lambda actor: None
-        """Called for every actor that has ended or was killed: its process is gone."""
+        """Called for every actor that has ended or was killed, whose process is gone."""
         clock.scheduler = self
 
     def spawn(self, name: str, node: int, body: Callable[[], None]) -> Actor:
@@ -131,7 +131,7 @@ class Scheduler:
         return actor
 
     def pause(self, ms: int = 0) -> None:
-        """Called by the running actor: let others run first, for at least `ms`."""
+        """Let other actors run for at least `ms`. Called by the running actor."""
         actor = self.current
         if actor is None:
             self._clock.advance(ms)

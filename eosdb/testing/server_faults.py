@@ -1,8 +1,8 @@
-"""What goes wrong between clients and a server, as a test asks for it: the next request of a name is lost,
-or its answer is, it comes late, or it is answered with an error.
+"""Faults between clients and a server, planned by a test for the next request of a name: the request or its
+response is lost, it is delayed, or it is answered with an error.
 
-The names of the faults are those of `FaultyTransport`. A lost message breaks the connection: over TCP
-there is no other way to lose one.
+The faults are named as in `FaultyTransport`. A lost message breaks the connection: over TCP a message
+cannot be lost otherwise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Fault = LoseRequest | LoseResponse | Delay | Answer
 
 
 class ServerFaults:
-    """The planned faults of one server, which calls this for every request. Threads share it."""
+    """The planned faults of one server, which calls this object for every request. Threads share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,16 +61,16 @@ class ServerFaults:
         self.history: Final[deque[str]] = deque(maxlen=_REMEMBERED)
 
     def plan(self, api: str, times: int, fault: Fault) -> None:
-        """Each of the next requests of this name meets one fault, in the order of planning."""
-        known = _names()
-        if api not in known:
-            raise ConfigError(f"api: got {api!r}, expected one of {', '.join(sorted(known))}")
+        """Plan this fault for `times` requests of this name, after those planned before."""
+        names = _names()
+        if api not in names:
+            raise ConfigError(f"api: got {api!r}, expected one of {', '.join(sorted(names))}")
         check_whole("times", times, 1)
         with self._lock:
             self._planned.setdefault(api, deque()).extend([fault] * times)
 
     def interrupt(self) -> None:
-        """The server dies: what is delayed never arrives."""
+        """Stop the server: delayed requests are never carried out."""
         self._ended.set()
 
     def resume(self) -> None:
@@ -106,7 +106,7 @@ class ServerFaults:
 
 
 class _Refusing:
-    """A broker, and an admin, that answers everything with one error."""
+    """A broker and an admin whose methods all raise one error."""
 
     def __init__(self, error: type[ApiError]) -> None:
         self._error = error

@@ -1,8 +1,8 @@
-"""A deterministic simulation of many clients on one file: one seed decides everything.
+"""A deterministic simulation of many clients on one file, driven by one seed.
 
-`run(Settings(seed=7))` lets producers, workers and readers live over bad networks, kills them, suspends
-them, crashes the coordinator between its two steps, jumps the clock, and asks a sceptic after every step
-whether exactly-once still holds.
+`run(Settings(seed=7))` runs producers, workers and readers over faulty networks, kills and suspends them,
+crashes the coordinator between its two steps, jumps the clock, and checks after every step that
+exactly-once still holds.
 """
 
 from eosdb.testing.arena import Faults

@@ -1,7 +1,7 @@
 """The programs that run in the simulated world, written as users write them.
 
-Each is a plain function that goes on until it is killed, or returns because its producer is fenced; then
-a successor takes its place.
+Each is a plain function that runs until it is killed, or returns because its producer is fenced; then a
+successor is started.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eosdb.testing.simulation.world import TOPICS, World
 
 
 class Me(NamedTuple):
-    """Who an actor is: its role's name, which life it lives, and on which node."""
+    """The identity of an actor: its role's name, the number of its life, and its node."""
 
     name: str
     life: int
@@ -35,13 +35,13 @@ class Me(NamedTuple):
 
 
 PLAIN: Final = 1_000_000
-"""What is added to an offset that is committed outside of the transaction."""
+"""Added to an offset that is committed outside of the transaction."""
 
 Role = Callable[[World, Me], None]
 
 
 def idempotent_writer(world: World, me: Me) -> None:
-    """Feeds the input, and writes among the transactions."""
+    """Writes the input, and data among the transactions of others, without transactions."""
     producer = world.producer(me.full_name, me.node)
     number = 0
     while True:
@@ -71,7 +71,7 @@ def idempotent_writer(world: World, me: Me) -> None:
 
 
 def transactional_writer(world: World, me: Me) -> None:
-    """Transactions over several partitions, with offsets of its own in some of them."""
+    """Commits transactions over several partitions, some of them with offsets."""
     producer = _initialized(world, me)
     if producer is None:
         return
@@ -112,7 +112,7 @@ def transactional_writer(world: World, me: Me) -> None:
 def _send_offsets(
     world: World, me: Me, producer: Producer, record: TransactionRecord, number: int
 ) -> None:
-    """An offset in the transaction, and sometimes a plain one behind it, which is to win."""
+    """Commit an offset in the transaction, and sometimes a plain one after it, which must win."""
     record.group = f"{OF_ITS_OWN}{me.name}"
     record.offsets = {world.data_partition(me.rng): me.life * 10_000 + number}
     producer.send_offsets_to_transaction(
@@ -124,7 +124,7 @@ def _send_offsets(
 
 
 def worker(world: World, me: Me) -> None:
-    """Consume, process, produce: one input partition, one result for each record."""
+    """Consumes, processes and produces: one input partition, one result for each record."""
     source = TopicPartition(INPUT, int(me.name.removeprefix("worker")))
     producer = _initialized(world, me)
     if producer is None:
@@ -160,8 +160,8 @@ def worker(world: World, me: Me) -> None:
 
 
 def member(world: World, me: Me) -> None:
-    """Shares the input with others. Every life has a transactional id of its own, so nothing but its
-    membership fences it (KIP-447)."""
+    """Shares the input as a member of a group. Every life has a transactional id of its own, so only its
+    membership can fence it (KIP-447)."""
     producer = _initialized(world, me, me.full_name)
     if producer is None:
         return
@@ -213,7 +213,7 @@ def member(world: World, me: Me) -> None:
 def _send_result(
     producer: Producer, record: TransactionRecord, consumed: ConsumerRecord, topic: str
 ) -> None:
-    """One result for an input record; its number says which."""
+    """Send the result of an input record, whose number is in it."""
     value = f"{record.key}|{consumed.offset * INPUTS + consumed.partition}".encode()
     tp = TopicPartition(topic, consumed.offset % TOPICS[topic])
     record.sent[value] = tp
@@ -242,7 +242,7 @@ def _read(world: World, me: Me, isolation_level: str) -> None:
 
 
 def _initialized(world: World, me: Me, transactional_id: str | None = None) -> Producer | None:
-    """A producer that holds its transactional id; None when that could not be had."""
+    """A producer that has initialised its transactional id; None if that failed."""
     producer = world.producer(
         me.full_name,
         me.node,
@@ -261,7 +261,7 @@ def _initialized(world: World, me: Me, transactional_id: str | None = None) -> P
 
 
 def _begin(world: World, me: Me, producer: Producer, number: int) -> TransactionRecord | None:
-    """A transaction; None when the last one was empty, and another epoch could not be had."""
+    """Begin a transaction; None if the last one was empty and a new epoch could not be had."""
     for _ in range(3):
         try:
             token = producer.begin_transaction()
@@ -274,8 +274,8 @@ def _begin(world: World, me: Me, producer: Producer, number: int) -> Transaction
 
 
 def _resolve(world: World, me: Me, producer: Producer, record: TransactionRecord) -> bool:
-    """After an error: abort, or repeat what was asked for. False when the producer cannot go on, and
-    the database says what became of the transaction."""
+    """After an error, abort, or repeat the request. False if the producer cannot continue; then the
+    database says what became of the transaction."""
     for _ in range(3):
         try:
             if producer.state == "COMMITTING_TRANSACTION":
@@ -307,4 +307,4 @@ ROLES: Final[dict[str, tuple[Role, Sequence[str]]]] = {
     "uncommitted_reader": (uncommitted_reader, ("uncommitted",)),
     "admin": (lambda world, me: None, ()),
 }
-"""By the name of the role: what it does, and who plays it. The admin is played by fate."""
+"""The function and the actors of each role. The admin's actions are chosen by the run itself."""

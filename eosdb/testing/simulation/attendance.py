@@ -1,6 +1,5 @@
-"""Who stays a member of a group, and for how long, held against what the world knows: a member whose
-process has died is removed by the next write, one that hangs or is cut off when its session has ended,
-and nobody else.
+"""Checks how long members stay in a group: a member whose process has died must be removed by the next
+write, one that hangs or is cut off when its session has ended, and no other member may be removed.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from eosdb.model.damage import parsed
 from eosdb.testing.simulation.model import require
 
 _NOTICED_MS: Final = 300
-"""How long after a death writes may go on before one of them must have noticed."""
+"""How long writes may continue after a death before one of them must have noticed it."""
 Row = tuple[str, int, str, str, int]
-"""Of a member's lease: group, the deadline of its rebalance, its members, this member, until when."""
+"""A member's lease: group, rebalance deadline, the group's members, member id, expiry."""
 
 
 class KnownPresence(Protocol):
-    """What the world knows of a member's process."""
+    """The true state of a member's process."""
 
     @property
     def ended_ms(self) -> int | None:
-        """Since when it is gone; None while it lives."""
+        """When the process ended; None while it is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +45,14 @@ class Attendance:
         self._now_ms = 0
 
     def wrote(self, now_ms: int) -> None:
-        """A request that writes has been answered."""
+        """Called when a request that writes has been answered."""
         self._last_write_ms = now_ms
 
     def asked_to_leave(self, group_id: str, member_id: str) -> None:
         self._left.add((group_id, member_id))
 
     def look(self, rows: Iterable[Row], now_ms: int) -> None:
-        """After every change of the file."""
+        """Called after every change of the file."""
         self._now_ms = now_ms
         before, self._seen = self._seen, _members(rows)
         for gone in sorted(before.keys() - self._seen.keys() - self._left):
@@ -81,15 +80,15 @@ class Attendance:
         require(late <= _NOTICED_MS, f"{member} is a member {late} ms after its session ended")
 
     def _ended_ms(self, seen: _Seen) -> int | None:
-        known = self._presences.get(seen.number)
-        return None if known is None else known.ended_ms
+        presence = self._presences.get(seen.number)
+        return None if presence is None else presence.ended_ms
 
 
 def _members(rows: Iterable[Row]) -> dict[tuple[str, str], _Seen]:
-    found: dict[tuple[str, str], _Seen] = {}
+    seen_members: dict[tuple[str, str], _Seen] = {}
     for group_id, deadline, members, member_id, expires in rows:
         for member in parsed(members):
             if member["member_id"] == member_id:
                 seen = _Seen(member.get("owner_lock", 0), expires, deadline)
-                found[group_id, member_id] = seen
-    return found
+                seen_members[group_id, member_id] = seen
+    return seen_members

@@ -1,8 +1,8 @@
-"""The sceptic: a simple model of the log, held against the file and the ledger after every step.
+"""The checker: a simple model of the log, compared with the file and the ledger after every step.
 
-It reads raw rows and knows only Kafka's rules: a marker ends what its producer has open in the partition,
-data counts when it is outside of a transaction or a COMMIT marker follows. Nothing of the engine's code
-is used, so a bug there cannot hide in here.
+It reads raw rows and knows only Kafka's rules: a marker ends its producer's open transaction in the
+partition, and data counts if it is outside of a transaction or followed by a COMMIT marker. It uses no code
+of the engine, so it cannot share the engine's bugs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LEASES: Final = (
 
 
 class Checker:
-    """Follows one file. Every method raises Violation."""
+    """Checks one file. Every method raises Violation."""
 
     def __init__(self, path: str, ledger: Ledger, attendance: Attendance) -> None:
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -49,30 +49,31 @@ class Checker:
         self._version = -1
         self.partitions: dict[TopicPartition, PartitionModel] = defaultdict(PartitionModel)
         self._where: dict[bytes, tuple[TopicPartition, int]] = {}
-        """Every committed value, and the one place where it may be."""
+        """Every committed value, and its only allowed place."""
         self._newest: dict[tuple[TopicPartition, str], int] = {}
         self.outcomes: dict[str, str] = {}
         self._outputs: dict[tuple[str, int], set[int]] = defaultdict(set)
-        """By group and input partition: the offsets whose results stand."""
+        """By group and input partition: the offsets whose results are committed."""
         self._consumed: dict[tuple[str, int], int] = defaultdict(int)
         self._commits = Commits()
         self._read: dict[tuple[str, TopicPartition], int] = {}
         self._generations: dict[str, int] = {}
         self.reads: list[tuple[str, bool, TopicPartition, int, bytes]] = []
-        """What readers have been given since the last look: reader, committed only, where, what."""
+        """Records that readers have received since the last look: reader, whether committed only, place,
+        content."""
 
     def close(self) -> None:
         self._file.close()
 
     def newest_position(self) -> int:
-        """The journal's end, to say what happened before and after an answer."""
+        """The end of the journal, which orders events before and after a response."""
         (position,) = self._file.execute("SELECT max(position) FROM journal").fetchone()
         return int(position or 0)
 
     # -- after every step -----------------------------------------------------------------------
 
     def look(self, now_ms: int) -> None:
-        """Take in what is new, and check everything that must hold now."""
+        """Read the new rows, and check everything that must hold now."""
         (version,) = self._file.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._version = version
@@ -91,19 +92,19 @@ class Checker:
 
     def _look_at_partitions(self) -> None:
         ended: set[str] = set()
-        found = self._file.execute(
+        partitions = self._file.execute(
             "SELECT topic, partition, log_start_offset, log_end_offset, high_watermark, "
             "last_stable_offset FROM partition_offsets"
         ).fetchall()
         fresh: list[tuple[int, int, TopicPartition, Row]] = []
-        for topic, partition, _, log_end, _, _ in found:
+        for topic, partition, _, log_end, _, _ in partitions:
             tp = TopicPartition(topic, partition)
-            known = len(self.partitions[tp].rows)
-            if known < log_end:
-                fresh += [(row.position, row.offset, tp, row) for row in self._rows(tp, known)]
+            read = len(self.partitions[tp].rows)
+            if read < log_end:
+                fresh += [(row.position, row.offset, tp, row) for row in self._rows(tp, read)]
         for _, _, tp, row in sorted(fresh):
             self._apply(tp, self.partitions[tp], row, ended)
-        for topic, partition, log_start, log_end, high_watermark, last_stable in found:
+        for topic, partition, log_start, log_end, high_watermark, last_stable in partitions:
             tp = TopicPartition(topic, partition)
             model = self.partitions[tp]
             require(len(model.rows) == log_end, f"{tp}: {log_end - len(model.rows)} rows are lost")
@@ -162,13 +163,13 @@ class Checker:
         model.open.setdefault(pid, []).append(row)
 
     def _check_sequence(self, tp: TopicPartition, model: PartitionModel, row: Row) -> None:
-        known = (row.producer_id, row.producer_epoch)
-        expected = model.sequences.get(known, 0)
+        producer = (row.producer_id, row.producer_epoch)
+        expected = model.sequences.get(producer, 0)
         require(
             row.sequence == expected,
-            f"{tp}: producer {known} stored sequence {row.sequence} after {expected - 1}",
+            f"{tp}: producer {producer} stored sequence {row.sequence} after {expected - 1}",
         )
-        model.sequences[known] = expected + 1
+        model.sequences[producer] = expected + 1
 
     def _check_not_fenced(self, tp: TopicPartition, row: Row) -> None:
         epoch, since = self._ledger.issued.get(row.producer_id, (0, 0))
@@ -186,9 +187,10 @@ class Checker:
             assert row.value is not None
             key = transaction_of(row.value)
             assert key is not None
-            known = self.outcomes.setdefault(key, marker.control)
+            outcome = self.outcomes.setdefault(key, marker.control)
             require(
-                known == marker.control, f"{tp}: transaction {key} is {known} and {marker.control}"
+                outcome == marker.control,
+                f"{tp}: transaction {key} is {outcome} and {marker.control}",
             )
             if key not in ended:
                 ended.add(key)
@@ -230,19 +232,19 @@ class Checker:
         self._newest[order] = int(number)
 
     def _look_at_offsets(self) -> None:
-        found = {
+        offsets = {
             (group, TopicPartition(topic, partition)): offset
             for group, topic, partition, offset in self._file.execute(
                 "SELECT group_id, topic, partition, committed_offset FROM consumer_offsets"
             )
         }
-        for (group, tp), offset in found.items():
+        for (group, tp), offset in offsets.items():
             if group in RESULTS.values():
                 self._check_worker_offset(group, tp, offset)
             else:
                 expected = self._commits.expected.get((group, tp))
                 require(offset == expected, f"{group} {tp}: offset {offset}, expected {expected}")
-        missing = set(self._commits.expected) - set(found)
+        missing = set(self._commits.expected) - set(offsets)
         require(not missing, f"offsets of committed transactions are missing: {missing}")
         for (group, partition), outputs in self._outputs.items():
             consumed = self._consumed[group, partition]
@@ -265,7 +267,8 @@ class Checker:
         self._read[group, tp] = offset
 
     def _look_at_assignments(self) -> None:
-        """No two members of a generation have been given the same partition; generations only grow."""
+        """Check that no two members of a generation have the same partition, and that generations only
+        grow."""
         for group, generation, members in self._file.execute(
             "SELECT group_id, generation_id, members FROM groups"
         ):
@@ -325,13 +328,13 @@ class Checker:
             self._read[reader, tp] = offset + 1
 
     def _kept(self, tp: TopicPartition, model: PartitionModel) -> set[int]:
-        """The offsets that a compaction must leave where they are."""
+        """The offsets that a compaction must keep."""
         return set(model.newest_by_key(model.last_stable).values())
 
     # -- now and then ---------------------------------------------------------------------------
 
     def audit(self, now_ms: int) -> None:
-        """The SQL views show exactly what the model knows."""
+        """Check that the SQL views agree with the model."""
         self.look(now_ms)
         for tp, model in self.partitions.items():
             visible = {
@@ -339,16 +342,16 @@ class Checker:
                 for offset, value in model.committed.items()
                 if model.log_start <= offset < model.last_stable
             }
-            found = dict(
+            shown = dict(
                 self._file.execute(
                     'SELECT "offset", value FROM committed_records WHERE topic = ? AND partition = ?',
                     tp,
                 )
             )
             if tp.topic == TABLE:
-                self._check_compacted(tp, model, visible, found)
+                self._check_compacted(tp, model, visible, shown)
                 continue
-            require(found == visible, f"{tp}: committed_records differs from the rows")
+            require(shown == visible, f"{tp}: committed_records differs from the rows")
             statuses = dict(
                 self._file.execute(
                     'SELECT "offset", status FROM all_records WHERE topic = ? AND partition = ? '
@@ -358,14 +361,14 @@ class Checker:
             )
             for row in model.rows[model.log_start :]:
                 if row.control is None:
-                    known = "open"
+                    status = "open"
                     if row.offset in model.committed:
-                        known = "committed"
+                        status = "committed"
                     elif row.offset in model.aborted:
-                        known = "aborted"
+                        status = "aborted"
                     require(
-                        statuses.get(row.offset) == known,
-                        f"{tp}: all_records says {statuses.get(row.offset)} of the {known} "
+                        statuses.get(row.offset) == status,
+                        f"{tp}: all_records says {statuses.get(row.offset)} of the {status} "
                         f"offset {row.offset}",
                     )
 
@@ -374,18 +377,18 @@ class Checker:
         tp: TopicPartition,
         model: PartitionModel,
         visible: dict[int, bytes],
-        found: dict[int, bytes],
+        shown: dict[int, bytes],
     ) -> None:
-        """Of each key at least the newest committed value is there, and nothing that does not belong."""
-        require(found.items() <= visible.items(), f"{tp}: committed_records shows too much")
-        missing = {offset for offset in self._kept(tp, model) if offset in visible} - set(found)
+        """Check that at least the newest committed value of each key is stored, and no foreign record."""
+        require(shown.items() <= visible.items(), f"{tp}: committed_records shows too much")
+        missing = {offset for offset in self._kept(tp, model) if offset in visible} - set(shown)
         require(
             not missing, f"{tp}: the newest values of their keys are missing: {sorted(missing)}"
         )
 
     def finish(self, now_ms: int) -> None:
-        """At the end, when every transaction has been ended: nothing is open, nothing acknowledged is
-        missing."""
+        """Check the end of a run, when every transaction has ended: nothing is open, and no acknowledged
+        record is missing."""
         self.audit(now_ms)
         for tp, model in self.partitions.items():
             require(not model.open, f"{tp}: transactions are open after every deadline")
@@ -398,8 +401,8 @@ class Checker:
 
 
 def _assigned(data: bytes) -> set[tuple[str, int]]:
-    """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); none before there is one."""
-    found: set[tuple[str, int]] = set()
+    """The partitions of an assignment (Kafka: ConsumerProtocolAssignment); empty before there is one."""
+    tps: set[tuple[str, int]] = set()
     at = 2  # Behind the version.
     (topics,) = struct.unpack_from(">i", data, at) if data else (0,)
     at += 4
@@ -408,6 +411,6 @@ def _assigned(data: bytes) -> set[tuple[str, int]]:
         topic = data[at + 2 : at + 2 + length].decode()
         at += 2 + length
         (count,) = struct.unpack_from(">i", data, at)
-        found |= {(topic, n) for n in struct.unpack_from(f">{count}i", data, at + 4)}
+        tps |= {(topic, n) for n in struct.unpack_from(f">{count}i", data, at + 4)}
         at += 4 + 4 * count
-    return found
+    return tps

@@ -1,5 +1,6 @@
-"""What the offsets of a group must be where transactions and plain commits meet: the later request wins,
-not the later marker. The journal's order says which request came later."""
+"""The expected offsets of a group to which both transactions and plain commits write: the later request
+wins, not the later marker. The order of the journal says which request came later.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from eosdb.model.values import TopicPartition
 from eosdb.testing.simulation.model import require
 
 OF_ITS_OWN: Final = "offsets of "
-"""Groups to which a producer commits both ways; each offset is committed by one request only, if often."""
+"""Groups to which a producer commits in both ways; each offset is committed by one request only, which may
+be repeated."""
 Place = tuple[str, TopicPartition]
 
 
@@ -21,12 +23,12 @@ class Commits:
     def __init__(self) -> None:
         self.expected: dict[Place, int] = {}
         self.seen = 0
-        """The journal position up to which requests were taken in."""
+        """The journal position up to which requests have been read."""
         self._requested: dict[tuple[Place, int], int] = {}
         self._newest: dict[Place, int] = {}
 
     def add(self, requests: Iterable[tuple[int, str, str]]) -> None:
-        """Requests that are new: position, kind, detail. A plain commit counts at once."""
+        """Add new requests: position, kind, detail. A plain commit counts at once."""
         for position, kind, detail in requests:
             self.seen = position
             event = parsed(detail)
@@ -40,7 +42,7 @@ class Commits:
                     self.count(*place, commit["offset"])
 
     def count(self, group: str, tp: TopicPartition, offset: int) -> None:
-        """The offset has been committed: its transaction was, or it was in none."""
+        """Count an offset as committed: its transaction was committed, or it was in none."""
         place = (group, tp)
         position = self._requested.get((place, offset), -1)
         require(position >= 0, f"{group} {tp}: offset {offset} counts, but was never sent")

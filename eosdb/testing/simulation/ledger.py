@@ -1,7 +1,7 @@
-"""What the actors know: what they sent, and what they were told. The checker holds the log against it.
+"""The ledger of what the actors sent and which responses they got. The checker compares the log with it.
 
-Values tell where they come from, `producer|transaction|number`, so that the checker needs nothing from
-the engine to recognise them.
+A value contains its origin, `producer|transaction|number`, so the checker needs nothing from the engine to
+recognise it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from eosdb.model.values import TopicPartition, TransactionToken
 
 @dataclass(slots=True)
 class TransactionRecord:
-    """One transaction as its producer sees it."""
+    """A transaction as its producer sees it."""
 
     key: str
     token: TransactionToken
@@ -21,22 +21,22 @@ class TransactionRecord:
     sent: dict[bytes, TopicPartition] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     answer: str = ""
-    """`committed`, `aborted` or `never started` once the producer has been told so."""
+    """`committed`, `aborted` or `never started` once the producer has that response."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything that was sent, and every promise that was made."""
+    """All records sent, and all promises made to their senders."""
 
     acknowledged: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
-    """Records outside of transactions that were acknowledged, and where they are said to be."""
+    """Acknowledged records outside of transactions, and the places in their responses."""
     fresh_acknowledgements: list[bytes] = field(default_factory=list)
     transactions: dict[str, TransactionRecord] = field(default_factory=dict)
     fresh_answers: list[str] = field(default_factory=list)
     issued: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By producer id: the highest epoch that the broker has handed out, and when (journal position)."""
+    """By producer id: the highest epoch that the broker has issued, and when (journal position)."""
     retired: dict[int, int] = field(default_factory=dict)
-    """Producer ids that have been followed by others, and when."""
+    """Producer ids that have been replaced, and when."""
     holders: dict[str, int] = field(default_factory=dict)
 
     def acknowledge(self, value: bytes, tp: TopicPartition, offset: int) -> None:
@@ -54,7 +54,7 @@ class Ledger:
     def issue(
         self, transactional_id: str | None, producer_id: int, producer_epoch: int, position: int
     ) -> None:
-        """The broker has handed out this pair: whoever had a lower one is fenced from now on."""
+        """Note that the broker has issued this pair, which fences lower epochs from now on."""
         if producer_epoch > self.issued.get(producer_id, (-1, 0))[0]:
             self.issued[producer_id] = (producer_epoch, position)
         if transactional_id is not None:
@@ -65,6 +65,6 @@ class Ledger:
 
 
 def transaction_of(value: bytes) -> str | None:
-    """The key of the transaction that a value belongs to; None outside of transactions."""
+    """The key of the transaction that a value belongs to; None if it is outside of transactions."""
     producer, transaction, _ = value.decode().rsplit("|", 2)
     return f"{producer}|{transaction}" if transaction != "-" else None

@@ -1,5 +1,6 @@
-"""The log as its rows tell it, by Kafka's rules alone: a marker ends what its producer has open in the
-partition, data counts when it is outside of a transaction or a COMMIT marker follows.
+"""A model of the log, built from its rows by Kafka's rules alone: a marker ends its producer's open
+transaction in the partition, and data counts if it is outside of a transaction or followed by a COMMIT
+marker.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ INPUT: Final = "in"
 OUTPUT: Final = "out"
 SHARED: Final = "shared"
 TABLE: Final = "table"
-"""Its records have keys, and it is compacted."""
+"""A compacted topic, whose records have keys."""
 WORKERS: Final = "workers"
 MEMBERS: Final = "members"
 RESULTS: Final = {OUTPUT: WORKERS, SHARED: MEMBERS}
-"""Topics whose records are results, and the group whose work they are."""
+"""Topics of results, and the group that produces them."""
 INPUTS: Final = 2
 
 
@@ -39,7 +40,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionModel:
-    """One partition as its rows tell it."""
+    """The model of one partition."""
 
     rows: list[Row] = field(default_factory=list)
     committed: dict[int, bytes] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class PartitionModel:
         return max(first_open, self.log_start)
 
     def newest_by_key(self, below: int) -> dict[bytes | None, int]:
-        """By key the last committed offset below this one: what a compaction must leave."""
+        """By key the last committed offset below this one: what a compaction must keep."""
         return {self.rows[o].key: o for o in sorted(self.committed) if o < below}
 
 

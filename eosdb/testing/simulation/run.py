@@ -1,4 +1,4 @@
-"""One seed, one run: who is there, what fate does to them, and what the sceptic says."""
+"""One run of one seed: its actors, its faults, and the result of the checks."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ NEVER: Final = "never started"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run depends on: the same settings give the same history."""
+    """The settings of a run: equal settings give equal histories."""
 
     seed: int
     steps: int = 2_000
     roles: Sequence[str] = ()
-    """Who is there; nobody in particular: what the seed says."""
+    """The roles that take part; empty for those that the seed chooses."""
     faults: Faults = field(default_factory=Faults)
     transaction_version: int = 2
 
     @property
     def cast(self) -> tuple[str, ...]:
-        """Who is there. A consumer group needs room to come to rest, so every third seed is its own."""
+        """Choose the roles. A consumer group needs quiet to become stable, so every third seed runs it with
+        few other roles."""
         if self.roles:
             return tuple(self.roles)
         if self.seed % 3 == 0:
@@ -47,7 +48,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a run. `violation` is None when every promise was kept."""
+    """The result of a run. `violation` is None if every promise was kept."""
 
     settings: Settings
     steps: int
@@ -57,12 +58,13 @@ class Result:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the whole history."""
+        """A hash of the whole history."""
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()[:16]
 
 
 def run(settings: Settings) -> Result:
-    """Run one world. A violation is a result, not an exception; any other error of the engine, too."""
+    """Run one simulated world. Violations, and other errors of the engine, are returned in the result, not
+    raised."""
     with World(
         settings.seed, settings.faults, transaction_version=settings.transaction_version
     ) as world:
@@ -81,7 +83,7 @@ def run(settings: Settings) -> Result:
 
 
 class _Life:
-    """Births, deaths and the acts of fate."""
+    """Starts, kills and suspends actors, and injects faults."""
 
     def __init__(self, world: World, settings: Settings) -> None:
         self._world = world
@@ -113,7 +115,7 @@ class _Life:
                 self._replace_the_dead()
 
     def finish(self) -> None:
-        """Nobody acts any more, everything on its way arrives, every deadline passes."""
+        """End the run: stop all actors, deliver every message, and let every deadline pass."""
         world = self._world
         world.scheduler.kill_all()
         world.deliver_everything()
@@ -128,7 +130,7 @@ class _Life:
             raise Violation(f"verify: {report.problems[0]}")
 
     def _ask_for_outcomes(self) -> None:
-        """What became of every transaction, also of those whose producer never learned it."""
+        """Check the outcome of every transaction, also of those whose producers never learned it."""
         world = self._world
         for record in world.ledger.transactions.values():
             try:
@@ -203,7 +205,7 @@ class _Life:
             self._world.scheduler.kill(actor)
 
     def _make_a_zombie(self) -> None:
-        """Somebody stops for long; a successor begins; then the first one goes on."""
+        """Suspend an actor for long, start its successor, and then resume the first."""
         actor = self._somebody()
         if actor is None:
             return
@@ -233,7 +235,8 @@ class _Life:
         self._world.nodes[self._node()].rebuild()
 
     def _truncate(self) -> None:
-        """Data anywhere, also into what is open; input only where its results stand."""
+        """Delete records of any data partition, also within open transactions; of the input only those with
+        committed results."""
         world = self._world
         partitions = world.checker.partitions.items()
         opened = [tp for tp, model in partitions if model.open and tp.topic != TABLE]

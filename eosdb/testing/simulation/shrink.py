@@ -1,4 +1,4 @@
-"""From a failing run to the shortest one that can be found, and the command that repeats it."""
+"""Reduces a failing run to the shortest that can be found, and gives the command that repeats it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _OTHER_SEEDS = 40
 def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
     """The failing run with the shortest history among about `runs` smaller ones.
 
-    Fewer actors, fewer kinds of faults, other seeds; whatever still breaks a promise in fewer lines is
-    kept and made smaller again.
+    It tries fewer actors, fewer kinds of faults and other seeds; a run that still breaks a promise in fewer
+    lines is kept and reduced further.
     """
     best, left = failed, runs
     improved = True
@@ -35,7 +35,7 @@ def shrink(failed: Result, runs: int = _ENOUGH_RUNS) -> Result:
 
 
 def command(settings: Settings) -> str:
-    """What to type to see exactly this run again."""
+    """The command line that repeats exactly this run."""
     words = ["eosdb", "simulate", "--seed", str(settings.seed), "--steps", str(settings.steps)]
     if settings.roles:
         words += ["--actors", ",".join(settings.roles)]
@@ -49,7 +49,7 @@ def command(settings: Settings) -> str:
 
 
 def _smaller(result: Result) -> Iterator[Settings]:
-    """Settings that may fail sooner, the most promising first."""
+    """Settings of smaller runs that may fail, the most promising first."""
     settings = dataclasses.replace(result.settings, steps=result.steps)
     for role in settings.cast:
         if len(settings.cast) > 1:

@@ -1,5 +1,6 @@
-"""Requests that no well-behaved client sends, and that must be refused: each asks for what would break a
-promise, in the name of somebody who may ask for other things."""
+"""Requests that no well-behaved client sends, and that must be refused: each would break a promise, in the
+name of a client that is allowed to send other requests.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Stranger = Callable[[World, random.Random, int], None]
 
 
 def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
-    """A transaction that has ended is to end the other way. (Under version 1 this may reach the next.)"""
+    """End a transaction that has ended the other way. (Under version 1 this may reach the next
+    transaction.)"""
     ended = list(world.checker.outcomes.items())[-_RECENT:]
     if not ended or world.config.transaction_version == 1:
         return
@@ -31,28 +33,28 @@ def contradicts_its_end(world: World, rng: random.Random, node: int) -> None:
 
 
 def writes_markers_under_an_old_epoch(world: World, rng: random.Random, node: int) -> None:
-    """A coordinator that has been replaced ends what a producer has open, or may have open next."""
+    """As a coordinator that has been replaced, write markers for a producer's open or next transaction."""
     tp = rng.choice(list(world.checker.partitions))
     producers = world.nodes[node].broker.describe_producers(tp)
     ruled = [p for p in producers if p.coordinator_epoch > 0][-_RECENT:]
     if not ruled:
         return
-    known = rng.choice(ruled)
-    epoch = known.producer_epoch + (world.config.transaction_version > 1)
+    fenced = rng.choice(ruled)
+    epoch = fenced.producer_epoch + (world.config.transaction_version > 1)
     _must_be_refused(
-        f"{tp} has seen coordinator epoch {known.coordinator_epoch} of producer {known.producer_id}; "
+        f"{tp} has seen coordinator epoch {fenced.coordinator_epoch} of producer {fenced.producer_id}; "
         "an older one's marker",
-        world, node, "write_txn_markers", known.producer_id, epoch, rng.random() < 0.5, [tp],
-        known.coordinator_epoch - 1,
+        world, node, "write_txn_markers", fenced.producer_id, epoch, rng.random() < 0.5, [tp],
+        fenced.coordinator_epoch - 1,
     )  # fmt: skip
 
 
 def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
-    """A batch that is stored comes again, with one record more."""
+    """Send a stored batch again with one record more."""
     tp = rng.choice(list(world.checker.partitions))
     batch = _some_batch(world.checker.partitions[tp], rng)
-    known = {p.producer_id: p for p in world.nodes[node].broker.describe_producers(tp)}
-    if batch is None or batch[0].producer_id not in known:
+    by_id = {p.producer_id: p for p in world.nodes[node].broker.describe_producers(tp)}
+    if batch is None or batch[0].producer_id not in by_id:
         return
     first = batch[0]
     values = [row.value for row in batch] + [b"a stranger's|-|0"]
@@ -67,7 +69,7 @@ def repeats_with_more(world: World, rng: random.Random, node: int) -> None:
 
 
 def commits_for_an_old_generation(world: World, rng: random.Random, node: int) -> None:
-    """A member that missed a rebalance sends offsets to a transaction (KIP-447)."""
+    """As a member that missed a rebalance, send offsets to a transaction (KIP-447)."""
     try:
         group = world.nodes[node].broker.describe_group(MEMBERS)
         me = world.request(node, "init_producer_id", "stranger")

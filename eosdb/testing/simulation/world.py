@@ -1,4 +1,4 @@
-"""The simulated world: an arena, a ledger of what was promised, and the sceptic who looks at the file."""
+"""The simulated world: an arena, a ledger of what was promised, and the checker of the file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WRITING: Final = (
     "end_txn", "heartbeat", "join_group", "leave_group", "offset_commit", "produce", "sync_group",
     "txn_offset_commit",
 )  # fmt: skip
-"""Requests that do what is due first."""
+"""Requests that also do what is due."""
 _HISTORIES_MS: Final = (1, 1_000, 20_000)
-"""How long events are kept in every other world; in the others, for ever."""
+"""How long events are kept in every second world; in the others, for ever."""
 
 
 class World(Arena):
-    """Everything of one simulation."""
+    """All parts of one simulation."""
 
     def __init__(self, seed: int, faults: Faults, *, transaction_version: int = 2) -> None:
         config = BrokerConfig(
@@ -52,7 +52,7 @@ class World(Arena):
         super().close()
 
     def producer(self, name: str, node: int, **config: Any) -> Producer:
-        """A producer with short time-outs over a bad network."""
+        """A producer with short timeouts over a faulty network."""
         return Producer(
             self.transport(node),
             self.clock,
@@ -66,7 +66,7 @@ class World(Arena):
         )
 
     def consumer(self, node: int, group_id: str) -> Consumer:
-        """A group's consumer over a bad network."""
+        """A group's consumer over a faulty network."""
         return Consumer(
             self.transport(node),
             self.clock,
@@ -78,8 +78,8 @@ class World(Arena):
         )
 
     def member(self, name: str, node: int) -> Consumer:
-        """A consumer that shares the input with the other members of its group; in the same process as
-        its broker, because nobody else has a right to be missed so soon."""
+        """A consumer that shares the input with the other members of its group. It is in its broker's
+        process, so that its death must be noticed at once."""
         return Consumer(
             self.transport(node, CALM),
             self.clock,
@@ -93,7 +93,7 @@ class World(Arena):
         )
 
     def reader(self, node: int, isolation_level: str) -> Consumer:
-        """A consumer in the same process as the broker: what it is given is what the log says."""
+        """A consumer in the broker's process, which therefore returns exactly the content of the log."""
         return Consumer(
             DirectTransport(self.broker(node)),
             self.clock,
@@ -105,8 +105,8 @@ class World(Arena):
         return TopicPartition(DATA, rng.randrange(TOPICS[DATA]))
 
     def answered(self, name: str, args: tuple[Any, ...], answer: object) -> None:
-        """Whoever is given a producer id and epoch fences those before it from here on; who asks to leave
-        a group is missed by nobody."""
+        """Note responses that change who is fenced: a producer id and epoch fence those before them; a
+        member that asks to leave its group may be removed."""
         if name in _WRITING:
             self.attendance.wrote(self.clock.time_ms())
         if name == "leave_group":
