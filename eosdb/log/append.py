@@ -1,7 +1,7 @@
 """Appending to a partition: decide, record the event, write the record rows.
 
-Everything here runs inside a write unit. The rules are in `producer_state`; the state that follows
-from an append is folded by `projection`, from the event alone.
+Everything here runs inside a write unit. The rules are in `producer_state`; `projection` folds the
+resulting state from the event alone.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ from eosdb.store.writing.unit import Unit
 
 _DAY_MS: Final = 86_400_000
 _CHUNKS: Final = (128, 64, 32, 16, 8, 4, 2, 1)
-"""How many rows one statement inserts: few statements to prepare, and few calls for any number of
-rows."""
+"""Numbers of rows per INSERT: few statements to prepare, and few calls for any number of rows."""
 
 
 class _Numbers(NamedTuple):
-    """The parameters of a row that one statement can take once for all rows of a batch."""
+    """The columns of a row that are bound once per INSERT, whatever the number of rows."""
 
     partition_id: int
     offset: int
@@ -74,11 +73,11 @@ class _Numbers(NamedTuple):
 
 
 _CONTENT: Final = ("control", "key", "value", "headers", "checksum")
-"""The other parameters of a row; the last is the sum of its content."""
+"""The other columns of a row; the last is the sum of its content."""
 
 
 def _row(after: int) -> str:
-    """SQL: a row whose values are all bound, after so many others."""
+    """SQL: a row of bound values, after `after` other parameters."""
     terms = places(_Numbers._fields + _CONTENT, after)
     terms["checksum"] = checksum.stored(terms["checksum"], **terms)
     return f"({', '.join(terms.values())})"
@@ -97,9 +96,9 @@ def append(
     transactional_id: str | None = None,
     producer: ProducerIdAndEpoch | None = None,
 ) -> ProduceResult:
-    """Append the batch, or find that it is stored already and write nothing.
+    """Append the batch, unless it is a duplicate.
 
-    `producer` is the one that the coordinator knows for the transactional id. Raises
+    `producer` is the current one of the transactional id, as the coordinator knows it. Raises
     MessageTooLargeError, InvalidRecordError, PolicyViolationError (the topic has moved away) and the
     errors of `judge` and `judge_by_rows`.
     """
@@ -148,7 +147,8 @@ def append(
 
 
 def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig) -> None:
-    """Check what the topic's configuration demands of every batch."""
+    """Check the limits that the topic's configuration sets for every batch. Raises MessageTooLargeError
+    and InvalidRecordError."""
     if batch.size > config.max_message_bytes:
         raise MessageTooLargeError(
             f"{partition.topic_partition}: the batch has {batch.size} bytes, max.message.bytes is "
@@ -165,7 +165,7 @@ def _check_fits(partition: Partition, batch: PreparedBatch, config: TopicConfig)
 def _warn_of_retention(
     unit: Unit, partition: Partition, config: TopicConfig, newest: int, now_ms: int
 ) -> None:
-    """Say, once for each topic, that a batch is older than what the topic keeps."""
+    """Warn, once per topic, that a batch is older than what the topic retains."""
     if not config.delete or partition.topic_id in unit.said:
         return
     unit.said.add(partition.topic_id)
@@ -192,8 +192,8 @@ def append_marker(
 ) -> None:
     """Write the control record that ends the producer's transaction in this partition.
 
-    `is_expected` where producer and coordinator are those that hold the transactional id now. Raises
-    InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
+    `is_expected` means that producer and coordinator are the current ones of the transactional id.
+    Raises InvalidProducerEpochError and TransactionCoordinatorFencedError (see `check_marker`).
     """
     producer_id, producer_epoch = producer
     entry = producer_rows.load(unit, partition.partition_id, producer_id)
@@ -217,7 +217,7 @@ def append_marker(
 def has_open_transaction(
     unit: Unit, partition_id: int, producer_id: int, producer_epoch: int
 ) -> bool:
-    """Whether this very producer and epoch has a transaction open in the partition."""
+    """Whether this producer, with this epoch, has a transaction open in the partition."""
     entry = producer_rows.load(unit, partition_id, producer_id)
     return (
         entry is not None
@@ -227,10 +227,10 @@ def has_open_transaction(
 
 
 def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) -> None:
-    """Refuse to begin a version 2 transaction in mid-sequence (KAFKA-18202).
+    """Check that a version 2 transaction begins with sequence 0 (KAFKA-18202).
 
-    Each of them has its own epoch and counts from 0, so a first batch with another sequence has overtaken
-    the one before it. Raises OutOfOrderSequenceNumberError.
+    Each of them has its own epoch and counts from 0, so a first batch with another sequence has
+    overtaken its predecessor. Raises OutOfOrderSequenceNumberError.
     """
     if batch.base_sequence and producer_rows.load(unit, partition_id, batch.producer_id) is None:
         raise OutOfOrderSequenceNumberError(
@@ -240,7 +240,7 @@ def check_begins_at_zero(unit: Unit, partition_id: int, batch: PreparedBatch) ->
 
 
 def note_attempt(unit: Unit, partition_id: int, batch: PreparedBatch, attempts: Attempts) -> None:
-    """Remember a batch that asks to join a transaction, in case that it is refused."""
+    """Note a batch that is about to join a transaction, in case it is rejected."""
     if producer_rows.load(unit, partition_id, batch.producer_id) is None:
         attempts.note(partition_id, batch.producer_id, batch.producer_epoch, batch.base_sequence)
 
@@ -248,7 +248,7 @@ def note_attempt(unit: Unit, partition_id: int, batch: PreparedBatch, attempts: 
 def check_overtakes_nothing(
     unit: Unit, partition_id: int, batch: PreparedBatch, attempts: Attempts
 ) -> None:
-    """Refuse to begin behind a sequence that was refused and is still to come. Raises
+    """Reject a first batch behind a lower sequence that was rejected and is still to be repeated. Raises
     OutOfOrderSequenceNumberError."""
     lowest = attempts.lowest(partition_id, batch.producer_id, batch.base_sequence)
     if lowest is not None and producer_rows.load(unit, partition_id, batch.producer_id) is None:
@@ -296,7 +296,7 @@ def _newest_stored_serial(
 def _stored_range(
     unit: Unit, partition_id: int, batch: PreparedBatch, base_serial: int
 ) -> StoredRange:
-    """The stored batch that begins at the serial, and whether any of the serials is stored."""
+    """Return the stored batch that begins at the serial, and whether any of its serials is stored."""
     if base_serial < 0:
         return StoredRange()
     last_serial = base_serial + batch.count - 1
@@ -330,17 +330,17 @@ def _stored_range(
 
 _NUMBERS: Final = {**places(_Numbers._fields), "control": "NULL"}
 _FIRST_SUM: Final = f"?{len(_Numbers._fields) + 1}"
-"""The checksum of the first row without its content and, if it varies, its timestamp."""
+"""SQL: the first row's checksum without its content and, if it varies, its timestamp."""
 _CHECKSUM: Final = f"SELECT {checksum.stored('0', **_NUMBERS)}"
 _FEW: Final = 8
-"""As many rows of a batch may wait for those of others; more make statements of their own, whose checksums
-continue."""
+"""Batches of up to this many records are inserted together with others; larger ones get statements of
+their own, in which each checksum follows from the one before it."""
 
 
 @lru_cache(maxsize=128)
 def _insert_sql(rows: int, varying: tuple[str, ...], *, sequenced: bool, step: int = 0) -> str:
-    """An INSERT of many rows: values that vary from row to row are bound for each, the rest once, and
-    consecutive numbers are computed; with `step` also what they add to the checksum."""
+    """SQL: an INSERT of many rows. Columns that vary are bound for each row, the others once;
+    consecutive numbers are computed, and with `step` also what they add to the checksum."""
     values = []
     for i in range(rows):
         at = places(varying, len(_Numbers._fields) + 1 + i * len(varying))

@@ -1,5 +1,5 @@
-"""A batch made ready for rows: every record checked, sized and laid out before the writer lock is
-taken."""
+"""Prepares a batch for storing: every record is checked, sized and laid out in columns before the writer
+lock is taken."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eosdb.model.values import Header, Record, RecordBatch
 STORED_SIZE: Final = (
     "(length(COALESCE(key, '')) + length(COALESCE(value, '')) + length(COALESCE(headers, '')))"
 )
-"""SQL: the bytes that one row of records counts for, as `PreparedBatch.stored_size` does for a batch."""
+"""SQL: the bytes that one record counts for, as `PreparedBatch.stored_size` does for a batch."""
 _PAYLOAD_TYPES: Final = frozenset({bytes, NoneType})
 _INT: Final = {int}
 
@@ -40,13 +40,13 @@ class PreparedBatch:
     timestamps: list[int]
     headers: list[str | None]
     content_sums: list[int]
-    """What the records' checksums say about key, value and headers."""
+    """The sum of key, value and headers of each record, which is part of its checksum."""
     size: int
     stored_size: int
     has_null_key: bool
 
     def columns(self, timestamps: list[int]) -> dict[str, Sequence[object]]:
-        """The columns of the rows that vary from row to row."""
+        """Return the columns that vary from row to row."""
         keys = self.payload[::2]
         columns: dict[str, Sequence[object]] = {
             "value": self.payload[1::2],
@@ -64,7 +64,7 @@ class PreparedBatch:
 def prepare(batch: object, now_ms: int) -> PreparedBatch:
     """Check and lay out a batch; records without a timestamp get `now_ms`.
 
-    Every field is checked, column by column: a call for each record would cost more than its row.
+    Every field is checked column by column, because a call per record would cost more than its row.
     Raises InvalidRecordError and InvalidTimestampError.
     """
     checked = _checked(batch)
@@ -96,10 +96,8 @@ def prepare(batch: object, now_ms: int) -> PreparedBatch:
 
 
 def _checked(batch: object) -> RecordBatch:
-    """The batch's own fields; its records are checked column by column.
-
-    Raises InvalidRecordError (LogValidator and KafkaApis in Kafka).
-    """
+    """Check the fields of the batch itself; `prepare` checks its records. Raises InvalidRecordError (in
+    Kafka: LogValidator and KafkaApis)."""
     if not isinstance(batch, RecordBatch):
         raise InvalidRecordError(f"got {shown(batch)}, expected a RecordBatch")
     if isinstance(batch.records, str | bytes) or not isinstance(batch.records, Sequence):
@@ -150,8 +148,8 @@ def _refuse_timestamps(timestamps: list[int]) -> None:
 
 
 def _headers(columns: RecordColumns) -> tuple[list[str | None], int, int]:
-    """Each record's headers as they are stored, none when no record has any; the bytes that count for
-    the batch's size, and those of the text."""
+    """Return each record's headers as stored (empty if no record has any), the bytes that count for the
+    batch's size, and the bytes of the text."""
     given = columns.headers_of_all()
     if not given:
         return [], 0, 0
@@ -165,7 +163,7 @@ def _headers(columns: RecordColumns) -> tuple[list[str | None], int, int]:
 
 
 def headers_text(headers: Sequence[Header]) -> str:
-    """Headers as they are stored: a JSON array of [name, base64 value or null]."""
+    """Encode headers as stored: a JSON array of [name, base64 value or null]."""
     return json.dumps(
         [[n, None if v is None else base64.b64encode(v).decode("ascii")] for n, v in headers],
         separators=(",", ":"),

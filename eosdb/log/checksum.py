@@ -1,10 +1,10 @@
-"""The checksum of a record: it covers every column, so that a reader can tell that the record is what was
+"""The checksum of a record: it covers every column, so a reader can verify that the record is what was
 written.
 
-The Adler-32 sums of value, key and headers plus the numbers of the row, modulo numbers that are odd, so
-that no single bit can change unnoticed. SQL subtracts the numbers again, and what is left must be the sum
-of the content, which Python computes for many records at once. The upper bits cover columns that
-consumers never get, so that a consumer's fetch need not read them.
+It is the sum of the Adler-32 sums of value, key and headers and of the numbers of the row, modulo odd
+numbers, so that no single bit can change unnoticed. SQL subtracts the numbers again, and the rest must
+equal the sum of the content, which Python computes for many records at once. The upper bits cover
+columns that consumers never get, so a consumer's fetch need not read them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from zlib import adler32, crc32
 
 _UPPER: Final = 48
 TIMES: Final = 70368744177643
-"""Timestamps below are themselves modulo it."""
+"""Timestamps below this are not changed by the modulo."""
 _GIVEN: Final = (
     f"({{partition_id}} * 1000003 + {{offset}} + {{timestamp}} % {TIMES} + {{timestamp_type}} + "
     f"{{producer_id}} % {TIMES} + {{is_transactional}} + ({{control}} IS NULL))"
 )
-"""What a consumer gets, or what decides whether it does. Partition and offset are included, for a damaged
-index leads to another record, perhaps at the same offset of another partition."""
+"""The columns that a consumer gets or that decide whether it gets the record. Partition and offset are
+included, because a damaged index leads to another record, perhaps at the same offset of another
+partition."""
 _OTHERS: Final = (
     "(({producer_epoch} + {sequence} + {sequence_round} + {position} + "
     f"({{control}} IS 'COMMIT') + 2 * ({{control}} IS 'ABORT')) % 32749 << {_UPPER})"
@@ -38,29 +39,28 @@ _NAMES: Final = {
 
 
 STEP: Final = 1 + (1 << _UPPER)
-"""What offset and sequence add to the checksum from one record of a batch to the next, unless a remainder
-wraps."""
+"""The amount that offset and sequence add to the checksum from one record of a batch to the next, unless
+a remainder wraps."""
 
 
 def stored(content: str, **values: str) -> str:
-    """SQL: the checksum of a row whose content has this sum and whose numbers are these terms."""
+    """SQL: the checksum of a row with this sum of its content and these terms for its numbers."""
     return f"{content} + {_GIVEN.format(**values)} + {_OTHERS.format(**values)}"
 
 
 MARKER: Final = 0x155555555555
-"""What a control record has in place of the sum of its content; no flipped bit turns another value into
-it."""
+"""Stands for the sum of the content in a control record; no flipped bit turns another value into it."""
 OLD_MARKER: Final = -2
-"""The same for a control record from before schema 7."""
+"""The same in control records from before schema 7."""
 MARKERS: Final = (MARKER, OLD_MARKER)
 UNCHECKED: Final = f"CASE WHEN control IS NULL THEN NULL ELSE {OLD_MARKER} END"
-"""SQL: what takes the place of CONTENT where nobody checks it."""
+"""SQL: replaces CONTENT where nothing is checked."""
 _WITHOUT: Final = (
     f"CASE WHEN checksum IS NULL AND position + 0 IS NOT NULL THEN {UNCHECKED} ELSE -1 END"
 )
-"""SQL: what CONTENT is for a record without a checksum. Where another column has become NULL, as all have
-when the index names a missing row, it is a sum that no content has. (A bare column declared NOT NULL
-SQLite would not even read.)"""
+"""SQL: CONTENT for a record without a checksum. If another column has become NULL, as all do when the
+index names a missing row, it is a sum that no content has. (SQLite would not even read a bare column
+declared NOT NULL.)"""
 CONTENT: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_NAMES)} - {_OTHERS.format(**_NAMES)}, {_WITHOUT})"
 )
@@ -69,19 +69,19 @@ _ASKED: Final = {**_NAMES, "partition_id": "?1"}
 CONTENT_ASKED: Final = (
     f"ifnull(checksum - {_GIVEN.format(**_ASKED)} - {_OTHERS.format(**_ASKED)}, {_WITHOUT})"
 )
-"""The same in a statement whose first parameter is the partition that is asked for: no row of another one,
-to which a damaged index may lead, has it."""
+"""The same in a statement whose first parameter is the requested partition: a row of another partition,
+to which a damaged index may lead, does not have this sum."""
 CONTENT_GIVEN: Final = (
     f"ifnull((checksum & {2**_UPPER - 1}) - {_GIVEN.format(**_ASKED)}, {_WITHOUT})"
 )
-"""That at half the cost, leaving out what consumers never get."""
+"""The same at half the cost, without the columns that consumers never get."""
 
 
 def content_sums(
     keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[str | None]
 ) -> list[int]:
-    """The sum of each record's content; `headers` may be empty. Raises TypeError and AttributeError for
-    anything but bytes, text and None."""
+    """Return the sum of each record's content; `headers` may be empty. Raises TypeError and
+    AttributeError for anything but bytes, text and None."""
     texts: Sequence[bytes | None] = ()
     if headers and headers.count(None) < len(headers):
         texts = [None if text is None else text.encode() for text in headers]
@@ -101,7 +101,7 @@ def sums_of_bytes(
 
 
 def _sums(parts: Sequence[bytes | None]) -> list[int]:
-    """Adler-32 is at least 1, even of nothing, which tells None from empty content."""
+    """Return the Adler-32 of each part, 0 for None: Adler-32 is at least 1, even of empty content."""
     # decisions/0020: Adler-32 takes half of CRC-32's time, and no flipped bit escapes it.
     if None in parts:
         return [0 if part is None else adler32(part) for part in parts]
@@ -109,7 +109,7 @@ def _sums(parts: Sequence[bytes | None]) -> list[int]:
 
 
 def crc(sums: Sequence[int]) -> int:
-    """What an event records of its batch: the CRC-32 of its records' sums."""
+    """Return the checksum that an event records of its batch: the CRC-32 of its records' sums."""
     packed = array("q", sums)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -123,8 +123,8 @@ def first_altered(
     expected: Sequence[int | None],
     old: int = 0,
 ) -> int | None:
-    """The first record whose content does not have the sum that CONTENT gives; None when all do. The
-    first `old` ones need not have one."""
+    """Return the index of the first record whose content does not match the sum that CONTENT gives; None
+    if all do. The first `old` records may have no sum."""
     wanted = (
         [0 if sum_ == MARKER else sum_ for sum_ in expected] if MARKER in expected else expected
     )

@@ -1,9 +1,10 @@
-"""Key compaction: the newest committed record of each key stays, and offsets stay as they are.
+"""Key compaction: the newest committed record of each key is retained, and offsets do not change.
 
-Rules of Kafka's LogCleaner, per record instead of per segment: only what lies below the last stable
-offset (and is older than min.compaction.lag.ms) is looked at; aborted data goes and supersedes nothing; a
-tombstone, and a marker whose transaction has no data left, is kept for delete.retention.ms after the
-first pass that found it so, and removed by a later pass. So a read_committed reader misses nothing.
+The rules are those of Kafka's LogCleaner, per record instead of per segment. Only records below the last
+stable offset and older than min.compaction.lag.ms are compacted. Aborted data is removed and supersedes
+nothing. A tombstone, or a marker whose transaction has no data left, is retained for delete.retention.ms
+after the first pass that found it so, and removed by a later pass: so a read_committed reader misses
+nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _TEMPORARY: Final = ("candidates", "newest", "doomed")
 
 
 def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) -> int:
-    """One pass over the partition, if it is due. Returns how many records were removed."""
+    """Run one pass over the partition if it is due. Returns the number of records removed."""
     if not is_due(unit, partition, config, now_ms):
         return 0
     end = _clean_end(unit, partition, config, now_ms)
@@ -124,7 +125,7 @@ def clean(unit: Unit, partition: Partition, config: TopicConfig, now_ms: int) ->
 def is_due(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> bool:
-    """Whether something is new since the last pass, or a delete horizon has been reached."""
+    """Whether there is new data since the last pass, or a delete horizon has been reached."""
     if not config.compact:
         return False
     end = _clean_end(connection, partition, config, now_ms)
@@ -137,7 +138,8 @@ def is_due(
 def _clean_end(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> int:
-    """The pass ends below the first record that is too young, and never beyond the LSO."""
+    """Return where the pass ends: at the first record that is too young, and at the last stable offset
+    at the latest."""
     if config.min_compaction_lag_ms == 0:
         return partition.last_stable_offset
     row = connection.execute(

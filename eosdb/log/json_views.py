@@ -1,7 +1,7 @@
-"""Typed views over the JSON values of a topic: plain SQL views, with a row and an event each.
+"""Typed views over the JSON values of a topic: plain SQL views, each with a row and an event.
 
-The row lists the view's columns, because a computed column has no declared type that a reader could ask
-SQLite for.
+The row stores the view's columns, because a computed column has no declared type that readers could get
+from SQLite.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from eosdb.store.writing.unit import Unit
 
 TYPES: Final = ("TEXT", "INTEGER", "REAL", "BOOLEAN", "JSON")
 COORDINATES: Final = ("_partition", "_offset", "_timestamp", "_key")
-"""Columns that every typed view has after its own."""
+"""The columns that follow the user's columns in every typed view."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PATH: Final = re.compile(r'[^."\[\]\x00-\x1f]+(\.[^."\[\]\x00-\x1f]+)*')
 
 
 def parse_column(field: str, type_name: str) -> ViewColumn:
-    """A JSON field, or a path of fields with dots, as a column named after it.
-
-    Raises InvalidRequestError.
-    """
+    """Parse a JSON field, or a dotted path of fields, into a column named after it. Raises
+    InvalidRequestError."""
     name = field.replace(".", "_")
     if not _PATH.fullmatch(field) or not _NAME.fullmatch(name):
         raise InvalidRequestError(
@@ -46,7 +44,7 @@ def parse_column(field: str, type_name: str) -> ViewColumn:
 
 
 def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], now_ms: int) -> None:
-    """Raises InvalidRequestError for a name that is taken or invalid, and
+    """Create a typed view. Raises InvalidRequestError for a name that is taken or invalid, and
     UnknownTopicOrPartitionError."""
     partition_rows.load(unit, TopicPartition(topic, 0))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -75,7 +73,8 @@ def create(unit: Unit, name: str, topic: str, columns: tuple[ViewColumn, ...], n
 
 
 def find(unit: Unit, name: str) -> tuple[str, str]:
-    """The view's name as it was given, and its topic. Raises InvalidRequestError when there is none."""
+    """Return the view's name as created, and its topic. Raises InvalidRequestError if there is no such
+    view."""
     row = unit.execute(
         "SELECT name, topic FROM eosdb_json_views WHERE lower(name) = lower(?)", (name,)
     ).fetchone()
@@ -90,7 +89,7 @@ def drop(unit: Unit, name: str, now_ms: int) -> None:
 
 @reads("eosdb_json_views")
 def describe(connection: sqlite3.Connection) -> list[JsonView]:
-    """Every typed view, by name."""
+    """Return every typed view, ordered by name."""
     return [
         JsonView(name, topic, {c["name"]: c["type"] for c in parsed(columns)})
         for name, topic, columns in connection.execute(
@@ -100,7 +99,7 @@ def describe(connection: sqlite3.Connection) -> list[JsonView]:
 
 
 def view_created(unit: Unit, event: ViewCreated, position: int) -> None:
-    """Projection: the row, and the view itself."""
+    """Projection: insert the row and create the view."""
     columns = json.dumps([column._asdict() for column in event.view_columns])
     unit.execute(
         "INSERT INTO eosdb_json_views VALUES (?, ?, ?, ?)",
@@ -112,7 +111,7 @@ def view_created(unit: Unit, event: ViewCreated, position: int) -> None:
 
 @reads("eosdb_json_views")
 def make_all(connection: sqlite3.Connection) -> None:
-    """Make the views of all rows: those that a baseline has, whose events need not be there."""
+    """Create the views of all rows, including those of a baseline whose events may be gone."""
     for name, topic, text in connection.execute(
         "SELECT name, topic, columns FROM eosdb_json_views"
     ).fetchall():
@@ -136,8 +135,8 @@ _BYTES: Final = """
                     FROM walk WHERE c <> '' AND c = char(unicode(c))
                 )
                 SELECT 1 FROM walk WHERE c <> '' AND c <> char(unicode(c))"""
-"""Finds the first character of a key that is not UTF-8: written again, its code point has other bytes. (So
-has U+FFFF, which stands for no character.)"""
+"""SQL: find the first character of a key that is not UTF-8: its code point, encoded again, gives other
+bytes. (That is true of U+FFFF as well, which is no character.)"""
 _KEY: Final = f"""CASE
                 WHEN key IS NULL THEN NULL
                 WHEN instr(key, X'00') THEN quote(key)
@@ -146,12 +145,13 @@ _KEY: Final = f"""CASE
                 ) THEN quote(key)
                 ELSE CAST(key AS TEXT)
             END"""
-"""The key as text: keys of printable ASCII, which are most, at a glance. A BLOB here would make Datasette
-fail (its issue 2601), and equal no text. What is no text is a literal of SQL, X'…'."""
+"""SQL: the key as text, with a short cut for printable ASCII. A BLOB would make Datasette fail (its
+issue 2601), and would equal no text. A key that is not text becomes an SQL literal, X'…'."""
 
 
 def _definition(name: str, topic: str, columns: tuple[ViewColumn, ...]) -> str:
-    """Values that are not JSON give NULLs, and so does text in a column of numbers."""
+    """Return the SQL of a view. Values that are not JSON give NULLs, and so does text in a numeric
+    column."""
     extracted = ",\n            ".join(
         f"json_extract(document, {_path(column)}) AS c{i}" for i, column in enumerate(columns)
     )

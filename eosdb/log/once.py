@@ -1,8 +1,9 @@
-"""What is done only once: records published under a key, and batches of sinks.
+"""Deduplication beyond producers: records published under an idempotency key, and batches of sinks.
 
-A key is unique in its topic, until `idempotency.retention.ms` after its use. A sink's newest batch number
-is stored with its records, and so is what the last few held, which tells a repeat from a sink that counts
-from 0 again; it is forgotten as long after the last batch.
+A key is unique in its topic until `idempotency.retention.ms` after its use. For a sink, the newest batch
+number is stored with its records, and so are identifiers of the content of the last few batches, which
+distinguish a repeat from a sink that counts from 0 again. A sink is forgotten equally long after its
+last batch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FIND: Final = (
 
 
 def check_key(key: object) -> str:
-    """Raises InvalidRequestError."""
+    """Raises InvalidRequestError for an invalid key."""
     if check_text("idempotency_key", key) == "":
         raise InvalidRequestError("idempotency_key: got an empty one, expected text or None")
     assert isinstance(key, str)
@@ -42,7 +43,7 @@ def check_key(key: object) -> str:
 
 
 def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
-    """Where the record published under the key is; None for a new key."""
+    """Return the position of the record published under the key; None for a new key."""
     row = unit.execute(_FIND, (topic, key)).fetchone()
     if row is None:
         return None
@@ -51,7 +52,7 @@ def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
 
 
 def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
-    """Projection only: the key is taken."""
+    """Projection only: store the key."""
     unit.execute(
         "INSERT INTO eosdb_idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
         (
@@ -66,12 +67,12 @@ def save_key(unit: Unit, event: IdempotencyKeyUsed) -> None:
 
 
 def forget_keys(unit: Unit, topic: str) -> None:
-    """Projection only: the topic has been deleted."""
+    """Projection only: delete the keys of a deleted topic."""
     unit.execute("DELETE FROM eosdb_idempotency_keys WHERE topic = ?", (topic,))
 
 
 def keys_expired(unit: Unit, event: IdempotencyKeysExpired, position: int) -> None:
-    """Projection: the keys are free again."""
+    """Projection: delete expired keys."""
     unit.executemany(
         "DELETE FROM eosdb_idempotency_keys WHERE topic = ? AND idempotency_key = ?",
         [(event.topic, key) for key in event.idempotency_keys],
@@ -96,8 +97,7 @@ def is_due(connection: sqlite3.Connection, before_ms: int) -> bool:
 
 
 def expire(unit: Unit, before_ms: int, now_ms: int) -> tuple[int, int]:
-    """Forget some of the keys and sinks that were last used at or before a time. Returns how many of
-    each."""
+    """Expire some of the keys and sinks last used at or before a time. Returns how many of each."""
     by_topic: dict[str, list[str]] = {}
     for topic, key in unit.execute(_EXPIRED_KEYS, (before_ms,)).fetchall():
         by_topic.setdefault(topic, []).append(key)
@@ -110,12 +110,12 @@ def expire(unit: Unit, before_ms: int, now_ms: int) -> tuple[int, int]:
 
 
 _KEPT: Final = 100
-"""For how many batches of a sink it is known what they held."""
+"""The number of batches of a sink whose content identifiers are stored."""
 
 
 class SinkBatch(NamedTuple):
-    """A batch from a sink. Each text in `held` says what it holds; none where the sink does not say. The
-    numbers of a `consecutive` one leave none out."""
+    """A batch from a sink. Each text in `held` identifies its content; there is none if the sink does
+    not identify it. `consecutive` batch numbers have no gaps."""
 
     sink_id: str
     batch_id: int
@@ -125,8 +125,8 @@ class SinkBatch(NamedTuple):
 
 @reads("eosdb_sink_batches")
 def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
-    """Whether the batch is in the log. Raises BatchDiffersError when another one has its place, and
-    OutOfOrderSequenceNumberError when there should be others before it."""
+    """Whether the batch is in the log. Raises BatchDiffersError if another batch has its number, and
+    OutOfOrderSequenceNumberError if batches before it are missing."""
     row = source.execute(
         "SELECT s.batch_id, b.held FROM eosdb_sinks s LEFT JOIN eosdb_sink_batches b "
         "ON b.sink_id = s.sink_id AND b.batch_id = ? WHERE s.sink_id = ?",
@@ -139,8 +139,8 @@ def has_batch(source: Unit | sqlite3.Connection, this: SinkBatch) -> bool:
 
 
 def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
-    """Whether a batch repeats one its sink has appended: `newest` is the sink's newest batch, `held` what
-    the one with the same number held, None if unknown. Raises BatchDiffersError and
+    """Whether a batch repeats one of its sink: `newest` is the sink's newest batch number, `held` the
+    identifiers of the batch with the same number, None if unknown. Raises BatchDiffersError and
     OutOfOrderSequenceNumberError."""
     if this.batch_id > newest:
         if this.consecutive and this.batch_id > newest + 1:
@@ -169,7 +169,7 @@ def repeats(this: SinkBatch, newest: int, held: frozenset[str] | None) -> bool:
 
 
 def sink_batch_appended(unit: Unit, event: SinkBatchAppended, position: int) -> None:
-    """Projection: the batch is remembered."""
+    """Projection: store the batch."""
     unit.execute(
         "INSERT OR REPLACE INTO eosdb_sinks (sink_id, batch_id, timestamp) VALUES (?, ?, ?)",
         (event.sink_id, event.batch_id, event.timestamp),
@@ -187,7 +187,7 @@ def sink_batch_appended(unit: Unit, event: SinkBatchAppended, position: int) -> 
 
 
 def sinks_expired(unit: Unit, event: SinksExpired, position: int) -> None:
-    """Projection: the sinks are as new."""
+    """Projection: delete expired sinks."""
     for table in ("eosdb_sinks", "eosdb_sink_batches"):
         unit.executemany(
             f"DELETE FROM {table} WHERE sink_id = ?", [(sink_id,) for sink_id in event.sink_ids]

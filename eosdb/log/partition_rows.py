@@ -17,12 +17,12 @@ from eosdb.store.schema.row_checksum import row_checksum
 from eosdb.store.writing.unit import Memo, Unit
 
 _PAGE: Final = 1_000
-"""How many partitions are examined on one snapshot, which keeps the WAL from shrinking."""
+"""How many partitions are read on one snapshot, which keeps the WAL from shrinking."""
 
 
 class Partition(NamedTuple):
-    """One row of `partitions`, field by field, without its checksum. A named tuple, because every append
-    makes two of them."""
+    """One row of `partitions` without its checksum. A named tuple, because every append creates two of
+    them."""
 
     partition_id: int
     topic_id: int
@@ -40,9 +40,9 @@ class Partition(NamedTuple):
     clean_offset: int
     snapshot_offset: int
     last_aborted_offset: int
-    """The newest entry of the transaction index; -1 when there has been none."""
+    """The last offset of the newest entry of the transaction index; -1 if there is none."""
     checked_from: int
-    """From this offset on every record has a checksum; -1 when none has been appended since schema 7."""
+    """Every record from this offset on has a checksum; -1 if none has been appended since schema 7."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -58,7 +58,7 @@ class Partition(NamedTuple):
         )
 
     def stability(self, first_unstable_offset: int, log_end_offset: int) -> tuple[int, int]:
-        """The first open offset (-1: none) and the LSO that follows from it.
+        """Return the first unstable offset (-1: none) and the resulting last stable offset.
 
         Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset. It is never below the log start.
         """
@@ -77,7 +77,7 @@ class _PartitionMemo(Memo):
 
 _COLUMNS: Final = (*Partition._fields, "checksum")
 _FIXED: Final = ("partition_id", "topic_id", "topic", "partition")
-"""The first columns, which no save changes."""
+"""The first columns, which never change."""
 _CHANGING: Final = _COLUMNS[len(_FIXED) :]
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM partitions"
 _BY_NAME: Final = f"{_SELECT} WHERE topic = ? AND partition = ?"
@@ -90,7 +90,7 @@ _INSERT: Final = (
     f"INSERT INTO partitions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
 )
 IsDue = Callable[[sqlite3.Connection, Partition, TopicConfig], bool]
-"""Whether a partition with these settings has work due, as a reader sees it."""
+"""Whether housekeeping is due for a partition with these settings, on a read connection."""
 
 
 def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
@@ -100,7 +100,7 @@ def unknown(tp: TopicPartition) -> UnknownTopicOrPartitionError:
 
 
 def load(unit: Unit, tp: TopicPartition) -> Partition:
-    """Raises UnknownTopicOrPartitionError."""
+    """Load a partition through the unit's memo. Raises UnknownTopicOrPartitionError."""
     partition_id = unit.memos[_PartitionMemo].ids.get(tp)
     if partition_id is not None:
         return by_id(unit, partition_id)
@@ -131,7 +131,7 @@ def by_id(unit: Unit, partition_id: int) -> Partition:
 
 
 def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
-    """The partition, unless its topic has been deleted."""
+    """Return the partition; None if its topic has been deleted."""
     row = unit.execute(_BY_ID, (partition_id,)).fetchone()
     return None if row is None else _partition(row)
 
@@ -139,7 +139,7 @@ def find_by_id(unit: Unit, partition_id: int) -> Partition | None:
 def page(
     connection: sqlite3.Connection, after: int, condition: str
 ) -> tuple[list[Partition], int | None]:
-    """Some of the partitions after `after` that meet the SQL condition, by id, and the id to continue
+    """Return some partitions with ids after `after` that meet the SQL condition, and the id to continue
     after; None at the end."""
     (last,) = connection.execute(
         "SELECT max(partition_id) FROM (SELECT partition_id FROM partitions WHERE partition_id > ? "
@@ -154,7 +154,7 @@ def page(
 
 
 def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
-    """The partition in a reader's snapshot. Raises UnknownTopicOrPartitionError."""
+    """Read a partition. Raises UnknownTopicOrPartitionError."""
     found = find(connection, tp)
     if found is None:
         raise unknown(tp)
@@ -162,7 +162,7 @@ def read(connection: sqlite3.Connection, tp: TopicPartition) -> Partition:
 
 
 def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | None:
-    """The partition, if there is one. Raises CorruptDatabaseError."""
+    """Return the partition if it exists. Raises CorruptDatabaseError."""
     row = source.execute(_BY_NAME, tp).fetchone()
     if row is None:
         # An index that is damaged would make a topic of many records one that does not exist.
@@ -177,13 +177,13 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
 
 
 def read_all(connection: sqlite3.Connection) -> list[Partition]:
-    """Every partition, by topic and number."""
+    """Return every partition, ordered by topic and number."""
     rows = connection.execute(f"{_SELECT} ORDER BY topic, partition")
     return [_partition(row) for row in rows]
 
 
 def read_topic(connection: sqlite3.Connection, topic: str) -> list[Partition]:
-    """The topic's partitions, by number."""
+    """Return the topic's partitions, ordered by number."""
     rows = connection.execute(f"{_SELECT} WHERE topic = ? ORDER BY partition", (topic,))
     return [_partition(row) for row in rows]
 
@@ -198,7 +198,8 @@ def _row(partition: Partition) -> tuple[object, ...]:
 
 
 def _partition(row: tuple[Any, ...]) -> Partition:
-    """Raises CorruptDatabaseError: what readers may see depends on every number in the row."""
+    """Build the partition from its row. Raises CorruptDatabaseError if the checksum does not match,
+    because every number in the row decides what readers see."""
     *columns, checksum = row
     partition = Partition(*columns)
     if row_checksum(*columns) != checksum:
@@ -215,7 +216,7 @@ def insert(unit: Unit, partition_id: int, topic_id: int, tp: TopicPartition) -> 
 
 
 def config(unit: Unit, topic_id: int, broker: BrokerConfig) -> TopicConfig:
-    """The settings in force for the topic."""
+    """Return the topic's effective settings."""
     configs = unit.memos[_PartitionMemo].configs
     known = configs.get(topic_id)
     if known is None:

@@ -1,8 +1,8 @@
-"""The baseline: the folded tables as of an event, a second copy of each, from which replay begins.
+"""The baseline: a second copy of the materialized tables, as of an earlier event, from which replay
+starts.
 
-It lags behind: `maintenance.history` folds into it the events that are due, and deletes them in the same
-commit. An event at or before it stays while a record has its position, and no longer: rows of the log
-find their event, and nothing else is asked of it.
+`maintenance.history` advances it: in one commit it folds the events that are due into the baseline and
+deletes them. An event at or before the baseline is kept only while a record refers to its position.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from eosdb.store.writing.unit import Unit
 
 
 class Baseline(NamedTuple):
-    """`timestamp` is that of the event at `position`, the last one that is folded; of those behind it,
-    up to `measured_position`, it is known how large they are."""
+    """`position` and `timestamp` are those of the last event folded into it. The events behind it, up to
+    `measured_position`, have `measured_bytes` in total."""
 
     position: int
     timestamp: int
@@ -37,7 +37,7 @@ _SAVE: Final = f"UPDATE {BASELINE_TABLE} SET ({_COLUMNS}, checksum) = (?, ?, ?, 
 
 
 def read(source: Unit | sqlite3.Connection) -> Baseline:
-    """Where the baseline is; position 0 as long as everything is kept."""
+    """Return the baseline's position; 0 as long as no event has been deleted."""
     row = source.execute(_READ).fetchone()
     return Baseline(0, 0, 0, 0) if row is None else Baseline(*row)
 
@@ -47,8 +47,8 @@ def save(source: Unit | sqlite3.Connection, baseline: Baseline) -> None:
 
 
 def check_reached(connection: sqlite3.Connection, position: int, asked: str) -> None:
-    """Raises InvalidRequestError for a position before the baseline: the history does not go back to what
-    was `asked` for."""
+    """Raises InvalidRequestError for a position before the baseline, where the history begins; `asked`
+    names what was requested, for the message."""
     at = read(connection)
     if position < at.position:
         raise InvalidRequestError(
@@ -60,7 +60,7 @@ def check_reached(connection: sqlite3.Connection, position: int, asked: str) -> 
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong with the row that says where the baseline is, for `verify`."""
+    """Return what is wrong with the row that stores the baseline's position, for `verify`."""
     rows = connection.execute(f"SELECT * FROM {BASELINE_TABLE}").fetchall()
     if len(rows) != 1:
         return [f"{BASELINE_TABLE}: found {len(rows)} rows, expected 1"]
@@ -80,7 +80,7 @@ def fill(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 # decisions/0022: the projections are the same, so their statements are, but for the names of tables.
 class BaselineConnection:
-    """A connection on which statements of projections read and write the baseline's tables."""
+    """A connection that redirects the statements of projections to the baseline's tables."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -98,8 +98,8 @@ _NOTHING: Final = "SELECT NULL WHERE FALSE"
 
 @lru_cache(maxsize=512)
 def in_terms_of_baseline(statement: str) -> str:
-    """The statement with the baseline's tables. The views of a file are not the baseline's to make: it
-    has their rows."""
+    """Return the statement with the names of the baseline's tables. CREATE VIEW and DROP VIEW become
+    no-ops: the baseline stores the rows that describe views, not the views."""
     if _VIEW.match(statement):
         return _NOTHING
     return _tables().sub(lambda found: found[1] + in_baseline(found[2]), statement)
@@ -107,7 +107,7 @@ def in_terms_of_baseline(statement: str) -> str:
 
 @lru_cache(maxsize=1)
 def _tables() -> re.Pattern[str]:
-    """Names of tables where they are tables: `partitions` and `groups` are columns, too."""
+    """Match table names only where a table is expected: `partitions` and `groups` are also columns."""
     return re.compile(rf"\b((?:FROM|INTO|UPDATE|JOIN)\s+)({'|'.join(materialized_tables())})\b")
 
 
@@ -127,10 +127,10 @@ WHERE position IS NOT (
 
 
 def forget_events(unit: Unit, partition_id: int, deleted: Iterable[Sequence[int]]) -> None:
-    """Rows of the partition have been deleted, given by offset and position: delete their events, if
-    they are at or before the baseline and have no row left.
+    """Delete the events of deleted records (pairs of offset and position) that are at or before the
+    baseline and have no record left.
 
-    The rows of an event lie together, so one that is left is a neighbour of those that are gone.
+    The records of an event are adjacent, so if one is left, it is next to a deleted one.
     """
     until, first = read(unit).position, dict[int, int]()
     for offset, position in deleted:

@@ -1,5 +1,4 @@
-"""Numbers that are given out once and never again: topic and partition ids, producer-id blocks,
-epochs."""
+"""Counters for ids that are never reused: topic and partition ids, producer-id blocks, epochs."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ class _CounterMemo(Memo):
 
 
 def set_counter(unit: Unit, name: str, value: int) -> None:
-    """Remember the newest number of a kind that is never given out twice."""
+    """Store the last value that was assigned."""
     unit.execute(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -25,7 +24,7 @@ def set_counter(unit: Unit, name: str, value: int) -> None:
 
 
 def counter(unit: Unit, name: str) -> int:
-    """The newest number of its kind; 0 when none has been given out."""
+    """Return the last value that was assigned; 0 if there is none."""
     known = unit.memos[_CounterMemo].values
     if name not in known:
         known[name] = read_counter(unit, name)
@@ -33,6 +32,6 @@ def counter(unit: Unit, name: str) -> int:
 
 
 def read_counter(source: Unit | sqlite3.Connection, name: str) -> int:
-    """The same for a reader."""
+    """The same as `counter`, for a read connection."""
     row = source.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
     return 0 if row is None else int(row[0])

@@ -1,9 +1,9 @@
-"""Marks in a file's history, by which a program that keeps offsets elsewhere can tell later that file and
-history are still the same.
+"""Marks: a program that stores offsets elsewhere uses one to check later that the file still has the same
+history.
 
-A mark is the file's id, the newest event's position, and a digest of that event. A file that was replaced
-has another id; an older copy that was put back lacks the event or, if it has grown since, has another one
-there. A revision that rewrites events would break existing marks.
+A mark is the file's id, the newest event's position, and a digest of that event. A replaced file has
+another id; a restored older copy has no event at that position or, if it has grown since, another one. A
+schema revision that rewrites events would invalidate existing marks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_EVENT: Final = "0" * _DIGEST_CHARS
 
 
 class Mark(NamedTuple):
-    """A mark in its parts."""
+    """The parts of a mark."""
 
     file_id: str
     position: int
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
 
 
 def mark(connection: sqlite3.Connection) -> Mark:
-    """The mark of this instant."""
+    """Return the mark of the file's current state."""
     position = journal.last_position(connection)
     return Mark(file_id.read(connection), position, _event(connection, position))
 
@@ -49,11 +49,8 @@ def parse(text: str) -> Mark:
 
 
 def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
-    """Why the mark does not belong to this file's history; None when it does, as far as the journal goes
-    back.
-
-    Raises InvalidRequestError for text that is not a mark.
-    """
+    """Return why the mark does not belong to this file's history, or None if it does as far as the
+    journal goes back."""
     known_id, position, digest = parse(known_mark)
     mine = file_id.read(connection)
     if mine != known_id:
@@ -67,7 +64,7 @@ def departure(connection: sqlite3.Connection, known_mark: str) -> str | None:
 
 
 def _event(connection: sqlite3.Connection, position: int) -> str | None:
-    """A digest of the event; None when the journal does not go back so far."""
+    """Return the digest of the event at a position; None if the journal does not go back so far."""
     if position == 0:
         return _NO_EVENT
     found = journal.at(connection, position)

@@ -1,4 +1,4 @@
-"""Reading the journal back: the events in the one order in which they happened."""
+"""Reading the journal: events in the order in which they were recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _AT: Final = f"SELECT {COLUMNS} FROM journal WHERE position = ?"
 _FIRST_AFTER: Final = "SELECT min(position) FROM journal WHERE position > ?"
 _PAGE: Final = 1_000
 _SPAN: Final = 100_000
-"""The most positions one page looks through, so that a rare kind holds no snapshot for long."""
+"""The most positions that one page scans, so that a filter that rarely matches does not hold a snapshot
+for long."""
 
 
 def events(
@@ -30,10 +31,10 @@ def events(
     *,
     after: int = 0,
 ) -> Iterator[tuple[int, Event | Lean]]:
-    """Every event after a position, with its own, oldest first; memory stays flat. `on_altered` is called
-    for each that does not fit its checksum; those from before schema 7 have none.
+    """Yield position and event for every event after a position, oldest first, with bounded memory.
 
-    Raises CorruptDatabaseError for a row that is not an event.
+    `on_altered` is called with the position of each event that does not match its checksum; events from
+    before schema 7 have none. Raises CorruptDatabaseError for a row that is not an event.
     """
     has_begun = False
     for *row, checksum in connection.execute(_SELECT, (after,)):
@@ -45,7 +46,7 @@ def events(
 
 
 def event_of(row: Sequence[Any]) -> tuple[int, Event | Lean]:
-    """The event of a row of `COLUMNS`, and its position. Raises CorruptDatabaseError."""
+    """Return position and event of a row of `COLUMNS`. Raises CorruptDatabaseError."""
     position, *columns = row
     try:
         return position, lean.read(*columns)
@@ -69,8 +70,8 @@ def page(
     topic: str | None,
     transactional_id: str | None,
 ) -> tuple[list[JournalEntry], int]:
-    """Some of the events behind `after` that meet every filter, and the position to go on from; that is
-    `after` itself at the end."""
+    """Return one page of the events after `after` that match every filter, and the position to continue
+    from, which is `after` itself at the end of the journal."""
     (first,) = connection.execute(_FIRST_AFTER, (after,)).fetchone()
     last = min(last_position(connection), max(first or 0, after) + _SPAN)
     conditions, values = ["position > ? AND position <= ?"], list[object]([after, last])
@@ -94,12 +95,12 @@ def page(
 
 
 def at(connection: sqlite3.Connection, position: int) -> JournalEntry | None:
-    """The event at the position; None if the journal does not have it."""
+    """Return the event at the position; None if it is not in the journal."""
     row = connection.execute(_AT, (position,)).fetchone()
     return None if row is None else JournalEntry(*row)
 
 
 def last_position(connection: sqlite3.Connection) -> int:
-    """The position of the newest event; 0 when nothing has happened yet."""
+    """Return the position of the newest event; 0 if there is none."""
     (position,) = connection.execute(LAST_POSITION).fetchone()
     return int(position)

@@ -1,4 +1,4 @@
-"""Facts about an open file, and queries of the user's own: nothing here writes."""
+"""Facts about an open file, and the user's own read-only queries."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from eosdb.store.wal import growth as wal_growth
 
 _AT_ONCE: Final = 100
 _JOURNAL: Final = "Every event in the one total order in which it happened."
-"""A table, not a view, but in the contract with them."""
+"""A table, but documented with the views."""
 
 
 def info(store: Store) -> dict[str, object]:
-    """Sizes, counts and versions of the file."""
+    """Return sizes, counts and versions of the file."""
     with store.read() as connection:
 
         def one(sql: str) -> Any:
@@ -63,7 +63,8 @@ def info(store: Store) -> dict[str, object]:
 def query(
     store: Store, sql: str, parameters: Sequence[object]
 ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-    """Columns and rows of one read-only statement. Raises InvalidRequestError when SQLite refuses it."""
+    """Run one read-only statement; returns its columns and rows. Raises InvalidRequestError when SQLite
+    rejects it."""
     if sql.lstrip()[:6].upper() == "ATTACH":
         raise InvalidRequestError(_ONLY_READS)
     rows = _rows(store, sql, parameters)
@@ -72,8 +73,11 @@ def query(
 
 
 def _rows(store: Store, sql: str, parameters: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-    """First the columns, then the rows, on a connection that can neither write nor attach. A few rows are
-    read at once; more hold a snapshot until the last one is read, or the iterator is dropped."""
+    """Yield the columns, then the rows, on a connection that can neither write nor attach databases.
+
+    A short result is read at once; a longer one holds a snapshot until the last row is read or the
+    iterator is dropped.
+    """
     store.check_open()
     with translated(store.path):
         connection = connect(store.path, store.lock_timeout_ms, read_only=True)
@@ -115,10 +119,8 @@ _REFUSED: Final = (
 
 
 def describe_views(connection: sqlite3.Connection) -> list[ViewDescription]:
-    """The contract's views and the journal, with the columns that the file itself gives them.
-
-    What a view shows is the first sentence of the comment above its definition.
-    """
+    """Describe the documented views and the journal, with the columns that they have in this file. The
+    description of a view is the first sentence of the comment above its definition."""
     texts = {name: _first_sentence(sql) for name, sql in newest_schema.views().items()}
     return [
         ViewDescription(
@@ -150,12 +152,12 @@ _COMPUTED = {
         "control": "TEXT", "max_timestamp": "INTEGER", "size": "INTEGER",
     },
 }  # fmt: skip
-"""Columns of the contract's views for which SQLite knows no type."""
+"""Columns of the documented views for which SQLite reports no type."""
 
 
 @reads("eosdb_json_views")
 def columns(connection: sqlite3.Connection, view: str) -> dict[str, str]:
-    """The columns of a table or view, and their types."""
+    """Return the columns of a table or view with their types."""
     known = dict(_COMPUTED.get(view, {}))
     row = connection.execute(
         "SELECT columns FROM eosdb_json_views WHERE name = ?", (view,)

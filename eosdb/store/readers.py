@@ -1,7 +1,8 @@
-"""A store's connections that only read: a pool of snapshots, and one that sees whether anything changed.
+"""Read connections of a store: a pool for snapshots, and one connection that detects changes.
 
-No lock guards the pool: every change is one step of C. A closing thread announces itself before it looks
-for readers, and a reader announces itself before it checks that it may read (decisions/0018).
+No lock guards the pool: every change to it is a single C call. To close, a thread first announces it and
+then looks for running reads; a reader first registers and then checks that it may read. So one of them
+always sees the other (decisions/0018).
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from eosdb.store.file.open_files import OpenFiles
 from eosdb.store.schema.migrate import check_not_upgraded
 
 _LOOK_AGAIN_S: Final = 0.05
-"""How often a closing thread checks for running readers; as a rule it is woken instead."""
+"""How often a closing thread checks for running readers; normally the last reader wakes it."""
 
 
 class Readers:
-    """Threads may share it. `check_open` raises when the store is closed; `opened` is a connection that is
-    there already."""
+    """Can be shared by threads. `check_open` raises when the store is closed; `opened` is an existing
+    connection to use first."""
 
     def __init__(
         self, path: str, files: OpenFiles, busy_timeout_ms: int, read_only: bool,
@@ -38,17 +39,17 @@ class Readers:
         if opened is not None:
             self._idle.append(_reading_only(opened))
         self._reading: dict[object, tuple[int, sqlite3.Connection | None]] = {}
-        """Running readers: the thread and connection of each."""
+        """The thread and connection of each running reader."""
         self._is_paused = False
         self._pausing = threading.Lock()
-        """Held while nobody may read."""
+        """Held while reading is suspended."""
         self._woken = threading.Lock()
         self._watcher: sqlite3.Connection | None = None
         self._watcher_lock = threading.Lock()
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A connection on one snapshot of the file, which cannot write."""
+        """Yield a read-only connection on one snapshot of the file."""
         reader, connection = object(), None
         try:
             # Inside, with a name of its own: an interrupt must leave no reader for `close` to wait for.
@@ -61,7 +62,7 @@ class Readers:
             self._check_in(reader, connection)
 
     def data_version(self) -> int:
-        """A number that changes with every commit to the file, also of this process."""
+        """Return a number that changes with every commit to the file, including those of this process."""
         try:
             with self._watcher_lock:
                 self._check_open()
@@ -76,15 +77,15 @@ class Readers:
     def close(self) -> None:
         """Wait for running readers, and close every connection.
 
-        A reader of this very thread was interrupted by a signal before its block could end; its traceback
-        keeps it alive.
+        It does not wait for a reader of the calling thread: a signal interrupted its block, and the
+        traceback keeps it alive.
         """
         self._wait_for_others(None)
         self._close_all()
 
     def pause(self, patience_s: float) -> bool:
-        """Close every connection, and open none before `go_on`; False, with nothing changed, when a
-        reader takes longer than that or is this thread itself."""
+        """Close every connection, and open none until `go_on`. Returns False and changes nothing if a
+        reader takes longer than `patience_s` or belongs to the calling thread."""
         self._is_paused = True
         self._pausing.acquire()
         if self._watcher_lock.acquire(timeout=patience_s):
@@ -112,7 +113,8 @@ class Readers:
         return True
 
     def _close_all(self) -> None:
-        """May be repeated: a connection is forgotten when it has been closed."""
+        """Close every connection. Can be called again after an interrupt: a connection is removed from
+        the pool only after it is closed."""
         for _, connection in list(self._reading.values()):
             if connection is not None:
                 connection.close()

@@ -1,4 +1,4 @@
-"""The free pages of the file: SQLite uses them again, and what is more than a reserve goes back to the
+"""Free pages of the file: SQLite reuses them, and those beyond a reserve are returned to the operating
 system (decisions/0023)."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from eosdb.store.writing.unit import Unit
 
 _RESERVE_PAGES: Final = 256
 _RESERVE_SHARE: Final = 8
-"""Of so many pages one stays free: a file that is written would soon grow again."""
+"""One of this many pages stays free, because a file that is written to would soon grow again."""
 _PAGES_PER_UNIT: Final = 500
 _INCREMENTAL: Final = 2
 
@@ -35,13 +35,14 @@ def pages(connection: sqlite3.Connection) -> Pages:
 
 
 def gives_back(connection: sqlite3.Connection) -> bool:
-    """Not a file that was made by an earlier eosdb and has not been compacted."""
+    """Whether the file can return pages: not if an earlier eosdb created it and it has not been compacted
+    since."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     return bool(mode == _INCREMENTAL)
 
 
 def surplus(connection: sqlite3.Connection) -> int:
-    """How many pages are free beyond the reserve; 0 for a file that can give none back."""
+    """Return the number of free pages beyond the reserve; 0 for a file that cannot return pages."""
     if not gives_back(connection):
         return 0
     found = pages(connection)
@@ -49,8 +50,8 @@ def surplus(connection: sqlite3.Connection) -> int:
 
 
 def give_back(unit: Unit, is_over: Callable[[], bool]) -> int:
-    """Move pages from the end of the file to free ones, and cut the file, until none is left to give
-    back or `is_over` says so. Returns how many bytes. The file itself shrinks at a checkpoint."""
+    """Move pages from the end of the file into free ones and truncate the file, until the surplus is gone
+    or `is_over()` is true. Returns the number of bytes. The file itself shrinks at the next checkpoint."""
     before = pages(unit.connection)
     for _ in range(min(surplus(unit.connection), _PAGES_PER_UNIT)):
         # One at a time: Python's driver does not step to the end of a statement whose rows are empty.

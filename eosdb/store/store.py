@@ -55,7 +55,7 @@ _NOT_OPENED: Final = Opened(None, None)
 
 
 class Store:
-    """An open file. Threads may share it; `close` may be called twice."""
+    """An open file. Can be shared by threads; `close` can be called twice."""
 
     def __init__(
         self,
@@ -127,7 +127,8 @@ class Store:
 
     @property
     def forked(self) -> bool:
-        """Whether the file is the parent process's, which alone may use and release it."""
+        """Whether this process is a fork of the one that opened the file, which alone may use and release
+        it."""
         return self._process != os.getpid()
 
     def _closed_error(self) -> DatabaseClosedError:
@@ -137,45 +138,46 @@ class Store:
 
     @property
     def has_written(self) -> bool:
-        """Whether a unit of this object has changed anything."""
+        """Whether a unit of this store has changed anything."""
         return self._counts.has_written
 
     @property
     def rows_written(self) -> int:
-        """How many rows the units of this object have inserted, changed or deleted."""
+        """How many rows the units of this store have inserted, updated or deleted."""
         return self._counts.rows
 
     def counts(self) -> Mapping[str, float]:
-        """Units committed, those that were fsynced, and how many requests shared one."""
+        """Return the number of commits, of those with an fsync, and of requests per commit."""
         return self._counts.snapshot()
 
     def commit_times(self) -> CommitTimes:
-        """How long COMMIT has taken, with its fsync, and how long writers have waited for the lock."""
+        """Return the durations of COMMIT, including its fsync, and of waiting for the write lock."""
         return self._timings.times()
 
     # -- owners ---------------------------------------------------------------------------------
 
     def owner_locks(self) -> OwnerLocks:
-        """The locks held until they are released, the file is closed, or the process dies. Raises
-        ReadOnlyDatabaseError and DatabaseClosedError."""
+        """Return the owner locks, which are held until they are released, the file is closed, or the
+        process dies. Raises ReadOnlyDatabaseError and DatabaseClosedError."""
         self._check_writable()
         assert self._mutex is not None
         return self._mutex.owner_locks
 
     def is_owned(self, number: int) -> bool:
-        """Whether somebody holds the lock of this number, in any process: also this object. A reader
-        cannot know, and is told so."""
+        """Whether any process, including this one, holds the lock of this number. True for a read-only
+        store, which cannot know."""
         return self._mutex is None or self._mutex.is_owned(number)
 
     # -- units ----------------------------------------------------------------------------------
 
     def write(self, function: Callable[[Unit], T], *, sync: bool = True, tells: bool = True) -> T:
-        """Run `function` in a write unit and return its result when it is committed.
+        """Run `function` in a write unit and return its result after the commit; if it raises, nothing is
+        stored.
 
-        All of it or, when it raises, none of it. `sync=False` leaves out the fsync of durability
-        "full", for writes that only a later synced unit makes count. `function` may be run more
-        than once and must have no effect outside the unit. `tells=False` is for who holds something
-        that others wait for: what there is to say is said after another write.
+        `function` may run more than once and must have no effect outside the unit. `sync=False` skips the
+        fsync of durability "full", for writes that count only once a later, synced unit is committed.
+        With `tells=False`, pending notices are logged after a later write: pass it while holding
+        something that other threads wait for.
         """
         self._check_writable()
         if self._joint is not None and self._joint.is_ours:
@@ -189,15 +191,15 @@ class Store:
 
     @property
     def is_joint(self) -> bool:
-        """Whether this thread's writes are parts of a joint unit."""
+        """Whether the calling thread's writes are parts of a joint unit."""
         return self._joint is not None and self._joint.is_ours
 
     @contextlib.contextmanager
     def together(self, *, sync: bool) -> Iterator[JointUnit]:
-        """Make every `write` of this thread in the block a part of one unit.
+        """Make every `write` of the calling thread in the block a part of one unit.
 
-        A part's result or error counts only when the block has ended. When the unit as a whole fails, or
-        a part has to be undone, the block raises and nothing is stored: then do each part by itself.
+        The result or error of a part is final only when the block has ended. If the unit fails, or one
+        part must be rolled back, the block raises and nothing is stored: then write each part on its own.
         """
         with self.alone() as writer:
             try:
@@ -214,8 +216,8 @@ class Store:
                 writer.connection.rollback()
 
     def commit_joint(self) -> None:
-        """Inside `together`: commit what was written so far; what follows is a unit of its own, not
-        synced. If that unit cannot begin, the parts that follow fail, not those committed."""
+        """Inside `together`: commit the parts written so far; those that follow form a new unit without
+        fsync. If that unit cannot begin, the following parts fail, but not the committed ones."""
         joint, writer = self._joint, self._writer
         assert joint is not None
         assert writer is not None
@@ -232,7 +234,7 @@ class Store:
                 joint.parts, joint.stands, joint.is_committed = 0, True, True
 
     def _go_on_with(self, joint: JointUnit) -> None:
-        """Begin the next unit of the turn, if the one before has been committed."""
+        """Begin the next unit of the turn if the previous one has been committed."""
         if not joint.is_committed:
             return
         assert self._writer is not None
@@ -247,9 +249,10 @@ class Store:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[HeldUnit]:
-        """Hold a write unit during the block: committed at its end, undone when it raises or is dropped.
+        """Hold a write unit during the block: committed at its end, rolled back when it raises or is
+        dropped.
 
-        Every other writer waits meanwhile. The block may be left in another thread than it was entered in.
+        Other writers wait meanwhile. The block can be left in another thread than it was entered in.
         Raises IllegalStateError inside such a block, and DatabaseLockedError after a bounded wait.
         """
         self._check_writable()
@@ -299,7 +302,7 @@ class Store:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[Writer]:
-        """Nobody else writes during the block, neither in this process nor in another."""
+        """Exclude every other writer during the block, in this process and in others."""
         self._check_writable()
         assert self._mutex is not None
         turn = self._group.new_turn()
@@ -318,8 +321,8 @@ class Store:
         self._timings.tell()
 
     def _lock_file(self) -> Writer:
-        """Become the one process that writes, on files that are still in place, with nothing in the WAL
-        that the disk failed to sync. The caller releases the mutex in any case."""
+        """Acquire the writer mutex, check that the files are still in place, and repair the WAL if a sync
+        failed. The caller releases the mutex, also when this raises."""
         assert self._mutex is not None
         self._mutex.acquire()
         self._files.check()
@@ -355,7 +358,7 @@ class Store:
 
     @contextlib.contextmanager
     def own_reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection of the caller's own on one snapshot: to go on reading while `close` proceeds."""
+        """Yield a separate connection on one snapshot, which can go on reading while `close` runs."""
         self.check_open()
         with (
             forking.at_work(),
@@ -372,7 +375,7 @@ class Store:
         return self._readers.data_version()
 
     def watch(self) -> Watch:
-        """Reports writes to the WAL, with which a commit begins."""
+        """Return a watch that reports writes to the WAL, with which every commit begins."""
         return Watch(f"{self.path}-wal")
 
     def before_close(self, function: Callable[[], None]) -> None:
@@ -385,11 +388,11 @@ class Store:
         self._before_rest.append(function)
 
     def close(self, *, orderly: bool = True) -> None:
-        """Release the file. Waits for running reads and writes; idempotent, and may be repeated until it
-        is done.
+        """Release the file after waiting for running reads and writes. Idempotent; call it again if it
+        was interrupted.
 
-        Unless `orderly`, nothing more is written, as if the process had died. Raises StorageError, with
-        the file released all the same, when the disk has failed to sync what was stored.
+        Unless `orderly`, nothing more is written, as if the process had died. Raises StorageError, but
+        still releases the file, if the disk failed to sync what was stored.
         """
         if self.forked:
             return
@@ -418,7 +421,8 @@ class Store:
             self._mutex.close()
 
     def _close_writer(self, patience_ms: int) -> None:
-        """Closing the last connection of the file is a checkpoint, which the mutex guards."""
+        """Close the write connection under the mutex, because closing the last connection of a file is a
+        checkpoint."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -441,8 +445,8 @@ class Store:
         self._writer = None
 
     def pause(self, patience_s: float) -> bool:
-        """Come to rest before a fork: nobody writes or reads, and no connection is open, until `go_on`.
-        False where that is not possible."""
+        """Quiesce before a fork: no reads, no writes and no open connection until `go_on`. Returns False
+        if that is not possible."""
         if not self._group.pause(patience_s):
             return False
         if not self._readers.pause(patience_s):
@@ -458,13 +462,13 @@ class Store:
         return True
 
     def go_on(self) -> None:
-        """After a fork; connections are opened when they are needed."""
+        """Resume after a fork; connections are reopened when they are needed."""
         self._readers.go_on()
         with contextlib.suppress(RuntimeError):  # An interrupt kept it from coming to rest.
             self._group.go_on()
 
     def note(self, error: BaseException | None) -> None:
-        """Tell every process if what failed on a user's connection was a sync."""
+        """Notify every process if the error of a user's connection was a failed sync."""
         if is_failed_sync(error) and self._mutex is not None and not self._closed:
             self._mutex.note_sync(failed=True)
 
@@ -482,9 +486,12 @@ class Store:
         self.write(make_due, sync=False)
 
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
-        """Whether a round of housekeeping is due, which the caller then begins, and when the last one
-        began: in any process. Where that is not known, or long ago, the interval begins now: who opens
-        a file of last year has time to look at it before its records expire."""
+        """Return whether a round of housekeeping is due, which the caller then runs, and when the last
+        one began in any process.
+
+        If that is unknown or long ago, the interval starts now: a user who opens a file of last year has
+        time to look at it before its records expire.
+        """
         with self.alone():
             assert self._mutex is not None
             return self._mutex.begin_round(now_ms, every_ms)
@@ -519,7 +526,7 @@ class Store:
         self._timings.note_outcome(errors)
 
     def _run_alone(self, writer: Writer, batch: list[Request]) -> None:
-        """Each on its own, so that each gets its own answer."""
+        """Run each request in its own unit, so that each gets its own result or error."""
         for request in batch:
             try:
                 writer.make_good()

@@ -11,11 +11,11 @@ from eosdb.store.file.forking import check_not_inherited
 
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 OLDEST_SQLITE: Final = (3, 37, 0)
-"""The first with STRICT tables."""
+"""The first version with STRICT tables."""
 
 
 def check_version(found: tuple[int, ...]) -> None:
-    """Refuse a SQLite that cannot read eosdb's tables. Raises IllegalStateError."""
+    """Raises IllegalStateError for a version of SQLite that cannot read eosdb's tables."""
     if found < OLDEST_SQLITE:
         raise IllegalStateError(
             f"eosdb needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, and this Python has "
@@ -32,10 +32,11 @@ def connect(
     at_rest: bool = False,
     factory: type[sqlite3.Connection] = sqlite3.Connection,
 ) -> sqlite3.Connection:
-    """A driver connection with eosdb's settings. With `at_rest` SQLite is told that nobody writes: nothing
-    is locked, and nothing put beside the file; the caller sees to it that it was so.
+    """Open a driver connection with eosdb's settings.
 
-    Raises sqlite3.Error, and IllegalStateError where a forked process cannot lock the file.
+    `at_rest` tells SQLite that nobody writes to the file, which the caller guarantees: nothing is locked,
+    and no files are created beside it. Raises sqlite3.Error, and IllegalStateError if a forked process
+    cannot lock the file.
     """
     check_not_inherited(path)
     mode = "ro" if read_only else "rwc" if create else "rw"
@@ -63,12 +64,13 @@ def connect(
 
 
 def is_in_wal_mode(connection: sqlite3.Connection) -> bool:
-    """Whether the file is one that is written; one in rollback-journal mode is a published copy."""
+    """Whether the file is in WAL mode and so can be written; a file in rollback-journal mode is a
+    published copy."""
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     return str(mode) == "wal"
 
 
 def uri(path: str, mode: str) -> str:
-    """The file's name for SQLite, with how to open it."""
+    """Return the SQLite URI of the file, including the open mode."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode={mode}"

@@ -1,8 +1,8 @@
-"""sqlite3's exceptions, and those of system calls, become eosdb's, in one place, by their codes and never
-by text.
+"""Translates the exceptions of sqlite3 and of system calls to eosdb's errors, by their codes and never by
+their text.
 
-What SQLite reports is undone, so the outcome is "not written". It is "unknown" where the commit may have
-come to stand in the WAL before something failed: whoever opens the file after a crash might find it.
+What SQLite reports as failed is rolled back, so the outcome is "not written". It is "unknown" if the
+commit may already be in the WAL: a process that opens the file after a crash might find it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _OF_THE_FILE_SYSTEM: Final = {
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_CANTOPEN,
 }
-"""What SQLite says of many causes: one of them may be that of the whole file system."""
+"""Error codes that SQLite uses for many causes, one of which may be the state of the file system."""
 _OF_A_FULL_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OF_RIGHTS: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 _OF_THE_FILE: Final = {
@@ -75,7 +75,7 @@ _OF_THE_FILE: Final = {
 
 
 def is_of_the_file(error: sqlite3.Error) -> bool:
-    """Whether the file or the disk is to blame, and no statement would have fared better."""
+    """Whether the file or the disk caused the error, so that any other statement would fail, too."""
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _OF_THE_FILE
 
 
@@ -85,7 +85,7 @@ def is_failed_sync(error: BaseException | None) -> bool:
 
 
 def translate(error: sqlite3.Error, path: str) -> EosdbError:
-    """The eosdb error for a sqlite3 error at the file `path`."""
+    """Return the eosdb error for a sqlite3 error at the file `path`."""
     extended = getattr(error, "sqlite_errorcode", None) or 0
     if extended in _SYNC:
         return _in_doubt(
@@ -114,7 +114,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
 
 
 def translate_system(error: OSError, path: str) -> EosdbError:
-    """The eosdb error for a system call that failed at the file `path`, or beside it."""
+    """Return the eosdb error for a system call that failed at the file `path` or beside it."""
     if (state := _state_of_file_system(path)) is not None:
         kind, advice = state
         return kind(f"{path}: {advice} ({error.strerror})")
@@ -132,7 +132,7 @@ def translate_system(error: OSError, path: str) -> EosdbError:
 
 
 def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
-    """What keeps everything from being written there, as far as it says so."""
+    """Return why nothing can be written to the file system of `path`, as far as it says so."""
     try:
         found = os.statvfs(os.path.dirname(path) or ".")
     except OSError:
@@ -151,8 +151,8 @@ def _state_of_file_system(path: str) -> tuple[type[EosdbError], str] | None:
 
 
 def _refuses_writers(lock: str) -> bool:
-    """Whether the file system is read-only without saying so, as ext4 is after an error. The lock file
-    alone may be opened and closed: of the others that would drop SQLite's locks."""
+    """Whether the file system is read-only without reporting it, as ext4 is after an error. Only the lock
+    file may be opened and closed for this: closing another file would drop SQLite's locks."""
     try:
         os.close(os.open(lock, os.O_WRONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -167,8 +167,7 @@ def _in_doubt(error: EosdbError) -> EosdbError:
 
 @contextlib.contextmanager
 def system_calls(path: str) -> Iterator[None]:
-    """Raise eosdb's error for any system call that fails inside the block, which calls nothing of a
-    user's."""
+    """Translate errors of system calls inside the block, which must not call user code."""
     try:
         yield
     except OSError as error:
@@ -177,7 +176,7 @@ def system_calls(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise eosdb's error for any that sqlite3 raises inside the block."""
+    """Translate errors of sqlite3 inside the block."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,8 +1,9 @@
-"""Which file systems can hold a file that is written: those whose memory and locks one kernel keeps.
+"""Which file systems can hold a writable file: those whose shared memory and locks are kept by one
+kernel.
 
-The WAL's index is shared memory. A network file system gives every host one of its own, so two hosts would
-overwrite each other's pages, and nothing would tell them. A file that is mounted by itself has its WAL and
-its locks elsewhere than the same file under its own name.
+The WAL's index is shared memory. On a network file system every host has its own, so two hosts would
+overwrite each other's pages without noticing. A file that is itself a mount point has another WAL and
+other locks than the same file under its original name.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Final, NamedTuple
 from eosdb.errors import StorageError
 
 ALLOW: Final = "EOSDB_ALLOW_NETWORK_FILE_SYSTEM"
-"""In the environment, `1` says that only this host has the file open."""
+"""Environment variable; `1` asserts that only this host has the file open."""
 BESIDE: Final = ("-wal", "-shm", "-lock")
-"""What stands beside the file while it is open, by the end of its name."""
+"""Suffixes of the files that exist beside the database while it is open."""
 _NETWORK: Final = frozenset({
     "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.rclone",
     "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
@@ -25,7 +26,7 @@ _NETWORK: Final = frozenset({
 
 
 class Mount(NamedTuple):
-    """Where a file system comes from."""
+    """The type, source and options of a mounted file system."""
 
     type: str
     source: str
@@ -33,7 +34,7 @@ class Mount(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether another host, or Windows beside WSL, may have the files open too. 9p in general does not
+        """Whether another host, or Windows beside WSL, may have the files open, too. 9p alone does not
         tell: sandboxes (gVisor) have their own disk on it."""
         return self.type in _NETWORK or (
             self.type == "9p" and "drvfs" in self.source + self.options
@@ -41,8 +42,8 @@ class Mount(NamedTuple):
 
 
 def find_mount(mountinfo: str, device: int) -> Mount | None:
-    """The file system of this `st_dev` in the text of `/proc/self/mountinfo`; None for one that is not told
-    there, as a subvolume of btrfs."""
+    """Find the file system with this `st_dev` in the text of `/proc/self/mountinfo`; None if it is not
+    listed, as for a subvolume of btrfs."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -60,7 +61,7 @@ def mount_points(mountinfo: str) -> set[str]:
 
 
 def mounted_name(path: str) -> str | None:
-    """Which of the names that belong to the database at `path`, links resolved, is a mount point."""
+    """Return the file of the database at `path` (links resolved) that is itself a mount point, if any."""
     mounted = mount_points(_mountinfo())
     names = (path + suffix for suffix in ("", *BESIDE))
     return next((name for name in names if os.path.realpath(name) in mounted), None)
@@ -77,8 +78,8 @@ def mounted_error(name: str, path: str) -> StorageError:
 
 
 def check_local(path: str) -> None:
-    """Raises StorageError where the file at `path` may be written elsewhere, with other locks: by another
-    host, or under another name than one that is mounted by itself."""
+    """Raises StorageError if the file at `path` may be written elsewhere under other locks: by another
+    host, or under its original name if it is a mount point itself."""
     if (name := mounted_name(path)) is not None:
         raise mounted_error(name, path)
     # decisions/0053: no lock would tell.

@@ -1,10 +1,10 @@
-"""What makes `fork` safe: SQLite's connections do not survive it, and must not even be inherited.
+"""Makes `fork` safe: SQLite's connections do not survive it, and must not even be inherited.
 
-SQLite remembers in the process which locks it holds on a file. A forked child inherits that memory but
-not the locks: its own connections would lock nothing. So before a fork every database of the process
-comes to rest and closes its connections; the parent reopens them when they are next needed, and the child
-inherits nothing (decisions/0019). Where that is not possible – a transaction is running, the user holds a
-connection, or the fork came from C – the child is refused that file.
+SQLite records in the process which locks it holds on a file. A forked child inherits that record but not
+the locks, so its own connections would lock nothing. Therefore every database of the process quiesces and
+closes its connections before a fork; the parent reopens them on demand, and the child inherits none
+(decisions/0019). Where that is impossible – a transaction is running, the user holds a connection, or C
+code forked – the child is refused that file.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _PATIENCE_S: Final = 5.0
 """The longest a fork waits for running reads and writes."""
 _LOOK_AGAIN_S: Final = 0.005
 _pause: Final = threading.Lock()
-"""Never released: waiting on it needs no module that knows the time."""
+"""Never released; used only to wait with a time-out, without a module that reads the time."""
 _pause.acquire()
 _SHARED_MEMORY: Final = "-shm"
 _OPEN_FILES: Final = "/proc/self/fd"
 
 
 class Resting(Protocol):
-    """Something with connections that can do without them for a while."""
+    """An object that can close its connections for a while."""
 
     def pause(self, patience_s: float) -> bool:
-        """Close every connection and open none before `go_on`; False where that is not possible."""
+        """Close every connection and open none until `go_on`. Returns False if that is not possible."""
 
     def go_on(self) -> None:
-        """Connections may be opened again."""
+        """Allow connections to be opened again."""
 
 
 class _Process:
-    """The state of which each process has one."""
+    """State that exists once per process."""
 
     def __init__(self) -> None:
         self.id = os.getpid()
@@ -50,24 +50,25 @@ class _Process:
         """The threads inside an `at_work` block, once per block."""
         self.is_forking = False
         self.forking = threading.Lock()
-        """Held from before a fork until after it."""
+        """Held while a fork is in progress."""
         self.inherited: frozenset[tuple[int, int]] = frozenset()
-        """Database files that the parent had open in SQLite: device and inode."""
+        """Device and inode of the database files that the parent had open in SQLite."""
 
 
 _process = _Process()
 _of_the_parent: Final[list[object]] = []
-"""Kept for ever: a connection that was inherited anyway must not even be closed."""
+"""Inherited connections, kept for ever because they must not even be closed."""
 
 
 def rests(found: Resting) -> None:
-    """Bring `found` to rest whenever the process forks."""
+    """Pause `found` whenever the process forks."""
     _process.open.add(found)
 
 
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
-    """For using a connection no database owns: a fork waits for the block, and the block for a fork."""
+    """Guard the use of a connection that no database owns: a fork waits for the block, and the block for
+    a fork."""
     me, mine, process = threading.get_ident(), object(), _process
     try:
         # Announce first, then check for a fork; a forking thread does the same the other way round.
@@ -124,7 +125,7 @@ def _begin_as_a_child() -> None:
 
 
 def _inherited_files() -> frozenset[tuple[int, int]]:
-    """A database that SQLite has in use is one whose shared memory is open."""
+    """Return the databases that SQLite has open, recognised by their open shared memory."""
     found = set()
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(_OPEN_FILES):

@@ -1,7 +1,7 @@
-"""The lock file beside a database: its bytes as locks, and the descriptors on which they are held.
+"""The lock file beside a database: byte ranges used as locks, and the descriptors that hold them.
 
 They are open-file-description locks. The kernel releases those of a process that dies, however it dies; a
-forked child closes its copies of the descriptors, so that it keeps none of its parent's locks alive.
+forked child closes its copies of the descriptors, so it does not keep its parent's locks alive.
 """
 
 from __future__ import annotations
@@ -14,38 +14,39 @@ from typing import Final
 
 _FLOCK: Final = "hhqqi4x"
 _OWNERS_AT: Final = 4096
-"""From here on each byte is an owner's lock; the file does not grow by that."""
+"""From here on each byte is an owner's lock; locking bytes does not make the file grow."""
 
 
 def byte_range(kind: int, byte: int, length: int = 1) -> bytes:
-    """What `fcntl` is told about these bytes; `kind` is F_WRLCK or F_UNLCK."""
+    """Build the `flock` structure for these bytes; `kind` is F_WRLCK or F_UNLCK."""
     return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, length, 0)
 
 
 def owner_bytes(kind: int, number: int, count: int = 1) -> bytes:
-    """The same for the locks of owners from this number on, from 0 to 2**62."""
+    """The same for `count` owner locks from this number on (0 to 2**62)."""
     return byte_range(kind, _OWNERS_AT + number, count)
 
 
 def is_locked(file: FileIO, asked: bytes) -> bool:
-    """Whether another descriptor has a lock that is in the way of the one asked for. Raises OSError."""
+    """Whether a lock of another descriptor conflicts with the one requested. Raises OSError."""
     found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked)
     return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
 
 
 class _LockFile(FileIO):
-    """Closes its descriptor once, however often it is told to; at the end of the process without a word."""
+    """A file that closes its descriptor only once, and without a warning at the end of the process."""
 
     def __del__(self) -> None:
         self.close()
 
 
 _open: Final[set[FileIO]] = set()
-"""Held here until they are closed: the collector would close them before the blocks that release a lock."""
+"""Keeps open lock files alive: the garbage collector would close them before the blocks that release a
+lock."""
 
 
 def open_lock_file(path: str) -> FileIO:
-    """A descriptor with locks of its own. Raises OSError."""
+    """Open a descriptor with its own set of locks. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     file = _LockFile(descriptor, "r+")
     _open.add(file)
@@ -53,13 +54,13 @@ def open_lock_file(path: str) -> FileIO:
 
 
 def close_lock_file(file: FileIO) -> None:
-    """Release what is held on it. May be repeated."""
+    """Close the file, which releases its locks. Can be called again."""
     file.close()
     _open.discard(file)
 
 
 def _forget_after_fork() -> None:
-    """A forked child shares the parent's descriptions; it must not keep the parent's lock alive."""
+    """Close inherited descriptors in a forked child, which would keep the parent's locks alive."""
     for file in list(_open):
         file.close()
     _open.clear()

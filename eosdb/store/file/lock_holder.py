@@ -1,7 +1,8 @@
-"""Which processes hold a lock on a file, as far as the system knows: for the error after a lock time-out.
+"""Finds the processes that hold a lock on a file, as far as the system shows: for the error after a lock
+time-out.
 
-The kernel names no process for an open-file-description lock, but each process's list of open files says
-which locks they hold. The list is read without opening the file itself: closing it would drop SQLite's
+The kernel names no process for an open-file-description lock, but `/proc` lists the locks of each open
+file of a process. It is read without opening the file itself, because closing that would drop SQLite's
 locks. Other users' processes stay unknown.
 """
 
@@ -16,8 +17,8 @@ _STOPPED: Final = ("T", "t")
 
 
 def describe_holders(path: str, locked: Collection[int]) -> str:
-    """Who has locked any of these bytes of the file at `path`: something like `process 4711 (python
-    app.py)`; empty when none is found."""
+    """Describe the processes that have locked any of these bytes of the file at `path`, such as `process
+    4711 (python app.py)`; empty if none is found."""
     try:
         status = os.stat(path)
     except OSError:
@@ -52,7 +53,8 @@ def _is_same(path: str, status: os.stat_result) -> bool:
 
 
 def _has_lock(path: str, locked: Collection[int]) -> bool:
-    """A line like `lock: 1: OFDLCK ADVISORY WRITE 0 08:01:131 1 1`; it ends with first and last byte."""
+    """Whether the `fdinfo` file at `path` lists a lock of one of these bytes: a line such as `lock: 1:
+    OFDLCK ADVISORY WRITE 0 08:01:131 1 1`, which ends with the first and last byte."""
     lines = [line.split() for line in _read(path).splitlines() if line.startswith("lock:")]
     return any(
         int(first) <= byte and (last == "EOF" or byte <= int(last))

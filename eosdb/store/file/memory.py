@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 
 def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
-    """A new folder and its finalizer, which also runs when `owner` is garbage-collected, at the latest
-    when the process ends."""
+    """Create a folder; returns it and its finalizer, which also runs when `owner` is garbage-collected,
+    at the latest when the process ends."""
     folder, process = tempfile.mkdtemp(prefix="eosdb-", dir=memory_folder()), os.getpid()
     finalizer = weakref.finalize(owner, _remove, folder, process)
 
@@ -24,11 +24,11 @@ def folder_in_memory(owner: object) -> tuple[str, Callable[[], object]]:
 
 
 def memory_folder() -> str | None:
-    """The place, if there is one; None means `tempfile`'s default."""
+    """The folder for files in memory; None for `tempfile`'s default."""
     return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
 
 
 def _remove(folder: str, owner: int) -> None:
-    """Unless this is a forked child, whose parent goes on using it."""
+    """Remove the folder, but not in a forked child: the parent still uses it."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,13 +1,14 @@
 """The writer mutex between processes: an advisory lock on a small file beside the database.
 
-It is held around every write unit and every checkpoint of ours, so a commit never resets the WAL beside a
-running checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two byte ranges
-make it fair: the process waiting for the writer byte holds the queue byte, so the last holder cannot
-overtake it. The kernel releases the lock of a process that dies. The locks are open-file-description
-locks: they also exclude two databases of one process, and closing another descriptor does not drop them.
+It is held around every write unit and every checkpoint of eosdb, so a commit never resets the WAL during
+a checkpoint, and waiting is a kernel queue instead of SQLite's sleep-and-retry. Two byte ranges make it
+fair: the process that waits for the writer byte holds the queue byte, so the last holder cannot overtake
+it. The kernel releases the lock of a process that dies. Open-file-description locks also exclude two
+databases of one process, and closing another descriptor does not drop them.
 
-The file holds one byte, which tells every process that a sync has failed (decisions/0017), and when the
-last round of housekeeping began. Its block is taken when it is opened: on a full disk there would be none.
+The file stores two facts: whether a sync has failed (decisions/0017), and when the last round of
+housekeeping began. Its block is allocated when it is opened, because a full disk would have none left
+later.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from eosdb.store.file.owner_locks import OwnerLocks
 _QUEUE: Final = 0
 _WRITER: Final = 1
 _SYNC_FAILED_AT: Final = 8
-"""Where the byte is in the file: behind the locked ranges."""
+"""The offset of that byte in the file, behind the locked ranges."""
 _FAILED: Final = b"!"
 _ROUND_AT: Final = 16
 _LONG_AGO_MS: Final = 2 * 24 * 3600 * 1000
@@ -48,7 +49,7 @@ _SIZE: Final = 4096
 
 
 class WriterMutex:
-    """One per database object. Not reentrant; its threads take turns before they come here."""
+    """One per database object. Not reentrant; threads of the object take turns before they call it."""
 
     def __init__(self, path: str, timeout_ms: int) -> None:
         self.path: Final = path
@@ -56,14 +57,14 @@ class WriterMutex:
         self.owner_locks: Final = OwnerLocks(path)
         self._use(open_lock_file(path))
         self._has_sync_failed = False
-        """Whether one has, which could not be told to the others."""
+        """Whether a sync failed and that could not be stored in the file for other processes."""
         with contextlib.suppress(OSError):  # On a full disk the file can still be read.
             if os.fstat(self._descriptor).st_size < _SIZE:
                 os.posix_fallocate(self._descriptor, 0, _SIZE)
 
     release: Callable[[], object]
-    """Release whatever is held; harmless when nothing is. No Python runs in it, so no signal can get in
-    first (decisions/0018)."""
+    """Release the locks; no effect if none is held. It runs no Python code, so no signal can interrupt it
+    (decisions/0018)."""
 
     def _use(self, file: FileIO) -> None:
         self.release = partial(fcntl.fcntl, file, fcntl.F_OFD_SETLK, _NOTHING)
@@ -71,11 +72,8 @@ class WriterMutex:
         self._descriptor = file.fileno()
 
     def acquire(self, timeout_ms: int | None = None) -> None:
-        """Return when this process is the one writer.
-
-        Call it where `release` follows in any case. Raises DatabaseLockedError after `timeout_ms`, or
-        after the object's default.
-        """
+        """Wait until this process is the only writer. The caller releases in any case. Raises
+        DatabaseLockedError after `timeout_ms`, or after the object's default."""
         if _try_lock(self._file, _QUEUE):
             if _try_lock(self._file, _WRITER):
                 _unlock(self._file, _QUEUE)
@@ -91,8 +89,7 @@ class WriterMutex:
         close_lock_file(self._file)
 
     def _acquire_in_turn(self, timeout_ms: int) -> None:
-        """Wait in a thread of its own, because a lock call that blocks cannot be given a
-        time-out."""
+        """Wait in a separate thread, because a blocking lock call has no time-out."""
         waiter = _Waiter(self.path, self._exchange)
         try:
             waiter.start()
@@ -116,7 +113,7 @@ class WriterMutex:
     # -- owners ---------------------------------------------------------------------------------
 
     def is_owned(self, number: int) -> bool:
-        """Whether somebody holds the lock of this number, in any process."""
+        """Whether any process holds the lock of this number."""
         try:
             return is_locked(self._file, owner_bytes(fcntl.F_WRLCK, number))
         except (OSError, ValueError):  # Closed meanwhile: whoever asks next knows more.
@@ -125,14 +122,14 @@ class WriterMutex:
     # -- what every process must know -----------------------------------------------------------
 
     def has_sync_failed(self) -> bool:
-        """Whether a sync has failed, in any process, and the WAL has not been renewed since."""
+        """Whether a sync has failed in any process and the WAL has not been renewed since."""
         with system_calls(self.path):
             found = os.pread(self._descriptor, 1, _SYNC_FAILED_AT)
         return self._has_sync_failed or found == _FAILED
 
     def note_sync(self, *, failed: bool) -> None:
-        """Kept in memory that processes share, not on the disk: a power cut ends the condition too. Where
-        even that is refused, at least this object knows."""
+        """Store whether a sync has failed, in the page cache that processes share: it need not survive a
+        power cut, which ends the condition. If even that fails, at least this object remembers it."""
         self._has_sync_failed = failed
         try:
             os.pwrite(self._descriptor, _FAILED if failed else b"\0", _SYNC_FAILED_AT)
@@ -142,7 +139,7 @@ class WriterMutex:
                 raise translate_system(error, self.path) from error
 
     def begin_round(self, now_ms: int, every_ms: int) -> tuple[bool, int]:
-        """See `Store.begin_round`; with the mutex held."""
+        """See `Store.begin_round`; the caller holds the mutex."""
         with system_calls(self.path):
             found = os.pread(self._descriptor, _TIME.size, _ROUND_AT)
         last_ms = int(_TIME.unpack(found)[0]) if len(found) == _TIME.size else 0
@@ -155,7 +152,7 @@ class WriterMutex:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Device and inode of the lock file that this object has open."""
+        """Device and inode of the open lock file."""
         status = os.fstat(self._descriptor)
         return status.st_dev, status.st_ino
 
@@ -165,23 +162,21 @@ def _nothing() -> None:
 
 
 class _Waiter:
-    """Blocks for the lock on a new descriptor; hands it over, or drops it once nobody waits for it.
-
-    It hands over from its own thread, which no signal interrupts.
-    """
+    """Waits for the lock on a new descriptor, and hands the descriptor over, or drops it if nobody waits
+    any more. The handover runs in its own thread, which no signal interrupts."""
 
     def __init__(self, path: str, exchange: Callable[[FileIO], None]) -> None:
         self._path = path
         self._exchange = exchange
         self._lock = threading.Lock()
         self._finished = threading.Lock()
-        """Released when there is an answer. Not an Event: a signal could leave that locked."""
+        """Released when the wait is over. Not an Event, because a signal could leave an Event locked."""
         self._finished.acquire()
         self._granted = False
         self._is_wanted = True
         self._error: OSError | None = None
         self.is_abandoned = False
-        """Set before the waiting thread gives up; checked once the lock has been handed over."""
+        """Set before the waiting thread gives up, and checked after the handover."""
 
     def start(self) -> None:
         with threads.needed("waiting for the writer lock"):

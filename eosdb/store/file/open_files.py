@@ -1,7 +1,7 @@
-"""Which files an open database uses, so that removing or replacing one is noticed.
+"""The files of an open database, so that removing or replacing one of them is noticed.
 
-SQLite goes on with the files it has open, whatever becomes of their names. A program that opens the name
-later works on other files, with other locks, and what either has acknowledged is lost to the other.
+SQLite keeps using the files it has open, whatever happens to their names. A program that opens the name
+later gets other files with other locks, and each loses what the other has acknowledged.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from eosdb.errors import StorageError
 Identity = tuple[int, int]
 """Device and inode."""
 _UNFINISHED: Final = ".eosdb-unfinished"
-"""The second name a file has for the instant in which it is made (see new_file.py)."""
+"""The second name that a file has for a moment while it is created (see new_file.py)."""
 
 
 class OpenFiles:
-    """The database file, its WAL, its shared memory and the lock file, by device and inode.
-
-    `name` is what the file was opened by: with links in it, it must go on leading to the file.
-    """
+    """The database file, its WAL, its shared memory and the lock file, by device and inode. `name` is the
+    path used to open the file: if it contains links, they must keep leading to the file."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path: Final = path
@@ -30,14 +28,14 @@ class OpenFiles:
         self._known: dict[str, Identity] = {}
 
     def note(self, name: str, identity: Identity | None = None) -> None:
-        """From now on this name must keep the file it has, or the one that `identity` names."""
+        """Record that this name must keep leading to its current file, or to `identity` if given."""
         found = identity or identity_of(name)
         if found is not None:
             self._known[name] = found
 
     def note_database(self) -> None:
-        """Call it once a connection has read, which is when SQLite has the files open. A database file
-        noted before must still be the same one."""
+        """Record the database's files. Call it after a connection has read, when SQLite has them open. A
+        database file recorded before must be unchanged."""
         self.check()
         found = identity_of(self._path)
         for name in self._names:
@@ -46,15 +44,14 @@ class OpenFiles:
             self.note(self._path + suffix)
 
     def forget_shared(self) -> None:
-        """Call it before every connection is closed: SQLite may then remove the WAL and the shared
-        memory."""
+        """Forget the WAL and the shared memory. Call it before all connections are closed, when SQLite
+        may remove them."""
         for suffix in ("-wal", "-shm"):
             self._known.pop(self._path + suffix, None)
 
     def remove_orphans(self) -> None:
-        """Remove the WAL and the shared memory of a database file that has been removed, once all of the
-        WAL has been copied. SQLite leaves them behind, and would read them into the next file of that
-        name."""
+        """Remove the WAL and the shared memory of a removed database file, after the whole WAL has been
+        copied. SQLite would leave them behind and read them into the next file of that name."""
         if identity_of(self._path) == self._known.get(self._path):
             return
         for suffix in ("-wal", "-shm"):
@@ -64,18 +61,18 @@ class OpenFiles:
 
     # decisions/0056: in each unit, for no notice of the kernel's tells of a folder above that is renamed.
     def check(self) -> None:
-        """For who writes: raises StorageError when one of the files has been removed or replaced."""
+        """For writers: raises StorageError if one of the files has been removed or replaced."""
         for name, known in tuple(self._known.items()):
             self._check(name, known)
 
     def check_database(self) -> None:
-        """For who reads: the same, of the database file alone."""
+        """For readers: the same for the database file alone."""
         for name in self._names:
             if name in self._known:
                 self._check(name, self._known[name])
 
     def are_in_place(self) -> bool:
-        """Whether `check` has nothing to say."""
+        """Whether `check` would not raise."""
         try:
             self.check()
         except StorageError:
@@ -100,7 +97,7 @@ class OpenFiles:
 
 
 def identity_of(path: str) -> Identity | None:
-    """Device and inode, None when there is no such file."""
+    """Return device and inode; None if there is no such file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -109,7 +106,7 @@ def identity_of(path: str) -> Identity | None:
 
 
 def size_of(path: str) -> int:
-    """In bytes, 0 when there is no such file."""
+    """Return the size in bytes; 0 if there is no such file."""
     try:
         return os.path.getsize(path)
     except OSError:
@@ -117,8 +114,8 @@ def size_of(path: str) -> int:
 
 
 def check_only_name(path: str) -> None:
-    """Raises StorageError for a file with several names: each would have a WAL and locks of its own, so
-    that what is acknowledged under one is lost under the other."""
+    """Raises StorageError for a file with several names (hard links): under each it would have a separate
+    WAL and separate locks, and commits under one name would be lost under the other."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,6 +1,5 @@
-"""The locks by which an open database shows that owners in its process are alive: members of groups, and
-whoever has a transaction open. All of them are on one descriptor, however many there are.
-"""
+"""Locks that show that owners in this process are alive: group members and holders of open transactions.
+All of them are on one descriptor."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from eosdb.store.file.lock_file import close_lock_file, open_lock_file, owner_by
 
 
 class OwnerLocks:
-    """One per database object. Threads may share it."""
+    """One per database object. Can be shared by threads."""
 
     def __init__(self, path: str) -> None:
         self._path: Final = path
@@ -26,9 +25,9 @@ class OwnerLocks:
 
     def hold(self, number: int, count: int = 1) -> None:
         """Hold `count` locks from this number on until `release`, `close`, or the end of the process.
-        The caller makes sure that nobody else uses the numbers within this object.
 
-        Raises DatabaseLockedError when somebody else holds it, DatabaseClosedError and StorageError.
+        The caller makes sure that nothing else in this object uses the numbers. Raises
+        DatabaseLockedError if another holder has one of them, DatabaseClosedError and StorageError.
         """
         try:
             with self._lock:
@@ -48,13 +47,14 @@ class OwnerLocks:
             ) from error
 
     def release(self, number: int, count: int = 1) -> None:
-        """Harmless when it is not held. Takes no lock of Python's, so that a finalizer may call it."""
+        """Release the locks; no effect if they are not held. Takes no Python lock, so a finalizer can
+        call it."""
         if self._file is not None and not self._is_closed and self._process == os.getpid():
             asked = owner_bytes(fcntl.F_UNLCK, number, count)
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, asked)
 
     def close(self) -> None:
-        """Release all of them. May be repeated."""
+        """Release all locks. Can be called again."""
         self._is_closed = True
         if self._file is not None:
             with self._lock:

@@ -1,7 +1,7 @@
-"""The kernel's notice that a file is written (inotify), so that waiting for it costs nothing.
+"""Waits for writes to a file by the kernel's notifications (inotify), which costs nothing while waiting.
 
-Not every system has it, and instances may run out; then waiting means looking again after a short sleep.
-A write to the WAL is seen before it is a commit, so a notice only says that it is worth looking.
+Where they are not available, or no instance is left, it polls with a short sleep. A write to the WAL is
+seen before it is a commit, so a notification only means that it is worth checking.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from eosdb.model.closing import Closeable
 _IN_MODIFY: Final = 0x2
 _FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK
 _SLEEP_MS: Final = 10
-"""How often to look where the kernel gives no notice."""
+"""The polling interval where the kernel sends no notifications."""
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def _watch(path: str) -> int:
-    """A descriptor that becomes readable when the file is written; -1 where there is none."""
+    """Return a descriptor that becomes readable when the file is written; -1 if that is not available."""
     if not hasattr(_libc, "inotify_init1"):
         return -1
     descriptor: int = _libc.inotify_init1(_FLAGS)
@@ -34,7 +34,7 @@ def _watch(path: str) -> int:
 
 
 class Watch(Closeable):
-    """Watches one file for as long as the block lasts."""
+    """Watches one file during the block."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = _watch(path)
@@ -43,7 +43,7 @@ class Watch(Closeable):
             self._poll.register(self._descriptor, select.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Return when the file is written (True), or when the time is up, or earlier."""
+        """Wait until the file is written (True), or until the time-out; it may return earlier."""
         if self._descriptor < 0:
             self._poll.poll(min(timeout_ms, _SLEEP_MS))
             return False

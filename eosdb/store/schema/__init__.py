@@ -1,1 +1,1 @@
-"""What is in a file: its tables and views, how it is made, upgraded, identified and guarded."""
+"""The content of a file: its tables and views, and how it is created, upgraded, identified and guarded."""

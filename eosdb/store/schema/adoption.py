@@ -1,8 +1,9 @@
-"""Another application's file gets eosdb's tables beside its own in one commit, or stays as it is.
+"""Adopting another application's file: it gets eosdb's tables beside its own in one commit, or stays as
+it is.
 
-Everything that stands against it is looked for before anything is made beside the file, and once more
-inside the commit, because the owner's programs do not know eosdb's mutex. Nothing of the file's settings
-is changed: neither its header nor its journal mode, unless that is asked for.
+All obstacles are checked before anything is created beside the file, and again inside the commit, because
+the owner's programs do not know eosdb's mutex. The file's settings stay: its header, and its journal mode
+unless a change is requested.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from eosdb.store.schema import dependents, guard, kind, new_file
 from eosdb.store.schema.newest import create_objects, newest_schema
 
 _HOT: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-"""A rollback journal that is in use begins so; one that is kept for the next transaction does not."""
+"""The first bytes of a rollback journal that is in use; a journal kept for the next transaction does not
+start with them."""
 
 
 def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, str]]) -> list[str]:
-    """What of a schema stands in the way of eosdb's: its objects by type and name, and which table refers
-    to which."""
+    """Return what in a schema conflicts with eosdb's: `names` are its objects by type and name,
+    `references` tells which table refers to which."""
     ours = {found.name.lower(): f"a {found.type}" for found in newest_schema()}
     found = []
     for type_, name in names:
@@ -50,11 +52,11 @@ def obstacles(names: Iterable[tuple[str, str]], references: Iterable[tuple[str, 
 
 
 def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
-    """Whether the file is another application's, which `adopt` would then do; of any other the usual
-    errors tell. Leaves the file and its folder as they are.
+    """Return whether the file is another application's, which `adopt` would change; for any other file
+    the usual errors follow. The file and its folder stay as they are.
 
-    Raises NotAnEosdbFileError with everything that stands against it, ReadOnlyDatabaseError,
-    CorruptDatabaseError, and StorageError or DatabaseLockedError where its owner is at work.
+    Raises NotAnEosdbFileError with all obstacles, ReadOnlyDatabaseError, CorruptDatabaseError, and
+    StorageError or DatabaseLockedError while its owner is using it.
     """
     if not os.path.isfile(path) or not os.access(path, os.R_OK) or not os.path.getsize(path):
         return False
@@ -87,11 +89,12 @@ def check(path: str, busy_timeout_ms: int, *, to_wal: bool) -> bool:
 
 
 def adopt(path: str, busy_timeout_ms: int, *, to_wal: bool, lock: str | None) -> None:
-    """Put eosdb's tables into another application's file, in one commit. The caller holds the writer mutex,
-    whose file is removed again if it is `lock` and nobody has adopted the file.
+    """Add eosdb's tables to another application's file in one commit; does nothing if another process has
+    done it meanwhile.
 
-    Nothing if another process has done it meanwhile. Raises as `check`, DatabaseFullError, and
-    DatabaseLockedError when a program of the owner's does not let go of it.
+    The caller holds the writer mutex; its file is removed again if it is `lock` and the file was not
+    adopted. Raises the errors of `check`, DatabaseFullError, and DatabaseLockedError when a program of
+    the owner does not release the file.
     """
     with (
         translated(path),
@@ -155,7 +158,7 @@ def _refuse_for(path: str, found: list[str]) -> None:
 
 
 def _check_still(path: str) -> None:
-    """Nobody is in the middle of something that only the owner's programs can end."""
+    """Raises an error if a transaction is unfinished that only the owner's programs can end."""
     error: EosdbError | None = None
     if _begins(f"{path}-journal", _HOT):
         error = StorageError(
@@ -199,11 +202,9 @@ def _mode(connection: sqlite3.Connection) -> str:
 
 
 def says_wal(path: str) -> bool:
-    """Whether the header says WAL mode, which a look without locks does not.
-
-    Read on a descriptor that SQLite has open already: closing one of our own would drop the locks that the
-    owner's connections in this process hold.
-    """
+    """Whether the header says WAL mode, which a connection without locks does not report. It is read on a
+    descriptor that SQLite has open: closing another one would drop the locks that the owner's connections
+    in this process hold."""
     wanted = os.stat(path)
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
-"""What of a file's owner uses eosdb's tables, and would break without them.
+"""Finds the owner's views, triggers and foreign keys that use eosdb's tables and would break without
+them.
 
-SQLite itself says what a view or a trigger reads and writes, when it compiles a statement that uses it.
+SQLite itself reports what a view or trigger reads and writes, when it compiles a statement that uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ REFERENCES: Final = (
     'SELECT DISTINCT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f '
     "WHERE m.type = 'table' ORDER BY 1, 2"
 )
-"""Which table refers to which by a foreign key."""
+"""SQL: which table refers to which by a foreign key."""
 _OBJECTS: Final = (
     "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' "
     "ORDER BY rowid"
@@ -31,18 +32,19 @@ _OBJECTS: Final = (
 
 
 def own_objects(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """The type, name and table of everything in the file that is not eosdb's."""
+    """Return the type, name and table of every object in the file that is not eosdb's."""
     ours = {found.name for found in newest_schema()} | set(typed_views(connection))
     return [found for found in connection.execute(_OBJECTS) if found[1] not in ours]
 
 
 def typed_views(connection: sqlite3.Connection) -> list[str]:
-    """The names of the views that eosdb has made over JSON values."""
+    """Return the names of the views that eosdb has created over JSON values."""
     return [name for (name,) in connection.execute("SELECT name FROM eosdb_json_views")]
 
 
 def dependents(connection: sqlite3.Connection) -> list[str]:
-    """What of the owner's reads or writes eosdb's tables and views, belongs to them, or refers to them."""
+    """Return the owner's objects that read or write eosdb's tables and views, belong to them, or refer to
+    them."""
     ours = guard.own_names().union(name.lower() for name in typed_views(connection))
     own = own_objects(connection)
     found = [
@@ -67,7 +69,8 @@ def dependents(connection: sqlite3.Connection) -> list[str]:
 def _changes(
     connection: sqlite3.Connection, table: str, ours: frozenset[str]
 ) -> Iterator[set[str]]:
-    """What uses eosdb's tables in each statement that fires a table's triggers, if anything does."""
+    """For each kind of statement that fires triggers on the table: the views and triggers in it that
+    use eosdb's tables, if any."""
     columns = ""
     with contextlib.suppress(sqlite3.Error):
         columns = ", ".join(
@@ -86,8 +89,8 @@ def _changes(
 
 
 def _uses(connection: sqlite3.Connection, statement: str, ours: frozenset[str]) -> set[str]:
-    """The innermost trigger or view of each place in which the statement uses eosdb's tables: it may also
-    be a name within one, or none."""
+    """For each place where the statement uses eosdb's tables: the innermost trigger or view there. It can
+    also be a name inside one, or empty."""
     sources: set[str] = set()
 
     def note(action: int, name: str | None, _: object, __: object, source: str | None) -> int:

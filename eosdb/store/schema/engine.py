@@ -20,8 +20,11 @@ def make_engine(
     note: Callable[[BaseException | None], None],
     check: Callable[[], None],
 ) -> Engine:
-    """Connections have eosdb's settings: none of them checkpoints or writes eosdb's tables, and
-    SQLAlchemy issues BEGIN. `note` is called with every error, `check` before every transaction."""
+    """Create an engine whose connections have eosdb's settings: they neither checkpoint nor write eosdb's
+    tables, and SQLAlchemy issues BEGIN.
+
+    `note` is called with every error, `check` before every transaction.
+    """
 
     def create() -> sqlite3.Connection:
         connection = connect(path, busy_timeout_ms, read_only=read_only)
@@ -44,7 +47,7 @@ def make_engine(
 
 
 def raise_refusals(engine: Engine) -> None:
-    """Make statements that the guard refuses say why."""
+    """Raise the guard's explanation for the statements that it rejects."""
 
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:

@@ -1,8 +1,7 @@
-"""Which file this is: an id that is made with the file and stays with its history.
+"""The file id, created with the file and kept as long as its history continues.
 
-An exact copy of the file keeps the id; one whose history takes another course gets a new one. It looks
-like a Kafka cluster's id: 16 random bytes in base64url. It is no event, for replay must not bring it
-back.
+An exact copy keeps the id; a copy whose history takes another course gets a new one. It looks like a
+Kafka cluster id: 16 random bytes in base64url. It is not an event, because replay must not restore it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from eosdb.errors import CorruptDatabaseError
 from eosdb.store.schema.row_checksum import row_checksum
 
 FORM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
-"""128 bits in 22 characters: the last one holds two of them."""
+"""128 bits in 22 characters, of which the last encodes two bits."""
 
 
 def renew(connection: sqlite3.Connection) -> None:
-    """Give the file an id of its own, inside the caller's unit."""
+    """Give the file a new id, inside the caller's unit."""
     connection.execute("DELETE FROM eosdb_file")
     file_id = _new()
     connection.execute(
@@ -30,7 +29,7 @@ def renew(connection: sqlite3.Connection) -> None:
 
 
 def ensure(connection: sqlite3.Connection) -> None:
-    """Give the file an id unless it has one, inside the caller's unit."""
+    """Give the file an id if it has none, inside the caller's unit."""
     if connection.execute("SELECT 1 FROM eosdb_file").fetchone() is None:
         renew(connection)
 
@@ -44,7 +43,7 @@ def read(connection: sqlite3.Connection) -> str:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong with it, for `verify`."""
+    """Return what is wrong with the stored id, for `verify`."""
     rows = connection.execute("SELECT file_id, checksum FROM eosdb_file").fetchall()
     if len(rows) == 1 and FORM.fullmatch(rows[0][0]):
         if rows[0][1] == row_checksum(rows[0][0]):
@@ -55,8 +54,8 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def _new() -> str:
-    """Straight from the system, so that forked processes do not make the same one; as in Kafka never with
-    a leading `-`, which command lines take for an option."""
+    """Generate an id from the system's random source, so that forked processes do not generate the same
+    one. As in Kafka it never starts with `-`, which command lines take for an option."""
     while (found := base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]).startswith("-"):
         pass
     return found

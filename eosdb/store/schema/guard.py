@@ -1,7 +1,7 @@
-"""Which names in the file are eosdb's, and what a user's own SQL may not do to them.
+"""Protects eosdb's tables and views from the user's own SQL.
 
-Tables and views of ours, and every name that begins with `eosdb_`, are written by eosdb alone: a row
-without an event would be gone after the next rebuild.
+They, and every name that starts with `eosdb_`, are written by eosdb alone: a row without an event would
+be lost at the next rebuild.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _ON_A_SECOND_NAME: Final = {
     sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
     sqlite3.SQLITE_ALTER_TABLE,
 }
-"""The index or trigger comes first (of ALTER TABLE the database), the table second."""
+"""Actions with the index or trigger (for ALTER TABLE the database) as first and the table as second
+argument."""
 _HEADER: Final = {"application_id", "user_version"}
 _PRAGMAS: Final = {
     *_HEADER, "checkpoint_fullfsync", "foreign_keys", "fullfsync", "journal_mode",
@@ -50,14 +51,14 @@ _ASKS: Final = {
     "foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo",
     "integrity_check", "quick_check", "table_info", "table_list", "table_xinfo",
 }  # fmt: skip
-"""PRAGMAs that are given a value and set nothing."""
+"""PRAGMAs that take an argument and change nothing."""
 _ENDS_WITH_THE_TRANSACTION: Final = {"defer_foreign_keys"}
 _TEMP: Final = "temp"
 
 
 @cache
 def own_names() -> frozenset[str]:
-    """The names of eosdb's tables and views, in lower case."""
+    """Return the names of eosdb's tables and views in lower case."""
     return frozenset(name.lower() for name in (*tables(), *views()))
 
 
@@ -67,7 +68,7 @@ def is_own(name: str) -> bool:
 
 
 def may_not(action: int, first: str | None, second: str | None) -> bool:
-    """Whether SQLite's authorizer is to refuse the action to the user's own SQL."""
+    """Whether the authorizer must reject this action of the user's own SQL."""
     if action in _ON_A_TABLE:
         return is_own(first or "")
     if action == sqlite3.SQLITE_ALTER_TABLE and first == _TEMP:
@@ -83,8 +84,8 @@ def may_not(action: int, first: str | None, second: str | None) -> bool:
 
 
 def sets_connection(action: int, first: str | None, second: str | None) -> bool:
-    """Whether the action changes what later statements of the connection do: those of eosdb, and of the
-    next block."""
+    """Whether the action changes the meaning of later statements on the connection: eosdb's and those of
+    the next block."""
     if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
         return True
     name = (first or "").lower()
@@ -98,8 +99,8 @@ def sets_connection(action: int, first: str | None, second: str | None) -> bool:
 
 
 def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
-    """The authorizer of a connection that users write their own SQL on. The header of an adopted file is
-    theirs."""
+    """Create the authorizer for connections that run the user's own SQL. The header of an adopted file is
+    the user's to change."""
     theirs = _HEADER if kind.of(connection).is_adopted else frozenset()
 
     def authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -111,7 +112,7 @@ def authorizer(connection: sqlite3.Connection) -> Callable[..., int]:
 
 
 def refused(error: BaseException | None) -> InvalidRequestError | None:
-    """The error to raise when SQLite refused a statement because of the guard."""
+    """Return the error to raise if SQLite rejected a statement because of the guard; None otherwise."""
     code = getattr(error, "sqlite_errorcode", None)
     # On a connection whose schema is not the newest, the refusal comes under another code.
     if code != sqlite3.SQLITE_AUTH and not (

@@ -1,8 +1,9 @@
-"""What a file is: one of eosdb's by its header, or another application's that has eosdb's tables in it.
+"""The kind of a file: eosdb's own, by its header, or another application's file with eosdb's tables in
+it.
 
-The header of a file that was adopted belongs to its owner: applications keep the number of their own
-schema in `user_version`, and what they are in `application_id`. eosdb writes neither, and knows the file
-by its tables.
+The header of an adopted file belongs to its owner: applications store their schema number in
+`user_version` and their identity in `application_id`. eosdb changes neither there, and recognises the
+file by its tables.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ _HAS_BOTH: Final = "SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' 
 
 
 class Kind(NamedTuple):
-    """Of a file that SQLite can read."""
+    """The kind of a file that SQLite can read."""
 
     application_id: int
-    """What its header says."""
+    """As in the file's header."""
     version: int | None
-    """The number of the newest revision of eosdb's tables; None if there are none, -1 if it cannot be
-    told."""
+    """The newest revision of eosdb's tables; None if there are no such tables, -1 if it cannot be
+    determined."""
     is_empty: bool
-    """Nothing is in it, and nothing is said in its header."""
+    """It has no tables, and its header is unset."""
 
     @property
     def is_adopted(self) -> bool:
-        """Whether eosdb's tables are guests in it."""
+        """Whether this is another application's file with eosdb's tables."""
         return self.version is not None and self.application_id != APPLICATION_ID
 
 
 # decisions/0044: the header of an adopted file is its owner's.
 def of(connection: sqlite3.Connection) -> Kind:
-    """The one place that tells. A file of eosdb's own costs two look-ups in its header."""
+    """Determine the kind of the file. For eosdb's own files that takes two look-ups in the header."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (user_version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id == APPLICATION_ID:

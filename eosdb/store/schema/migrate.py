@@ -1,12 +1,12 @@
-"""Which file this is, and how it gets to the newest schema.
+"""Identifies a file, and upgrades it to the newest schema.
 
-A file says what it is in its header: `application_id` marks an eosdb file, `user_version` is the
-number of its newest revision; one that was adopted says it by its tables (see kind.py). Alembic is imported
-only to upgrade an older file.
+The header identifies a file: `application_id` marks an eosdb file, `user_version` is its newest revision;
+an adopted file is identified by its tables (see kind.py). Alembic is imported only to upgrade an older
+file.
 
-A file that is written is in WAL mode from its first byte on. One in rollback-journal mode is a published
-copy, whoever made it: it has the id and the history of the file it was made from, and what is written into
-it would be a second history under the same id. So it is only read.
+A writable file is in WAL mode from its first byte on. A file in rollback-journal mode is a published
+copy, whoever created it: it has the id and the history of its source, and writes to it would be a second
+history under the same id. So it can only be read.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ from eosdb.store.schema.newest import (
 
 _LOCK: Final = "-lock"
 _ALONE_WITHIN_MS: Final = 2_000
-"""How long an upgrade waits for programs that are just closing the file; writers wait for it meanwhile."""
+"""How long an upgrade waits for programs that are just closing the file, while writers wait for the
+upgrade."""
 _IN_USE: Final = 0x40000002
-"""The byte that every connection of SQLite's keeps locked, from its first look at the file on."""
+"""The byte that every SQLite connection locks from its first read on."""
 _SWITCHED: Final = (
     ". Or it is no copy, but was adopted, and one of its owner's programs has switched its journal mode: "
     "then `PRAGMA journal_mode=WAL` in any SQLite client switches it back"
@@ -61,8 +62,8 @@ _SWITCHED: Final = (
 
 
 class Opened(NamedTuple):
-    """What is left open of a file that is known: the writer's mutex, or, of one that is only read, the
-    connection it was looked at with. Opening one and reading its schema is what a file costs."""
+    """What `open_file` leaves open: the writer mutex, or for a file that is only read the connection that
+    has read its schema, which is most of the cost of opening."""
 
     mutex: WriterMutex | None
     reader: sqlite3.Connection | None
@@ -82,11 +83,11 @@ def open_file(
 ) -> Opened:
     """Make sure that `path` is an eosdb file of the newest schema, in WAL mode.
 
-    `at_rest` is for a file that is read only (see `connection.connect`). With `adopt` another application's
-    file gets eosdb's tables, with `to_wal` also one in rollback-journal mode. A file that is made is
+    `at_rest` is for a file that is only read (see `connection.connect`). `adopt` adds eosdb's tables to
+    another application's file, with `to_wal` also if it is in rollback-journal mode. A new file is
     durable when this returns, unless `sync` is False. Raises DatabaseNotFoundError, NotAnEosdbFileError,
     CorruptDatabaseError, SchemaOutOfDateError, SchemaTooNewError, ReadOnlyDatabaseError or StorageError,
-    each saying which file and what to do.
+    each naming the file and what to do.
     """
     check_version(sqlite3.sqlite_version_info)
     with forking.at_work(), system_calls(path):
@@ -132,7 +133,8 @@ def _open_to_read(path: str, lock_timeout_ms: int, at_rest: bool) -> Opened:
 
 
 def _is_published_at_rest(path: str) -> bool:
-    """Whether it is a copy that never changes, found without putting anything beside it."""
+    """Whether the file is a published copy, which never changes; determined without creating anything
+    beside it."""
     _, connection = _looked_at(path, 0, at_rest=True)
     try:
         return connection is not None and not adoption.says_wal(path)
@@ -175,7 +177,7 @@ def _open_to_write(
 
 
 class Found(NamedTuple):
-    """What kind of eosdb file there is."""
+    """An existing eosdb file."""
 
     version: int
     is_published: bool
@@ -183,10 +185,8 @@ class Found(NamedTuple):
 
 
 def identify(path: str, busy_timeout_ms: int) -> Found | None:
-    """What the file is, None for one that is absent or empty.
-
-    Raises NotAnEosdbFileError for a file of another kind, CorruptDatabaseError for a damaged one.
-    """
+    """Identify the file; None if it is absent or empty. Raises NotAnEosdbFileError for a file of another
+    kind, CorruptDatabaseError for a damaged one."""
     found, connection = _looked_at(path, busy_timeout_ms)
     _close(connection)
     return found
@@ -200,7 +200,7 @@ def _close(connection: sqlite3.Connection | None) -> None:
 def _looked_at(
     path: str, busy_timeout_ms: int, *, at_rest: bool = False
 ) -> tuple[Found | None, sqlite3.Connection | None]:
-    """The same, and the connection, which the caller closes; it only reads."""
+    """The same, and the read-only connection, which the caller closes."""
     # Only SQLite may open the file: closing a descriptor of our own would drop the POSIX locks of
     # every other connection of this process.
     try:
@@ -264,7 +264,7 @@ def _marked_in_header(path: str) -> bool:
 
 
 def apply_revisions(connection: sqlite3.Connection) -> None:
-    """Run Alembic on the driver connection, inside the unit the caller has begun."""
+    """Run Alembic on the driver connection, inside the caller's unit."""
     from alembic import command
     from alembic.config import Config
     from sqlalchemy import create_engine
@@ -282,12 +282,12 @@ def apply_revisions(connection: sqlite3.Connection) -> None:
 
 
 def _scripts() -> Path:
-    """The folder of the revisions, in a checkout and in an installed wheel."""
+    """The folder of the revisions, in a checkout or an installed wheel."""
     return Path(str(files("eosdb.migrations")))
 
 
 def create_materialized(connection: sqlite3.Connection) -> None:
-    """Drop the materialized tables and make them anew, empty, inside the caller's unit."""
+    """Drop the materialized tables and create them again, empty, inside the caller's unit."""
     names = materialized_tables()
     drop_json_views(connection)
     for name in reversed(names):
@@ -298,7 +298,7 @@ def create_materialized(connection: sqlite3.Connection) -> None:
 
 
 def drop_json_views(connection: sqlite3.Connection) -> None:
-    """The views that replay will make again."""
+    """Drop the views over JSON values, which replay creates again."""
     tables = "SELECT 1 FROM sqlite_master WHERE name = 'eosdb_json_views'"
     if connection.execute(tables).fetchone() is not None:
         for (name,) in connection.execute("SELECT name FROM eosdb_json_views").fetchall():
@@ -311,7 +311,7 @@ def _create(path: str, busy_timeout_ms: int, *, sync: bool) -> None:
 
 
 def _upgrade(path: str, busy_timeout_ms: int, found: Found) -> None:
-    """Nobody else may have the file open: who opened it before would go on with the earlier schema."""
+    """Upgrade the file. No other connection may have it open: it would go on with the earlier schema."""
 
     def upgrade(connection: sqlite3.Connection) -> None:
         apply_revisions(connection)
@@ -335,8 +335,8 @@ def _upgrade(path: str, busy_timeout_ms: int, found: Found) -> None:
 
 
 def check_not_upgraded(connection: sqlite3.Connection, path: str) -> None:
-    """For a connection to a file that is open: at a fork it had none for a while. Raises
-    SchemaTooNewError."""
+    """Check a connection to a file that was open before: at a fork it had no connection for a while.
+    Raises SchemaTooNewError."""
     version = kind.of(connection).version
     if version is not None and version > SCHEMA_VERSION:
         raise SchemaTooNewError(
@@ -353,8 +353,8 @@ def _in_unit(
     is_adopted: bool = False,
     is_alone: bool = False,
 ) -> None:
-    """Change the schema in one commit, and make sure that a file of eosdb's own is in WAL mode. If it is to
-    be `is_alone`, no other connection may be open, nor be opened meanwhile."""
+    """Change the schema in one commit, and make sure that a file of eosdb's own is in WAL mode. With
+    `is_alone` no other connection may be open, or be opened meanwhile."""
     with translated(path):
         connection = connect(path, busy_timeout_ms, create=True)
         try:

@@ -1,4 +1,4 @@
-"""A new file: made beside its path from a ready image, synced, and then given its name.
+"""Creates a file: written beside its path from an image, synced, and then renamed.
 
 Other programs see no file or a whole one, and so does the next start after power loss, for two fsyncs in
 all. The caller holds the writer mutex.
@@ -20,17 +20,17 @@ from eosdb.store.schema.newest import GIVES_PAGES_BACK, create
 
 FORMAT_AT: Final = slice(18, 20)
 WAL_FORMAT: Final = b"\x02\x02"
-"""SQLite's file format: the versions for writing and reading; 2 is a file in WAL mode."""
+"""The read and write version of SQLite's file format; 2 stands for WAL mode."""
 ROLLBACK_FORMAT: Final = b"\x01\x01"
-"""A file that needs neither WAL nor shared memory."""
+"""The format of a file that needs neither WAL nor shared memory."""
 _LEFT_BEHIND: Final = ("-wal", "-shm", "-journal")
 
 
 def make(path: str, *, sync: bool) -> bool:
-    """Make an empty eosdb file appear at `path`, where there is none; durable if `sync`.
+    """Create an empty eosdb file at `path`, where there is none; durable if `sync`.
 
-    False, with nothing done, where the system does not support this; then let SQLite make the file, or
-    report what is wrong. Raises StorageError when another program has just made one.
+    Returns False and does nothing where the system does not support this; then let SQLite create the
+    file, or report what is wrong. Raises StorageError if another program has just created one.
     """
     image = _image()
     if image is None:
@@ -58,14 +58,15 @@ def make(path: str, *, sync: bool) -> bool:
 
 
 def forget_unfinished(path: str) -> None:
-    """Remove what a process left that was killed while making the file, or while compacting it."""
+    """Remove what a process has left behind that was killed while creating or compacting the file."""
     for suffix in ("", "-journal"):
         with contextlib.suppress(OSError):
             os.unlink(unfinished_name(path) + suffix)
 
 
 def sync_folder(path: str) -> None:
-    """Make the file's name durable: a new directory entry survives power loss only when synced."""
+    """Make the file's name durable: a new directory entry survives power loss only when the directory is
+    synced."""
     with system_calls(path):
         descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -75,12 +76,12 @@ def sync_folder(path: str) -> None:
 
 
 def unfinished_name(path: str) -> str:
-    """Where a file is made that is to become the one at `path`."""
+    """Return the path at which the file for `path` is prepared."""
     return f"{path}.eosdb-unfinished"
 
 
 def _write(path: str, data: bytes, *, sync: bool) -> None:
-    """A new file that nobody else has open, so that closing a descriptor of it drops no locks."""
+    """Write a new file. No other process has it open, so closing a descriptor drops no locks."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as f:
         f.write(data)
         f.flush()
@@ -89,7 +90,8 @@ def _write(path: str, data: bytes, *, sync: bool) -> None:
 
 
 def remove_left_behind(path: str, *, sync: bool) -> None:
-    """As SQLite does when it makes a file; durably, before the new file appears."""
+    """Remove stale files beside a new database, as SQLite does when it creates one; durably, before the
+    new file appears."""
     found = [path + suffix for suffix in _LEFT_BEHIND if os.path.lexists(path + suffix)]
     for name in found:
         os.unlink(name)
@@ -98,7 +100,7 @@ def remove_left_behind(path: str, *, sync: bool) -> None:
 
 
 def _with_own_id(image: bytes) -> bytes:
-    """The bytes of a new file: no two have the same id."""
+    """Return the image with a new file id."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         scratch.deserialize(image)
@@ -112,7 +114,7 @@ def _with_own_id(image: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def _image() -> bytes | None:
-    """The image that all new files begin with; None where Python's sqlite3 cannot serialize a
+    """Return the image that all new files start from; None if Python's sqlite3 cannot serialize a
     database."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:

@@ -1,7 +1,7 @@
-"""The newest schema as SQL: what the revisions lead to, and the contract's views.
+"""The newest schema as SQL: the result of all revisions, and the documented views.
 
-The revisions are the truth. Running them takes Alembic, which costs a quarter of a second, so what they
-make of an empty file is kept beside them as a script, and a test compares the two. 64-bit integers are
+The revisions are the truth. Running them takes Alembic, which costs a quarter of a second, so their
+result for an empty file is kept beside them as a script, and a test compares the two. 64-bit integers are
 declared INT, because Spark's JDBC reader takes INTEGER for 32 bits and wraps.
 """
 
@@ -15,21 +15,22 @@ from typing import Final, NamedTuple
 from eosdb.store.schema import file_id
 
 APPLICATION_ID: Final = 0x656F7364
-"""The letters `eosd`, in the SQLite header's field for it."""
+"""The letters `eosd`, stored in the field `application_id` of the SQLite header."""
 SCHEMA_VERSION: Final = 9
 """The number of the newest revision in `migrations`."""
 EVENT_TABLES: Final = ("journal", "records")
-"""The truth."""
+"""The tables that are the source of truth."""
 # decisions/0009: not folded from events, so a rebuild leaves them alone.
 LEASE_TABLES: Final = ("group_sessions",)
-"""The leases of group members: neither events nor folded from them."""
+"""The leases of group members, which are neither events nor folded from them."""
 IDENTITY_TABLE: Final = "eosdb_file"
-"""The file's id: not an event either, for it belongs to the file and not to its history."""
+"""The table with the file id. It is not an event, because it belongs to the file and not to its history."""
 # decisions/0022: the folded tables as of an earlier event; those after it are folded on top.
 BASELINE_TABLE: Final = "eosdb_baseline"
-"""Which event that is. The tables that begin with this name are the folded ones as of it."""
+"""The table that says which event that is. The tables with this prefix are the copies of the folded
+tables."""
 ALEMBICS: Final = "eosdb_alembic_version"
-"""Which revision the tables are."""
+"""The table in which Alembic stores the revision."""
 
 
 class SchemaObject(NamedTuple):
@@ -43,7 +44,7 @@ class SchemaObject(NamedTuple):
 
 @lru_cache(maxsize=1)
 def newest_schema() -> tuple[SchemaObject, ...]:
-    """Every table, index, trigger and view of a new file, in the order in which they are made."""
+    """Return every table, index, trigger and view of a new file, in the order of creation."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         create(scratch)
@@ -56,12 +57,12 @@ def newest_schema() -> tuple[SchemaObject, ...]:
 
 
 def tables() -> tuple[str, ...]:
-    """The name of every table, each after those it refers to."""
+    """Return the names of all tables, each after the tables it refers to."""
     return tuple(found.table for found in newest_schema() if found.type == "table")
 
 
 def materialized_tables() -> tuple[str, ...]:
-    """The tables that are folded from the events."""
+    """Return the names of the tables that are folded from the events."""
     others = (*EVENT_TABLES, *LEASE_TABLES, IDENTITY_TABLE, ALEMBICS)
     return tuple(
         name for name in tables() if name not in others and not name.startswith(BASELINE_TABLE)
@@ -69,7 +70,7 @@ def materialized_tables() -> tuple[str, ...]:
 
 
 def in_baseline(table: str) -> str:
-    """The name of a materialized table's copy in the baseline."""
+    """Return the name of a materialized table's copy in the baseline."""
     return f"{BASELINE_TABLE}_{table.removeprefix('eosdb_')}"
 
 
@@ -78,16 +79,16 @@ GIVES_PAGES_BACK: Final = "PRAGMA auto_vacuum=INCREMENTAL"
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make everything in an empty database, and mark its header.
+    """Create the schema in an empty database, and mark its header.
 
-    Atomic only inside a unit that the caller has begun.
+    Atomic only inside a unit of the caller.
     """
     create_objects(connection)
     stamp(connection, SCHEMA_VERSION)
 
 
 def create_objects(connection: sqlite3.Connection) -> None:
-    """The same without the header, which an adopted file's owner has for itself."""
+    """Create the schema without changing the header, which in an adopted file belongs to its owner."""
     for statement in statements():
         connection.execute(statement)
     create_views(connection)
@@ -95,7 +96,7 @@ def create_objects(connection: sqlite3.Connection) -> None:
 
 
 def problems(connection: sqlite3.Connection) -> list[str]:
-    """Whether the file's own note of its revision is right, for `verify`."""
+    """Return what is wrong with the stored revision, for `verify`."""
     found = [name for (name,) in connection.execute(f"SELECT version_num FROM {ALEMBICS}")]
     if found == [f"{SCHEMA_VERSION:04}"]:
         return []
@@ -103,30 +104,31 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def missing(connection: sqlite3.Connection) -> list[SchemaObject]:
-    """The tables and views that are not in the file: its owner, or another program, has dropped them."""
+    """Return the tables and views that are missing in the file because its owner, or another program, has
+    dropped them."""
     found = set(connection.execute("SELECT type, name FROM sqlite_master"))
     read = [wanted for wanted in newest_schema() if wanted.type in ("table", "view")]
     return [wanted for wanted in read if (wanted.type, wanted.name) not in found]
 
 
 def stamp(connection: sqlite3.Connection, version: int) -> None:
-    """Mark the header: an eosdb file, and its schema version."""
+    """Write the header: application id and schema version."""
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={version}")
 
 
 def statements() -> list[str]:
-    """What the revisions make of an empty database, one statement each."""
+    """Return the statements that create the result of all revisions in an empty database."""
     script = files("eosdb.migrations").joinpath("newest.sql").read_text(encoding="utf-8")
     return [part for part in script.split(STATEMENT_END) if part]
 
 
 STATEMENT_END: Final = ";\n\n"
-"""Ends a statement of the script, and occurs in none."""
+"""Separates the statements of the script, and occurs inside none."""
 
 
 def create_views(connection: sqlite3.Connection) -> None:
-    """Make the contract's views as this version defines them."""
+    """Create the documented views as this version defines them."""
     for name, sql in views().items():
         connection.execute(f'DROP VIEW IF EXISTS "{name}"')
         connection.execute(sql)
@@ -134,7 +136,7 @@ def create_views(connection: sqlite3.Connection) -> None:
 
 @lru_cache(maxsize=1)
 def views() -> dict[str, str]:
-    """The definition of every view by its name, each after those it reads from."""
+    """Return the definitions of the views by name, each after the views it reads from."""
     folder = files("eosdb.store.views")
     texts = {
         entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8")

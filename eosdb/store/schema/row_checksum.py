@@ -1,7 +1,7 @@
-"""The checksum of a row: in tables whose rows come from no event, and in those that decide what a reader
+"""The checksum of a row, for tables whose rows come from no event and tables that decide what a reader
 sees.
 
-Rows of the log have another, which costs less for many rows at once (`log.checksum`).
+Records have another checksum, which costs less for many rows at once (`log.checksum`).
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from zlib import crc32
 
 
 def row_checksum(*columns: object) -> int:
-    """The CRC-32 of a row's other columns, in their order. NULL counts as the text `None`."""
+    """Return the CRC-32 of the row's other columns, in their order. NULL counts as the text `None`."""
     return crc32("\x1f".join(map(str, columns)).encode("utf-8", "surrogatepass"))

@@ -1,2 +1,2 @@
-"""What SQLite does not do for its write-ahead log: renew it after a failed sync, and name the readers
-that make it grow."""
+"""Extensions to SQLite's write-ahead log: renew it after a failed sync, and name the readers that make it
+grow."""

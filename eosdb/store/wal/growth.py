@@ -1,7 +1,7 @@
-"""Which readers keep the WAL from being reused, and the warning about them.
+"""Finds the readers that keep the WAL from being reused, and warns about them.
 
-A snapshot that somebody reads needs the WAL from where it was taken. Until it ends nothing later can be
-copied into the file, and the WAL grows with every page that is written: SQLite leaves no other choice.
+A snapshot needs the WAL from the point where it was taken. Until it ends, nothing later can be copied
+into the file, and the WAL grows with every page that is written.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _MIB: Final = 1024 * 1024
 
 
 class Checkpoint(NamedTuple):
-    """How much a checkpoint found in the WAL, and how much of that is in the file now."""
+    """The size of the WAL at a checkpoint, and how much of it is now in the file."""
 
     wal_bytes: int
     copied_bytes: int
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is in the file; then the next write reuses the WAL, unless a reader is using
-        it just then."""
+        """Whether the whole WAL is in the file; then the next write reuses it, unless a reader uses it at
+        that moment."""
         return self.copied_bytes == self.wal_bytes
 
     def added_since(self, before: Checkpoint) -> int:
-        """What the WAL has gained since then."""
+        """How many bytes the WAL has gained since an earlier checkpoint."""
         begun_anew = before.is_whole or self.wal_bytes < before.wal_bytes
         return self.wal_bytes if begun_anew else self.wal_bytes - before.wal_bytes
 
@@ -44,7 +44,7 @@ class WalGrowth:
         self._limit = WAL_LIMIT_BYTES
 
     def look(self, found: Checkpoint) -> None:
-        """Call it with what each checkpoint found."""
+        """Process the result of a checkpoint."""
         if found.wal_bytes < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
         if found.wal_bytes < self._limit or found.is_whole:
@@ -61,7 +61,7 @@ class WalGrowth:
         )
 
     def look_at_others(self, index: wal_index.WalIndex | None) -> None:
-        """Call it now and then where another program makes the checkpoints."""
+        """Check the WAL where another program makes the checkpoints; call it regularly."""
         left = 0 if index is None else max(index.frames - index.copied, 0) * index.page_size
         if left < WAL_LIMIT_BYTES:
             self._limit = WAL_LIMIT_BYTES
@@ -74,8 +74,8 @@ class WalGrowth:
 
 
 def readers(path: str) -> str:
-    """The processes that read a snapshot of the database at `path`, which this one has open; empty when
-    there are none. The WAL shrinks when they are done."""
+    """Return the processes that read a snapshot of the database at `path`, which this process has open.
+    The WAL shrinks when they are done."""
     return _describe_readers(path, only_oldest=False)
 
 

@@ -1,7 +1,5 @@
-"""What SQLite's shared memory says about the WAL, read where SQLite has mapped it.
-
-A descriptor of our own would drop SQLite's locks when it is closed.
-"""
+"""Reads SQLite's shared memory, which describes the WAL, where SQLite has mapped it. Opening it again
+would drop SQLite's locks when that descriptor is closed."""
 
 from __future__ import annotations
 
@@ -11,14 +9,15 @@ import struct
 from typing import Final, NamedTuple
 
 _LAYOUT: Final = struct.Struct("=3I2xH4I2I 2I 48x I5I")
-"""Version, unused, change, page size (after flags); newest frame, pages, two checksums; two salts; two
-checksums; a copy of all this; newest frame that has been copied; up to where readers of five kinds read."""
+"""Version, unused, change counter, page size (after flags); newest frame, pages, two checksums; two
+salts; two checksums; a copy of all this; newest frame that has been copied; the frames up to which
+readers of five marks read."""
 _FIRST_READER_BYTE: Final = 123
 """Readers of the first of the five marks lock this byte; the bytes of the others follow."""
 
 
 class WalIndex(NamedTuple):
-    """How far the WAL goes, and how far it is read."""
+    """How many frames the WAL has, and how many of them are read."""
 
     frames: int
     sums: tuple[int, int]
@@ -29,14 +28,14 @@ class WalIndex(NamedTuple):
     page_size: int
 
     def readers_up_to(self, frame: int) -> list[int]:
-        """The bytes of the shared memory that readers of a snapshot up to this frame, or an earlier one,
-        lock."""
+        """Return the bytes of the shared memory that are locked by readers of a snapshot up to this frame
+        or an earlier one."""
         marks = enumerate(self.read_marks, _FIRST_READER_BYTE)
         return [byte for byte, mark in marks if mark <= frame]
 
 
 def read(path: str) -> WalIndex | None:
-    """That of the database at `path`; None when this process does not have it open."""
+    """Return the WAL index of the database at `path`; None if this process does not have it open."""
     address = _mapped_at(f"{path}-shm")
     if address is None:
         return None

@@ -1,8 +1,10 @@
-"""What follows a failed sync: the WAL's content is written and synced anew, and read back from the disk.
+"""Renews the WAL after a failed sync: its content is written and synced again, and read back from the
+disk.
 
-After a failed fsync Linux takes the pages for clean. A later sync that succeeds covers only what was
-written since; a power cut would lose what comes before it in the WAL, and with it all that follows. So
-nothing is written until this has succeeded (decisions/0017). The bytes do not change, so readers go on.
+After a failed fsync Linux considers the pages clean. A later successful sync covers only what was written
+since; a power cut would lose the earlier part of the WAL, and with it everything behind. So nothing is
+written until the renewal has succeeded (decisions/0017). The bytes do not change, so readers are not
+affected.
 """
 
 from __future__ import annotations
@@ -18,20 +20,20 @@ from eosdb.errors import CorruptDatabaseError, StorageError
 from eosdb.store.wal import index as wal_index
 
 _HEADER: Final = struct.Struct(">8I")
-"""The WAL's: magic, format, page size, checkpoint, two salts, two checksums."""
+"""The WAL's header: magic, format, page size, checkpoint, two salts, two checksums."""
 _FRAME: Final = struct.Struct(">6I")
-"""A frame's: page, size after commit, two salts, two checksums."""
+"""A frame's header: page, size after commit, two salts, two checksums."""
 _BIG_ENDIAN_SUMS: Final = 0x377F0683
 _WORD_MASK: Final = 0xFFFFFFFF
 _CHUNK: Final = 1024 * 1024
 
 
 def renew(path: str) -> None:
-    """Bring all that the WAL of the database at `path` holds to the disk.
+    """Make the whole WAL of the database at `path` durable. The caller is the only writer: it holds the
+    writer mutex and SQLite's lock.
 
-    The caller is the only writer: it holds the writer mutex and SQLite's lock. Raises StorageError when
-    the disk still fails, and CorruptDatabaseError when the system has already dropped what it had not
-    written.
+    Raises StorageError if the disk still fails, and CorruptDatabaseError if the system has already
+    dropped pages that it had not written.
     """
     wal = f"{path}-wal"
     try:
@@ -51,7 +53,7 @@ def renew(path: str) -> None:
 
 
 def _write_anew(descriptor: int) -> None:
-    """Every page becomes dirty once more, is synced, and is then read from the disk."""
+    """Rewrite every page, which makes it dirty again, sync, and read it back from the disk."""
     size, at, written = os.fstat(descriptor).st_size, 0, hashlib.sha256()
     while at < size:
         data = os.pread(descriptor, _CHUNK, at)
@@ -73,8 +75,8 @@ def _write_anew(descriptor: int) -> None:
 
 
 def _check_whole(descriptor: int, path: str) -> None:
-    """Whether the valid frames are still what was written: the system may have dropped pages that it took
-    for clean, and read old ones from the disk instead."""
+    """Check that the valid frames are unchanged: the system may have dropped pages that it considered
+    clean, and read old ones from the disk."""
     index = wal_index.read(path)
     if index is None:
         raise StorageError(f"{path}-shm is not in memory, so what the WAL holds cannot be checked")
@@ -90,7 +92,7 @@ def _check_whole(descriptor: int, path: str) -> None:
 
 
 def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:
-    """The checksums after each frame, as long as they are right: each covers everything before it."""
+    """Yield the checksum after each frame as long as it is right: each covers everything before it."""
     header = os.pread(descriptor, _HEADER.size, 0)
     if len(header) < _HEADER.size or header[16:24] != salts:
         return
@@ -109,7 +111,7 @@ def _valid_frames(descriptor: int, salts: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _sums(data: bytes, order: str, before: tuple[int, int]) -> tuple[int, int]:
-    """SQLite's checksum of the WAL."""
+    """Compute SQLite's WAL checksum."""
     first, second = before
     for one, two in struct.iter_unpack(f"{order}2I", data):
         first = (first + one + second) & _WORD_MASK

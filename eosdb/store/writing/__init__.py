@@ -1,1 +1,1 @@
-"""How a unit of events is written: one writer at a time, and many units in one commit."""
+"""Writing units of events: one writer at a time, and many units in one commit."""

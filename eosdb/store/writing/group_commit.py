@@ -1,17 +1,18 @@
 """Group commit: requests of many threads share one SQLite commit.
 
-Every thread queues its request and tries to lead. The leader runs the queue in one unit, commits once,
-wakes the threads it has answered, and then the next leader. Threads that write all the time would split
-into two halves that never share a commit; a leader of a synced round therefore waits a little for as many
-as came lately (decisions/0016).
+Every thread queues its request and tries to become the leader. The leader runs the queued requests in one
+unit, commits once, and wakes the threads whose requests are done, then the next leader. Threads that
+write all the time would split into two halves that never share a commit; the leader of a synced round
+therefore waits a little for as many threads as wrote recently (decisions/0016).
 
-A turn that is held for a block (`db.begin()`) belongs to the block and to no thread: web frameworks enter
-and leave one in different threads of a pool. Its request is the first of the queue until it has left, so
-nobody else leads; a context variable tells the code inside the block from all other code (decisions/0042).
+A turn that is held for a block (`db.begin()`) belongs to the block and not to a thread: web frameworks
+enter and leave a block in different threads of a pool. Its request stays first in the queue until the
+block is left, so no other thread leads; a context variable distinguishes the code inside the block from
+all other code (decisions/0042).
 
 A signal (Ctrl-C) may raise between any two steps of Python. So the lead is a C lock that knows its owner
 and is released by one call (decisions/0018), a turn ends by one assignment, a request stays in the queue
-until it has been answered, and nobody relies on a wake-up alone.
+until it is done, and no thread relies on being woken.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ T = TypeVar("T")
 _ROUND_MAX: Final = 128
 # decisions/0016: otherwise threads split into two halves that never share a commit.
 _GATHER_SECONDS: Final = 0.0005
-"""The longest a leader waits for the others: less than a sync takes on most disks."""
+"""The longest a leader waits for more requests: less than a sync takes on most disks."""
 _LOOK_AGAIN_SECONDS: Final = 1.0
-"""An interrupt (Ctrl-C) may keep a leader from waking somebody."""
+"""The polling interval of waiting threads: an interrupt (Ctrl-C) may keep a leader from waking them."""
 
 
 class Request:
-    """A function to run in a unit, and what became of it."""
+    """A function to run in a unit, and its result or error."""
 
     __slots__ = (
         "_wake", "alone", "done", "error", "function", "is_left", "result", "sync", "thread",
@@ -50,14 +51,14 @@ class Request:
         self.function = function
         self.sync = sync
         self.alone = alone
-        """It wants to lead, and nothing else."""
+        """It only waits to lead."""
         self.thread = 0
-        """Where its turn began."""
+        """The thread in which the turn began."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
         self.is_left = False
-        """It has left, answered or interrupted; nobody must run it any more. For a turn: it is over."""
+        """The request is done or interrupted and must not run any more. For a turn: it is over."""
         self._wake: threading.Lock | None = None
 
     @property
@@ -65,7 +66,7 @@ class Request:
         return not (self.done or self.is_left)
 
     def prepare_to_wait(self) -> bool:
-        """Whether its thread can be woken already; if not, it can be from now on."""
+        """Make the thread wakeable; returns whether it already was."""
         if self._wake is not None:
             return True
         wake = threading.Lock()
@@ -90,8 +91,8 @@ def _nothing(_: Unit) -> None:
 
 # decisions/0042: a turn belongs to its block, wherever that runs.
 _turns: Final[ContextVar[tuple[Request, ...]]] = ContextVar("eosdb_turns", default=())
-"""The turns inside whose blocks this code runs. Those that are over mean nothing: a block that is left in
-another context cannot take itself out here."""
+"""The turns inside whose blocks the current code runs. Those that are over are ignored: a block that is
+left in another context cannot remove its turn here."""
 
 
 def _turns_here() -> tuple[Request, ...]:
@@ -114,14 +115,14 @@ class GroupCommit:
         self._patience_ms = patience_ms
         self._lead = threading.RLock()
         self._lock = threading.Lock()
-        """Guards the queue and what belongs to it."""
+        """Guards the queue and the attributes below."""
         self._queue: deque[Request] = deque()
         self._holder: Request | None = None
-        """Whose turn it is, or was."""
+        """The request that leads or led last."""
         self._gathering: Request | None = None
         """The request whose thread waits for more requests to share its round."""
         self._crowd = 1
-        """How many threads came lately."""
+        """How many threads have submitted requests recently."""
         self._refusal: Callable[[], Exception] | None = None
 
     def submit(self, function: Callable[[Unit], T], sync: bool) -> T:
@@ -154,15 +155,13 @@ class GroupCommit:
         return result
 
     def new_turn(self) -> Request:
-        """A turn, to `take`: nobody else leads until its `is_left` is set, from wherever.
-
-        Raises IllegalStateError inside the block of another.
-        """
+        """Return a turn, to be taken with `take`: no other request leads until its `is_left` is set, by
+        any thread. Raises IllegalStateError inside the block of another turn."""
         self.check_holds_nothing()
         return Request(_nothing, sync=False, alone=True)
 
     def take(self, turn: Request) -> None:
-        """Wait until it is this turn's. Raises DatabaseLockedError when another one takes too long."""
+        """Wait until the turn leads. Raises DatabaseLockedError if the current leader takes too long."""
         try:
             self._queue_up(turn)
             self._wait_for_lead(turn)
@@ -176,15 +175,15 @@ class GroupCommit:
         _turns.set((*_turns_here(), turn))
 
     def left(self, turn: Request) -> None:
-        """The turn is over, or was never had. A collected generator may call this in any thread, in the
-        middle of anything, so it takes no lock."""
+        """End the turn, or give up waiting for it. The garbage collector may call this through a
+        generator in any thread at any point, so it takes no lock."""
         turn.is_left = True
         _turns.set(_turns_here())
         self._wake_next()
 
     def check_holds_nothing(self) -> None:
-        """Raises IllegalStateError inside the block that holds the turn, where waiting for it would never
-        end, and in the thread that is running a round."""
+        """Raises IllegalStateError inside the block that holds the turn, where waiting for the turn would
+        never end, and in the thread that is running a round."""
         holder = self._holder
         if holder is not None and not holder.is_left:
             if holder in _turns.get():
@@ -204,7 +203,7 @@ class GroupCommit:
             )
 
     def end(self, refusal: Callable[[], Exception]) -> None:
-        """Return when every queued request is done; later ones get `refusal()`."""
+        """Wait until every queued request is done; later requests raise `refusal()`."""
         last = Request(_nothing, sync=False, alone=True)
         with self._lock:
             self._refusal = refusal
@@ -218,7 +217,8 @@ class GroupCommit:
         self._wake_next()
 
     def pause(self, patience_s: float) -> bool:
-        """Take the lead, if it is free within that time, until `go_on` of the same thread."""
+        """Take the lead if it becomes free within that time, and keep it until `go_on` in the same
+        thread."""
         try:
             self.check_holds_nothing()
         except IllegalStateError:
@@ -233,7 +233,7 @@ class GroupCommit:
             self._wake_next()
 
     def go_on(self) -> None:
-        """Let somebody else lead."""
+        """Release the lead."""
         self._lead.release()
         self._wake_next()
 
@@ -254,11 +254,11 @@ class GroupCommit:
             gathering.wake()
 
     def _wait_for_lead(self, request: Request, at_most_s: float | None = None) -> bool:
-        """True when this thread leads, False when the request has been answered meanwhile, or the time is
-        up. Without a time it raises DatabaseLockedError when a block takes too long.
+        """Wait for the lead. True when this thread leads, False when the request is done meanwhile or the
+        time is up; without a time-out it raises DatabaseLockedError if a block takes too long.
 
-        The request is queued before this looks for a leader, and a leader looks into the queue after it
-        has stopped leading: so one of the two sees the other.
+        The request is queued before this checks for a leader, and a leader checks the queue after it has
+        released the lead, so one of the two sees the other.
         """
         waited = 0.0
         patience = self._patience_ms / 1000 if at_most_s is None else at_most_s
@@ -277,20 +277,20 @@ class GroupCommit:
         return False
 
     def _may_lead(self, request: Request) -> bool:
-        """Not before an earlier thread that wants a turn of its own; and such a thread, not before any
-        earlier one."""
+        """Whether the request may lead: not before an earlier request that wants a turn of its own; and
+        such a request not before any earlier one."""
         with self._lock:
             first = self._first()
             return first is request or not (request.alone or (first is not None and first.alone))
 
     def _first(self) -> Request | None:
-        """The first that waits; those before it have left or been answered."""
+        """Return the first waiting request, dropping those before it that are done."""
         while self._queue and not self._queue[0].is_waiting:
             self._queue.popleft()
         return self._queue[0] if self._queue else None
 
     def _wake_next(self) -> None:
-        """Wake the first that waits, without the queue's lock (`left`)."""
+        """Wake the first waiting request without taking the queue's lock (see `left`)."""
         try:
             following = [request for request in tuple(self._queue) if request.is_waiting]
         except RuntimeError:
@@ -299,7 +299,7 @@ class GroupCommit:
             following[0].wake()
 
     def _check_patience(self) -> None:
-        """Nobody waits for ever for the block that holds the turn."""
+        """Raises DatabaseLockedError if the block that holds the turn has kept it for too long."""
         if self._holder is not None and not self._holder.is_left:
             raise DatabaseLockedError(
                 f"another block of db.begin() has been writing for {self._patience_ms} ms; nothing was "
@@ -310,7 +310,7 @@ class GroupCommit:
     # -- leading --------------------------------------------------------------------------------
 
     def _gather(self, own: Request) -> None:
-        """Give the threads that came lately time to come again."""
+        """Wait for the threads that have submitted requests recently to do so again."""
         own.prepare_to_wait()
         try:
             with self._lock:

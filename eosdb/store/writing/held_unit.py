@@ -1,8 +1,8 @@
-"""A write unit that a caller holds open around statements of its own (`Database.begin`).
+"""A write unit that a caller holds open around its own statements (`Database.begin`).
 
-It has a connection of its own, so that nothing a user does with it can harm the writer's. SQLAlchemy
-wraps that connection when the user asks for it; statements that would end the unit behind our back are
-refused. Nothing that a program did to the connection reaches the next block (shared_connection.py).
+It has a separate connection, so that nothing a user does with it can harm the writer's. SQLAlchemy wraps
+that connection on request; statements that would end the unit are rejected. Nothing that a program did to
+the connection affects the next block (shared_connection.py).
 """
 
 from __future__ import annotations
@@ -64,27 +64,28 @@ class HeldUnit:
         self._unit = Unit(connection, apply, timings.untold)
         self._timings = timings
         self.is_ours = True
-        """Whether statements are eosdb's own, to which nothing is forbidden."""
+        """Whether the current statements are eosdb's own, which the authorizer always allows."""
         self.undo: Final = connection.rollback
-        """Undo what is not committed, by one call into C; while `is_ours`."""
+        """Roll back what is not committed, by one C call; only while `is_ours`."""
         self._ending = False
         self._engine: Engine | None = None
         self._wrapped: Connection | None = None
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
-        """What SQLAlchemy has run statements on."""
+        """The cursors on which SQLAlchemy has run statements."""
         self.failure: EosdbError | None = None
-        """What the file, or the disk below it, has refused in this unit."""
+        """The error of the file, or of the disk below it, in this unit."""
         self.is_spoilt = False
-        """A statement is in progress that nobody but the user can end; use another connection."""
+        """A statement is in progress that only the user can end; use another connection."""
         self._has_temporary = False
-        """Whether temporary objects were made on the connection, ever."""
+        """Whether temporary objects were ever created on the connection."""
         self._authorize_users: Final = guard.authorizer(connection)
         connection.set_authorizer(self._authorize)
         connection.owner = self
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything done so far still is in the unit: SQLite has undone nothing by itself."""
+        """Whether everything written so far is still in the unit: SQLite has not rolled it back by
+        itself."""
         return self._raw.in_transaction
 
     @classmethod
@@ -97,7 +98,7 @@ class HeldUnit:
         note: Callable[[sqlite3.Error], None],
         timings: Timings,
     ) -> HeldUnit:
-        """The last one, or a new one on a connection of its own."""
+        """Return the last held unit, or a new one on a new connection if the last cannot be reused."""
         if last is not None:
             if not (last.is_spoilt or last._carries_something):
                 return last
@@ -110,7 +111,7 @@ class HeldUnit:
 
     @property
     def _carries_something(self) -> bool:
-        """Whether the next block would find what this one did to the connection."""
+        """Whether the connection has state that would affect the next block."""
         raw = self._raw
         return (
             self._has_temporary or raw.carries or (raw.row_factory, raw.text_factory) != (None, str)
@@ -148,7 +149,7 @@ class HeldUnit:
         return 16_384 + before
 
     def roll_back(self) -> None:
-        """Undo everything that is not committed, even if SQLite already has."""
+        """Roll back everything that is not committed, even if SQLite already has."""
         try:
             self._end()
         finally:
@@ -160,7 +161,7 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def ours(self) -> Iterator[Unit]:
-        """Write to eosdb's tables: all of the block or, when it raises, nothing."""
+        """Write to eosdb's tables: everything in the block or, if it raises, nothing."""
         self._check_begun()
         self.is_ours = True
         factories = self._raw.row_factory, self._raw.text_factory
@@ -176,10 +177,10 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:
-        """What is done in the block is undone by itself when the block raises. Nothing is left behind of
-        savepoints, sessions and unread results.
+        """Run the block in a savepoint, which is rolled back if the block raises. The user's savepoints,
+        sessions and unread results are cleaned up.
 
-        After an error of SQLite, look whether the unit `is_whole`.
+        After an SQLite error, check whether the unit `is_whole`.
         """
         self._check_begun()
         self._run(_SET)
@@ -199,7 +200,7 @@ class HeldUnit:
             self.is_ours = False
 
     def _put_back(self) -> None:
-        """What a record's handler has made of the connection is not the next one's."""
+        """Reset what a record's handler has changed on the connection, before the next handler."""
         self._use_factories(None, str)
         if not self._has_temporary:
             return
@@ -210,7 +211,7 @@ class HeldUnit:
                 self._raw.execute(f'DROP {kind} IF EXISTS temp."{quoted}"')
 
     def _take_back(self) -> None:
-        """Undo the part; the whole unit where a statement in progress keeps SQLite from it."""
+        """Roll back the savepoint, or the whole unit if a statement in progress prevents that."""
         self._unit.forget()
         try:
             self._run(_UNDO)
@@ -224,15 +225,15 @@ class HeldUnit:
             self._raw.execute(statement)
 
     def _forget_what_was_undone(self) -> None:
-        """The user's own savepoints undo our rows, too. Whatever we write comes with an event, so the
-        newest event tells."""
+        """Clear the memos if the user's own savepoint has rolled back rows of ours: every write of ours
+        comes with an event, so the newest position shows it."""
         (position,) = self._raw.execute(LAST_POSITION).fetchone()
         if position != self._unit.last_position():
             self._unit.forget()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """As `translated`; remembers whether the file was to blame."""
+        """As `translated`; also records whether the file was to blame."""
         try:
             with translated(self._path):
                 yield
@@ -307,7 +308,7 @@ class HeldUnit:
 
     @contextlib.contextmanager
     def _let_end(self) -> Iterator[None]:
-        """SQLAlchemy may believe that it ends the transaction; nothing happens."""
+        """Let SQLAlchemy believe that it ends the transaction; nothing happens."""
         self._ending = True
         try:
             yield
@@ -353,6 +354,7 @@ def _leave_open(_: object) -> None: ...
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """A refused function is reported under the generic error code."""
+    """Whether the authorizer caused the error: for a function SQLite reports it under the generic error
+    code."""
     code = getattr(error, "sqlite_errorcode", None)
     return code == sqlite3.SQLITE_AUTH or "not authorized" in str(error)

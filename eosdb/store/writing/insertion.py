@@ -1,5 +1,5 @@
-"""A kind of new row, and the INSERT for any number of them: what a unit writes goes out in few statements,
-since each costs as much as the row itself."""
+"""INSERT statements for any number of rows of one kind: a unit writes its rows in few statements, because
+each statement costs as much as a row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 
 
 class Insertion:
-    """One INSERT. `row` makes the SQL of one row from the number of values that are bound before it."""
+    """One kind of INSERT. `row` builds the SQL of one row, given the number of parameters bound before
+    it."""
 
     __slots__ = ("_head", "_row", "statement", "table")
 
@@ -18,11 +19,11 @@ class Insertion:
         self._head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
         self._row = row
         self.statement: Final = lru_cache(maxsize=None)(self._statement)
-        """The SQL for so many rows, of so many values each."""
+        """Returns the SQL for this many rows with this many values each."""
 
     @classmethod
     def plain(cls, table: str, columns: Sequence[str]) -> Insertion:
-        """One value for each column."""
+        """An insertion that binds one value for each column."""
         values = f"({', '.join('?' * len(columns))})"
         return cls(table, columns, lambda _: values)
 
@@ -32,7 +33,8 @@ class Insertion:
     def statements(
         self, rows: Sequence[Sequence[object]]
     ) -> Iterator[tuple[str, Sequence[object]]]:
-        """SQL and values that insert all the rows, in their order: few statements, which stay prepared."""
+        """Yield statements and parameters that insert all rows in order: few statements, which stay
+        prepared."""
         left, width = len(rows), len(rows[0])
         while left:
             size = left if left < 16 else 16 if left < 64 else 64

@@ -1,6 +1,6 @@
 """A turn in which several writes of one thread are parts of one unit (`Store.together`).
 
-The turn can outlast that unit's commit: what follows is a unit of its own.
+The turn can outlast the commit of that unit: the parts that follow form another unit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class JointUnit:
-    """One at a time; begun and ended by the store."""
+    """One joint unit at a time, begun and ended by the store."""
 
     def __init__(self, unit: Unit, path: str) -> None:
         self.unit: Final = unit
@@ -27,9 +27,9 @@ class JointUnit:
         self._failure: EosdbError | None = None
         self.parts = 0
         self.stands = False
-        """The first unit has been committed."""
+        """Whether the first unit has been committed."""
         self.is_committed = False
-        """Whatever was written has been committed, and nothing follows yet."""
+        """Whether everything written so far has been committed, and no part has followed yet."""
 
     @property
     def is_ours(self) -> bool:
@@ -37,8 +37,8 @@ class JointUnit:
         return self._thread == threading.get_ident()
 
     def run(self, function: Callable[[Unit], T]) -> T:
-        """One part. A part that raises after it has written something ends the whole unit, as any SQLite
-        error does."""
+        """Run one part. If a part raises after it has written something, the whole unit ends, as with any
+        SQLite error."""
         self.check()
         self.parts += 1
         before = self.unit.changes
@@ -56,7 +56,7 @@ class JointUnit:
             raise
 
     def write_waiting(self) -> None:
-        """Before the commit: raises the error that ends the unit."""
+        """Write what is pending before the commit. Raises the error that ends the unit."""
         self.check()
         try:
             self.unit.write_waiting()
@@ -69,7 +69,7 @@ class JointUnit:
         return self._failure is not None
 
     def fail(self, error: EosdbError) -> None:
-        """End the unit; nothing it wrote is kept."""
+        """End the unit with this error; nothing that it wrote is stored."""
         self._failure = error
 
     def check(self) -> None:

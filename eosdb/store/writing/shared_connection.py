@@ -1,8 +1,8 @@
-"""A connection on which a user's statements and eosdb's own run in turn (`Database.begin`).
+"""A connection that runs the user's statements and eosdb's own in turn (`Database.begin`).
 
-What a program does to it must neither change what eosdb's statements mean nor reach the next block, which
-is another request's: what would do the first is refused, what would do the second makes the connection
-one of this block only.
+What a program does to it must neither change the meaning of eosdb's statements nor affect the next block,
+which belongs to another request. The former is rejected; after the latter the connection is not used for
+another block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CARRIED: Final = (
     "create_aggregate", "create_collation", "create_function", "create_window_function",
     "load_extension", "set_trace_callback",
 )  # fmt: skip
-"""What lasts as long as the connection."""
+"""Methods whose effect lasts as long as the connection."""
 _REFUSED: Final = ("close", "deserialize", "set_authorizer", "setconfig", "setlimit")
 _COLLATIONS: Final = frozenset({"binary", "nocase", "rtrim"})
 
@@ -28,18 +28,18 @@ class _Owner(Protocol):
 
 
 class SharedConnection(sqlite3.Connection):
-    """Its owner says whose turn it is."""
+    """Its owner tells whether eosdb or the user runs statements."""
 
     owner: _Owner | None = None
     carries = False
-    """Whether something was done to it that the next block would find."""
+    """Whether it has state that would affect the next block."""
 
     @property
     def is_guarded(self) -> bool:
         return self.owner is not None and not self.owner.is_ours
 
     def blobopen(self, *args: Any, **kwargs: Any) -> sqlite3.Blob:
-        """SQLite's authorizer is not asked about these."""
+        """Reject writable blobs of eosdb's tables: SQLite does not call the authorizer for blobs."""
         if self.is_guarded and guard.is_own(str(args[0])) and not kwargs.get("readonly"):
             raise _refusal(f"writing a blob of {args[0]}")
         return super().blobopen(*args, **kwargs)
@@ -52,8 +52,8 @@ class SharedConnection(sqlite3.Connection):
         super().__setattr__(name, value)
 
     def set_progress_handler(self, progress_handler: Callable[[], Any] | None, n: int) -> None:
-        """It watches what the program runs: eosdb's own statements, the ROLLBACK among them, it does not
-        interrupt."""
+        """Set a progress handler for the user's statements; it does not interrupt eosdb's, such as the
+        ROLLBACK."""
         watch = progress_handler
         if self.is_guarded and progress_handler is not None:
             self.carries = True
@@ -64,8 +64,8 @@ class SharedConnection(sqlite3.Connection):
         super().set_progress_handler(watch, n)
 
     def check_function(self, name: str) -> None:
-        """Raises InvalidRequestError for the name of one of SQLite's own functions or collations: eosdb's
-        statements and views call them."""
+        """Raises InvalidRequestError for the name of one of SQLite's own functions or collations, which
+        eosdb's statements and views call."""
         sql = "SELECT 1 FROM pragma_function_list WHERE builtin AND name = ?"
         if name.lower() in _COLLATIONS or self.execute(sql, (name.lower(),)).fetchone():
             raise _refusal(f"replacing SQLite's {name}")

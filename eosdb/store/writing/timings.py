@@ -1,8 +1,8 @@
-"""How long commits take, and what takes it: counted for the metrics, and said when it was long.
+"""Measures how long commits take, and where the time goes: for the metrics, and for a notice when one was
+slow.
 
-A round of writers, a joint unit and a held one are measured alike: from the wish to write, over the lock
-and the COMMIT, to the end of the checkpoint behind it. What there is to say is said by the store, when the
-lock and the turn are free.
+Shared, joint and held units are measured alike: from requesting the lock, over COMMIT, to the end of the
+checkpoint behind it. The store logs pending notices when the lock and the turn are free.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BOUNDS_NS: Final = tuple(
     int(seconds * 1_000_000_000)
     for seconds in (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5)
 )
-"""Upper bounds of the buckets, of which there is one more."""
+"""Upper bounds of the buckets; the last bucket has none."""
 
 
 _OF_THE_FILE: Final = (DatabaseFullError, ReadOnlyDatabaseError, StorageError)
 
 
 class Timings:
-    """Of one store, used by the thread that has its turn."""
+    """The timings of one store, used by the thread that has the turn."""
 
     def __init__(self, path: str, slow_commit_ms: int) -> None:
         self._path = path
@@ -39,26 +39,26 @@ class Timings:
         self._commit_ns = self._lock_ns = 0
         self._began = self._committing = self._committed = 0
         self._waits = False
-        """For the lock, in the turn that has begun."""
+        """Whether the turn is still waiting for the lock."""
         self._is_failing = False
         """Whether the file, or its disk, refused the last write."""
         self._turn_lock_ns = self._turn_commit_ns = 0
 
     def begun(self) -> None:
-        """Somebody has the turn, and wants the file's lock."""
+        """A turn begins, and requests the file's lock."""
         self._began = real_ns()
         self._waits = True
         self._turn_lock_ns = self._turn_commit_ns = 0
 
     def locked(self) -> None:
-        """The file's lock is held. A turn may take it again, and waits no more then."""
+        """The file's lock is held. If the turn takes it again, it does not wait any more."""
         if self._waits:
             self._waits = False
             self._turn_lock_ns = real_ns() - self._began
             self._lock_ns += self._turn_lock_ns
 
     def committing(self) -> None:
-        """All statements are done."""
+        """All statements are done, and COMMIT begins."""
         self._committing = real_ns()
 
     def committed(self) -> None:
@@ -70,7 +70,8 @@ class Timings:
         self._turn_commit_ns += took
 
     def ended(self, requests: int) -> None:
-        """The turn is over; `requests` shared it. Nothing is said of one that has committed nothing."""
+        """Record the end of a turn, in which `requests` requests shared a commit. A turn without a commit
+        is not reported."""
         end = real_ns()
         took = end - self._began
         if self._slow_ns < 0 or took < self._slow_ns or not self._turn_commit_ns:
@@ -109,7 +110,7 @@ class Timings:
                 self.untold.tell()
 
     def times(self) -> CommitTimes:
-        """Of all commits so far."""
+        """Return the durations of all commits so far."""
         return CommitTimes(
             bounds_s=tuple(bound / 1e9 for bound in BOUNDS_NS),
             counts=tuple(self._buckets),

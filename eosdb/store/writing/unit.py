@@ -1,10 +1,11 @@
-"""A unit of work: what happens between BEGIN IMMEDIATE and COMMIT, seen from the inside.
+"""A unit of work: everything between BEGIN IMMEDIATE and COMMIT.
 
 "Transaction" alone always means Kafka's; SQLite's is a unit. A unit carries the connection, the memos of
-state that has been read already, and `record`, the only way anything changes: insert the event, then fold
-it into the materialized tables by the same `apply` that replay uses.
+state that has been read already, and `record`, the only way to change anything: insert the event, then
+fold it into the materialized tables by the same `apply` that replay uses.
 
-A unit writes late (`waiting`): each row that it changes once, and what is new in few statements.
+A unit defers its writes (`waiting`): each changed row is written once, and new rows go out in few
+statements.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from eosdb.store.writing.waiting import Waiting
 T = TypeVar("T")
 Parameters = Sequence[object] | Mapping[str, object]
 STEPS_PER_UNIT: Final = 500
-"""The most partitions, groups or ids that one unit of due work handles: others want their turn."""
+"""The most partitions, groups or ids that one unit of housekeeping handles, so that other writers get
+their turn."""
 Apply = Callable[["Unit", Event | Lean, int], Event]
-"""Folds an event at a journal position into the materialized tables, and returns it with what its row
-leaves out."""
+"""Folds the event at a journal position into the materialized tables, and returns it completed with what
+its row leaves out."""
 
 LAST_POSITION: Final = (
     "SELECT max(ifnull((SELECT max(position) FROM journal), 0), "
     "ifnull((SELECT position FROM eosdb_baseline), 0))"
 )
-"""The baseline is beyond the journal in a file that was restored to the baseline itself."""
+"""Includes the baseline's position, which is beyond the journal in a file that was restored to the
+baseline itself."""
 _EVENT: Final = Insertion.plain(
     "journal",
     (
@@ -51,18 +54,18 @@ _EVENT: Final = Insertion.plain(
 
 
 class RedoCarefullyError(Exception):
-    """One part of the unit must be undone; never leaves the store."""
+    """One part of the unit must be rolled back; never leaves the store."""
 
 
 class Memo:
-    """What a room remembers of rows read or written before: a dataclass with slots, made on first use
-    (`unit.memos[Kind]`). It outlives the unit unless somebody else writes the file, and is dropped when
-    anything in a unit is undone."""
+    """A cache of rows that one package has read or written: a dataclass with slots, created on first use
+    (`unit.memos[Kind]`). It outlives the unit unless another connection writes to the file, and is
+    dropped when anything in a unit is rolled back."""
 
     __slots__: tuple[str, ...] = ()
 
     def size(self) -> int:
-        """How many values are remembered."""
+        """Return the number of cached values."""
         held = (getattr(self, name) for name in self.__slots__)
         return sum(len(values) for values in held if isinstance(values, Sized))
 
@@ -71,7 +74,7 @@ M = TypeVar("M", bound=Memo)
 
 
 class Memos(dict[type[Memo], Memo]):
-    """One memo of each kind, empty at first. Do not keep a reference: any later step may drop it."""
+    """One memo of each kind, initially empty. Do not keep a reference: any later step may drop the memo."""
 
     if TYPE_CHECKING:  # A dictionary's own look-up is twice as fast.
 
@@ -82,12 +85,12 @@ class Memos(dict[type[Memo], Memo]):
         return memo
 
     def size(self) -> int:
-        """How many values all of them remember."""
+        """Return the number of cached values in all memos."""
         return sum(memo.size() for memo in self.values())
 
 
 class Unit:
-    """The inside of a write unit."""
+    """An open write unit."""
 
     __slots__ = (
         "_connection", "_position", "_waited", "_waiting", "careful", "memos", "projection",
@@ -102,36 +105,37 @@ class Unit:
         self.memos: Final = Memos()
         self._waiting = Waiting(connection)
         self._waited = 0
-        """How often something was left to wait."""
+        """The number of deferred writes."""
         self._position: int | None = None
-        """The last event's position, if it is known."""
+        """The last event's position, if it has been read."""
         self.written_bytes = 0
         self.said: Final = set[Hashable]()
-        """What has been logged already and need not be again while the file is open."""
+        """Notices that need not be logged again while the file is open."""
         self.untold: Final = untold or Untold()
-        """What to say when nobody waits for the unit any more."""
+        """Notices to log when no other thread waits for the unit any more."""
         self.careful = True
-        """Whether one part can be undone, for which everything is written at once; if not, a part that must
-        be undone makes the whole unit run again."""
+        """Whether one part can be rolled back, for which everything is written at once. If not, a part
+        that must be rolled back makes the whole unit run again."""
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """For what goes past the unit's own methods; everything that waits is written first."""
+        """The connection itself, for code that bypasses the unit's methods; deferred writes are written
+        first."""
         self.write_waiting()
         return self._connection
 
     def forget(self) -> None:
-        """Drop everything remembered: the file may say otherwise."""
+        """Drop all memos: the file may have changed."""
         self.memos.clear()
         self._position = None
 
     def discard(self) -> None:
-        """The unit has been undone: what waits is not written, and what is remembered is wrong."""
+        """Drop deferred writes and memos after a rollback."""
         self._waiting.discard()
         self.forget()
 
     def record(self, event: Event, expected: Event | None = None) -> int:
-        """Make `event` a row of the journal, without what is as `expected`, and fold it. Returns its
+        """Append `event` to the journal, leaving out what equals `expected`, and fold it. Returns its
         position."""
         position = self.last_position() + 1
         row = (position, *lean.write(event, expected))
@@ -150,8 +154,8 @@ class Unit:
         row: Callable[[T], Sequence[object]],
         value: T,
     ) -> None:
-        """Projection only: write a whole row, `row(value)`. Of several saved under one key only the
-        newest matters."""
+        """For projections: write a whole row, `row(value)`. Of several rows saved under one key only the
+        last is written."""
         if self.careful:
             self._connection.execute(statement, row(value))
             return
@@ -159,7 +163,7 @@ class Unit:
         self._waiting.save(table, key, statement, row, value)
 
     def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
-        """Write a new row of the log, or in a projection one of a table that is folded."""
+        """Insert a new record or event, or in a projection a new row of a materialized table."""
         if self.careful:
             self._connection.execute(insertion.statement(1, len(row)), row)
             return
@@ -173,14 +177,14 @@ class Unit:
         parameters: Parameters,
         concerns: Callable[[Sequence[object]], bool],
     ) -> sqlite3.Cursor:
-        """Run a SELECT from this table alone, which nobody saves to; its new rows wait on unless one of
-        them concerns it."""
+        """Run a SELECT on this table alone, to which nothing is written with `save`; deferred new rows
+        stay deferred unless one of them concerns the query."""
         if any(concerns(row) for _, row in self._waiting.new_rows(table)):
             return self.execute(statement, parameters)
         return self._connection.execute(statement, parameters)
 
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
-        """Run a statement, which sees everything saved so far."""
+        """Run a statement, which sees all earlier writes of the unit."""
         if self._waiting.tables:
             self._see(statement)
         return self._connection.execute(statement, parameters)
@@ -196,8 +200,8 @@ class Unit:
             self._waiting.write_named_in(statement)
 
     def write_waiting(self) -> None:
-        """Write everything that waits, before the unit is committed. Raises RedoCarefullyError for a row
-        that does not fit: alone, its request gets its own error."""
+        """Write all deferred rows before the commit. Raises RedoCarefullyError for a row that violates a
+        constraint: run alone, its request gets its own error."""
         if self._waiting.tables:
             with self._redone_carefully():
                 self._waiting.write_all()
@@ -211,16 +215,16 @@ class Unit:
 
     @property
     def changes(self) -> int:
-        """Grows with everything that is written or waits."""
+        """A number that grows with every write, deferred or not."""
         return self._connection.total_changes + self._waited
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what the block wrote when it raises, and only that.
+        """Roll back what the block has written, and only that, when it raises.
 
-        A SQLite error is left to the unit as a whole: it may have ended the savepoint. Most parts that
-        fail have written nothing yet, so a unit that is not careful sets no savepoint; it raises
-        RedoCarefullyError where one was needed.
+        An SQLite error is left to the unit as a whole, because it may have ended the savepoint. Most
+        parts that fail have not written anything yet, so a unit that is not careful sets no savepoint; it
+        raises RedoCarefullyError if one was needed.
         """
         if not self.careful:
             before = self.changes
@@ -246,7 +250,7 @@ class Unit:
         self.execute("RELEASE part")
 
     def last_position(self) -> int:
-        """The position of the newest event; 0 when nothing has happened yet."""
+        """Return the position of the newest event; 0 if there is none."""
         if self._position is not None:
             return self._position
         row = self.execute(LAST_POSITION).fetchone()
@@ -255,8 +259,8 @@ class Unit:
 
 @contextlib.contextmanager
 def late(connection: sqlite3.Connection, apply: Apply) -> Iterator[Unit]:
-    """A unit for projections in the block, as the live path's; everything is written at the end, unless the
-    block raises. Raises sqlite3.Error."""
+    """Yield a unit that folds events with deferred writes, as the live path does; they are written at the
+    end unless the block raises. Raises sqlite3.Error."""
     unit = Unit(connection, apply)
     unit.careful = False
     try:

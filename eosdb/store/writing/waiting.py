@@ -1,8 +1,8 @@
-"""Rows that wait to be written: a unit saves the same few rows again and again, and only the last save of
-each matters; what is new goes out in few statements.
+"""Deferred writes: a unit saves the same few rows again and again, and only the last version of each
+matters; new rows go out in few statements.
 
-They wait, the newest for each key, until a statement names their table: SQL always sees what has been
-folded so far, and no caller has to think of it.
+The last row for each key is deferred until a statement names its table, so SQL always sees what has been
+folded so far, and callers need not care.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Final
 from eosdb.store.writing.insertion import Insertion
 
 _WAITING_MAX: Final = 5_000
-"""The most rows of one table that wait, so that memory stays flat."""
+"""The most deferred rows of one table, so that memory stays bounded."""
 
 _DELETES_RECORDS: Final = "DELETE FROM records"
 _TABLE_IN_ITS_TRIGGER: Final = " partitions"
 
 
 class Waiting:
-    """The rows of one unit."""
+    """The deferred rows of one unit."""
 
     __slots__ = ("_connection", "_inserts", "_saves", "tables")
 
@@ -31,7 +31,7 @@ class Waiting:
         self._saves: dict[str, dict[Hashable, tuple[str, Callable[[Any], Any], Any]]] = {}
         self._inserts: dict[str, list[tuple[Insertion, Sequence[object]]]] = {}
         self.tables: Final[dict[str, None]] = {}
-        """Whose rows wait, in the order in which they came."""
+        """Tables with deferred rows, in the order of the first row of each."""
 
     def save(
         self,
@@ -41,7 +41,7 @@ class Waiting:
         row: Callable[[Any], Sequence[object]],
         value: object,
     ) -> None:
-        """Replaces what waits under the key."""
+        """Defer a row, replacing the one with the same key."""
         waiting = self._saves.get(table)
         if waiting is None:
             waiting = self._saves[table] = {}
@@ -53,7 +53,7 @@ class Waiting:
             self.write(table)
 
     def insert(self, insertion: Insertion, row: Sequence[object]) -> None:
-        """A new row."""
+        """Defer a new row."""
         table = insertion.table
         waiting = self._inserts.get(table)
         if waiting is None:
@@ -64,11 +64,11 @@ class Waiting:
             self.write(table)
 
     def new_rows(self, table: str) -> list[tuple[Insertion, Sequence[object]]]:
-        """The new rows of the table that wait."""
+        """Return the deferred new rows of the table."""
         return self._inserts.get(table, [])
 
     def write_named_in(self, statement: str) -> None:
-        """Write the rows of every table that the statement names, or its triggers."""
+        """Write the deferred rows of every table that the statement or its triggers name."""
         if _DELETES_RECORDS in statement:
             statement += _TABLE_IN_ITS_TRIGGER
         for table in [table for table in self.tables if table in statement]:
@@ -79,7 +79,7 @@ class Waiting:
             self.write(table)
 
     def write(self, table: str) -> None:
-        """Write the rows of one table: what is new first."""
+        """Write the deferred rows of one table, new rows first."""
         self.tables.pop(table, None)
         execute = self._connection.execute
         inserts = self._inserts.pop(table, None)
@@ -101,7 +101,7 @@ class Waiting:
             self._connection.executemany(statement, rows)
 
     def discard(self) -> None:
-        """Nothing that waits is to be written."""
+        """Drop all deferred rows."""
         self._saves.clear()
         self._inserts.clear()
         self.tables.clear()

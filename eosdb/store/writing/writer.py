@@ -1,7 +1,7 @@
-"""The one connection of a store that writes: units from BEGIN to COMMIT, and the checkpoints between.
+"""The write connection of a store: units from BEGIN to COMMIT, and the checkpoints between.
 
-Its caller holds the writer mutex. `durability` is SQLite's `synchronous`: a unit that decides something is
-synced under "full"; one that is only made valid by a later, synced unit need not be.
+The caller holds the writer mutex. `durability` is SQLite's `synchronous`: under "full" a unit that
+decides something is fsynced; a unit that counts only once a later, synced unit is committed need not be.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from eosdb.store.writing.unit import Apply, RedoCarefullyError, Unit
 
 _REMEMBERED_MAX: Final = 20_000
 _UNITS_PER_LOOK: Final = 16
-"""How often the size of the memos is checked, so that memory stays flat."""
+"""The size of the memos is checked once in this many units, so that memory stays bounded."""
 _CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 _READERS_WAIT_MS: Final = 50
 _SYNCHRONOUS: Final = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 
 
 class Counts:
-    """What a store has written since it was opened."""
+    """Counters of what a store has written since it was opened."""
 
     def __init__(self) -> None:
         self.has_written = False
@@ -49,7 +49,7 @@ class Counts:
         self._requests += requests
 
     def snapshot(self) -> dict[str, float]:
-        """Units committed, those that were fsynced, and how many requests shared one."""
+        """Return the number of commits, of those with an fsync, and of requests per commit."""
         return {
             "commit-total": float(self._commits),
             "fsync-total": float(self._synced_commits),
@@ -58,7 +58,7 @@ class Counts:
 
 
 class Writer:
-    """Used by one thread at a time: the one that has the store's turn."""
+    """Used by one thread at a time, which has the store's turn."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class Writer:
         self._wal_bytes = size_of(f"{path}-wal")
         self._is_checkpoint_asked = False
         self._wal_factor = 1.0
-        """What the last checkpoint found in the WAL beyond what had been estimated."""
+        """The ratio of the WAL bytes at the last checkpoint to the estimate."""
         self._found = Checkpoint(0, 0)
         self._growth = WalGrowth(path, timings.untold)
 
     # -- units ----------------------------------------------------------------------------------
 
     def run(self, batch: list[Request]) -> None:
-        """Run every request in one unit; each gets its own result or error. Raises sqlite3.Error when the
-        unit is undone."""
+        """Run all requests in one unit; each gets its own result or error. Raises sqlite3.Error if the
+        unit is rolled back."""
         sync = any(request.sync for request in batch)
         try:
             self._run(batch, sync=sync, careful=False)
@@ -115,8 +115,8 @@ class Writer:
             self._run(batch, sync=sync, careful=True)
 
     def _run(self, batch: list[Request], *, sync: bool, careful: bool) -> None:
-        """A signal may raise after the commit: then the unit is stored, and its requests are answered
-        so."""
+        """Run all requests once. If a signal raises after the commit, the unit is stored, and its
+        requests get their results."""
         outcomes: list[tuple[object, Exception | None]] = []
         is_committing = False
         try:
@@ -137,7 +137,7 @@ class Writer:
     def _run_request(
         self, unit: Unit, request: Request, alone: bool
     ) -> tuple[object, Exception | None]:
-        """One request as a part of the unit; alone, the whole unit is undone with it."""
+        """Run one request as a part of the unit, or `alone`: then the whole unit is rolled back with it."""
         try:
             if not alone:
                 with unit.savepoint():
@@ -196,25 +196,25 @@ class Writer:
             self.wrote(16_384 + changes * 200 + self._unit.written_bytes)
 
     def roll_back(self) -> None:
-        """Undo the unit, even if SQLite already has."""
+        """Roll back the unit, even if SQLite already has."""
         self._unit.discard()
         self.connection.rollback()
 
     def wrote(self, wal_bytes: int) -> None:
-        """Count what has gone into the WAL, roughly."""
+        """Add an estimate of the bytes written to the WAL."""
         self._counts.has_written = True
         self._wal_bytes += wal_bytes
 
     # -- syncs that fail ------------------------------------------------------------------------
 
     def note(self, error: sqlite3.Error) -> None:
-        """Tell every process if what failed was a sync."""
+        """Notify every process if the error was a failed sync."""
         if is_failed_sync(error):
             self._mutex.note_sync(failed=True)
 
     def make_good(self) -> None:
-        """After a failed sync, in any process: nothing is written before the WAL is on the disk. Raises
-        StorageError when that fails."""
+        """Renew the WAL if a sync has failed in any process: nothing is written before the WAL is
+        durable. Raises StorageError if the renewal fails."""
         if not self._mutex.has_sync_failed():
             return
         try:
@@ -252,8 +252,8 @@ class Writer:
         reach(Failpoint.CHECKPOINT_DONE)
 
     def _checkpoint(self, mode: str = "PASSIVE") -> Checkpoint:
-        """A failure, such as a full disk, does not undo the commit before it: the next round tries again,
-        after renewing the WAL if a sync has failed."""
+        """Run a checkpoint. A failure, such as a full disk, does not affect the commit before it: the
+        next round tries again, after renewing the WAL if a sync has failed."""
         try:
             _, frames, copied = self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
@@ -264,15 +264,15 @@ class Writer:
         return Checkpoint(frames * page_size, copied * page_size)
 
     def shrink_files(self) -> None:
-        """Copy the WAL into the file, and cut both, as far as readers allow."""
+        """Copy the WAL into the file and truncate both, as far as readers allow."""
         if self._leaves_checkpoints:
             return
         self._wal_bytes = 0
         self._found = self._begin_wal_anew("TRUNCATE")
 
     def _begin_wal_anew(self, mode: str = "RESTART") -> Checkpoint:
-        """With overlapping readers the WAL would never be reused: wait for those that are reading now,
-        but not again for one that stalls."""
+        """Restart the WAL, which overlapping readers would otherwise prevent for ever: wait for current
+        readers, but not again for one that stalls."""
         try:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
             return self._checkpoint(mode)
@@ -280,12 +280,13 @@ class Writer:
             self.connection.execute(f"PRAGMA busy_timeout={self._lock_timeout_ms}")
 
     def close(self, *, is_in_place: bool) -> bool:
-        """Close the connection, with the mutex held. The last one of a file copies and removes the WAL,
-        and reports no failure, so the WAL is copied before. Returns whether all of it was. Where the files
-        are no more `is_in_place`, what has their names now is left alone.
+        """Close the connection; the caller holds the mutex. Returns whether the whole WAL has been copied
+        into the file.
 
-        Raises StorageError when the disk fails; the WAL then stays for the next program that opens the
-        file.
+        When the last connection of a file is closed, SQLite copies and removes the WAL but reports no
+        failure, so the WAL is copied before. If the files are no longer `is_in_place`, other files with
+        their names are not touched. Raises StorageError when the disk fails; the WAL then stays for the
+        next program that opens the file.
         """
         if _is_closed(self.connection):
             return False  # It was, when somebody interrupted.
@@ -308,8 +309,8 @@ class Writer:
         return found.is_whole
 
     def close_beside_others(self) -> None:
-        """Close the connection without copying the WAL: a last connection that cannot write leaves it
-        alone."""
+        """Close the connection without copying the WAL. A read-only connection stays open until then,
+        because SQLite skips the checkpoint if the last connection to close cannot write."""
         try:
             reader = connect(self._path, self._lock_timeout_ms, read_only=True)
         except sqlite3.Error:
