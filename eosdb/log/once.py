@@ -43,7 +43,7 @@ def check_key(key: object) -> str:
 
 
 def find_key(unit: Unit, topic: str, key: str) -> RecordMetadata | None:
-    """Return the position of the record published under the key; None for a new key."""
+    """Return partition, offset and timestamp of the record published under the key; None for a new key."""
     row = unit.execute(_FIND, (topic, key)).fetchone()
     if row is None:
         return None

@@ -237,7 +237,7 @@ def save_config(unit: Unit, topic_id: int, config: dict[str, str]) -> None:
 def read_config(
     connection: Unit | sqlite3.Connection, topic_id: int, broker: BrokerConfig
 ) -> TopicConfig:
-    """The same in a reader's snapshot."""
+    """The same on a read connection."""
     (text,) = connection.execute(
         "SELECT config FROM topics WHERE topic_id = ?", (topic_id,)
     ).fetchone()

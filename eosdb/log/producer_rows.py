@@ -1,4 +1,4 @@
-"""Producer states as rows: read through the unit's memo, written back, listed."""
+"""Rows of producer state: read through the unit's memo, written back, listed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eosdb.model.values import ProducerState
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Memo, Unit
 
 _IN_TABLE: Final = {"current_txn_first_offset": "current_txn_start_offset"}
-"""The field of ProducerStateEntry that has another name there."""
+"""Fields of ProducerStateEntry whose column has another name."""
 _NAMES: Final = [_IN_TABLE.get(field, field) for field in ProducerStateEntry._fields]
 _COLUMNS: Final = ", ".join(_NAMES)
 _VALUES: Final = (
@@ -22,7 +22,8 @@ _VALUES: Final = (
     "last_sequence",
     "last_offset",
 )
-"""What a save writes; the newest batch's last sequence and offset are there for SQL readers."""
+"""The columns that a save writes. The newest batch's last sequence and offset are stored for SQL
+readers."""
 _KEY: Final = ("partition_id", "producer_id")
 _BY_PRODUCER: Final = (
     f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? AND producer_id = ?"
@@ -35,7 +36,7 @@ OLDEST_IDLE: Final = (
     "SELECT last_append_time FROM partition_producers WHERE current_txn_start_offset < 0 "
     "ORDER BY last_append_time LIMIT 1"
 )
-"""The last append time of the producer that expires next."""
+"""SQL: the last append time of the producer that expires next."""
 _UPDATE: Final = (
     f"UPDATE partition_producers SET {', '.join(f'{name} = ?' for name in _VALUES)} "
     f"WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}"
@@ -45,13 +46,13 @@ _UPDATE: Final = (
 @dataclass(slots=True)
 class _ProducerMemo(Memo):
     entries: dict[tuple[int, int], ProducerStateEntry | None] = field(default_factory=dict)
-    """By partition and producer; None: not known to the partition."""
+    """By partition and producer; None if the partition does not know the producer."""
     unfinished: dict[int, dict[int, int]] = field(default_factory=dict)
     """By partition: the first offset of each producer's open transaction."""
 
 
 def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry | None:
-    """What the partition knows of the producer; None if nothing."""
+    """Return the partition's state of the producer; None if there is none."""
     key = (partition_id, producer_id)
     known = unit.memos[_ProducerMemo].entries
     if key not in known:
@@ -61,7 +62,7 @@ def load(unit: Unit, partition_id: int, producer_id: int) -> ProducerStateEntry 
 
 
 def save(unit: Unit, partition_id: int, entry: ProducerStateEntry, *, known: bool) -> None:
-    """Write the entry; `known` says that the partition had one for this producer."""
+    """Write the entry; `known` tells whether the partition had one for this producer."""
     key = (partition_id, entry.producer_id)
     statement = _UPDATE if known else _INSERT
     unit.save("partition_producers", key, statement, _row, (partition_id, entry))
@@ -94,7 +95,7 @@ def forget(unit: Unit, partition_id: int, producer_id: int) -> None:
 
 
 def first_open_offset(unit: Unit, partition_id: int) -> int:
-    """Where the oldest open transaction of the partition begins; -1 when none is open."""
+    """Return the offset at which the partition's oldest open transaction begins; -1 if none is open."""
     known = unit.memos[_ProducerMemo].unfinished
     unfinished = known.get(partition_id)
     if unfinished is None:
@@ -109,7 +110,7 @@ def first_open_offset(unit: Unit, partition_id: int) -> int:
 
 
 def entries(connection: Unit | sqlite3.Connection, partition_id: int) -> list[ProducerStateEntry]:
-    """Every producer the partition knows."""
+    """Return the state of every producer that the partition knows."""
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM partition_producers WHERE partition_id = ? ORDER BY producer_id",
         (partition_id,),
@@ -118,7 +119,7 @@ def entries(connection: Unit | sqlite3.Connection, partition_id: int) -> list[Pr
 
 
 def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
-    """Forget producers without an open transaction that have not appended for `expiration_ms`."""
+    """Expire producers without an open transaction that have not appended for `expiration_ms`."""
     rows = unit.execute(
         "SELECT partition_id, producer_id FROM partition_producers "
         "WHERE current_txn_start_offset < 0 AND last_append_time <= ? "
@@ -143,7 +144,7 @@ def expire(unit: Unit, now_ms: int, expiration_ms: int) -> int:
 
 
 def describe(connection: sqlite3.Connection, partition_id: int) -> list[ProducerState]:
-    """Kafka's DescribeProducers for one partition."""
+    """Return what Kafka's DescribeProducers reports for one partition."""
     return [
         ProducerState(
             entry.producer_id,

@@ -1,9 +1,9 @@
-"""What one partition accepts from one producer: pure decisions over plain values.
+"""Decides what a partition accepts from a producer: pure functions over plain values.
 
-The rules are those of Kafka's ProducerStateManager, ProducerAppendInfo and ProducerStateEntry, with
-eosdb's additions: a repeat older than the five remembered batches is recognised as long as its rows are
+The rules are those of Kafka's ProducerStateManager, ProducerAppendInfo and ProducerStateEntry, with two
+additions: a duplicate of a batch older than the five retained ones is recognised as long as its rows are
 in the log, and sequences are compared in serial arithmetic. Inside eosdb a sequence is a *serial*: it
-counts on where Kafka's int32 wraps to 0, so that rows from before and after a wrap stay apart.
+keeps counting where Kafka's int32 wraps to 0, so that rows from before and after a wrap are distinct.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from eosdb.model.values import (
 )
 
 RETAINED_BATCHES: Final = 5
-"""Batches remembered per producer and partition; the reason for at most five in flight."""
+"""Batches retained per producer and partition; the reason for at most five in flight."""
 SEQUENCE_COUNT: Final = 2**31
-"""How many sequences there are: after 2147483647 comes 0."""
+"""The number of sequences: after 2147483647 comes 0."""
 
 
 def sequence_of(serial: int) -> int:
-    """Kafka's int32 sequence of a serial; -1 stays -1."""
+    """Return Kafka's int32 sequence of a serial; -1 stays -1."""
     return serial if serial < 0 else serial % SEQUENCE_COUNT
 
 
 def round_of(serial: int) -> int:
-    """How often the sequence had wrapped before this serial."""
+    """Return how often the sequence has wrapped before this serial."""
     return 0 if serial < 0 else serial // SEQUENCE_COUNT
 
 
 def nearest_serial(sequence: int, expected: int) -> int:
-    """The serial of `sequence` that lies nearest to the next expected one (± 2**30)."""
+    """Return the serial of `sequence` that is nearest to the next expected one (± 2**30)."""
     half = SEQUENCE_COUNT // 2
     return expected + (sequence - expected + half) % SEQUENCE_COUNT - half
 
 
 class BatchMetadata(NamedTuple):
-    """One remembered batch."""
+    """A retained batch."""
 
     base_serial: int
     last_serial: int
@@ -59,8 +59,8 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """What a partition remembers of a producer (Kafka: ProducerStateEntry). A named tuple, because every
-    append makes one; the producer id stands first and the batches last, as in the table."""
+    """A partition's state of a producer (Kafka: ProducerStateEntry). A named tuple, because every append
+    creates one; the producer id is first and the batches are last, as in the table."""
 
     producer_id: int
     producer_epoch: int
@@ -81,7 +81,7 @@ class ProducerStateEntry(NamedTuple):
     def after_append(
         self, epoch: int, batch: BatchMetadata, is_transactional: bool, now_ms: int
     ) -> ProducerStateEntry:
-        """The entry once the batch is stored."""
+        """Return the entry after an append."""
         kept = self.batches if epoch == self.producer_epoch else ()
         if batch.base_serial >= 0:
             kept = (*kept[1 - RETAINED_BATCHES :], batch)
@@ -97,7 +97,7 @@ class ProducerStateEntry(NamedTuple):
         )
 
     def after_marker(self, epoch: int, coordinator_epoch: int, now_ms: int) -> ProducerStateEntry:
-        """The entry once a marker ended what was open: a higher epoch forgets the batches."""
+        """Return the entry after a marker; a higher epoch drops the batches."""
         kept = self.batches if epoch == self.producer_epoch else ()
         return ProducerStateEntry(
             self.producer_id, epoch, coordinator_epoch, now_ms, now_ms, NO_OFFSET, kept
@@ -106,7 +106,7 @@ class ProducerStateEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A batch that asks to be appended."""
+    """A batch to be appended."""
 
     producer_epoch: int
     base_sequence: int
@@ -123,7 +123,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch is stored already, at these offsets."""
+    """The batch is already stored at these offsets."""
 
     base_offset: int
     last_offset: int
@@ -131,8 +131,8 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
-    """What the log's rows say about a range of serials: the batch that begins at its start, if any,
-    and whether any of its serials are there."""
+    """What is stored in a range of serials: the batch that begins at its start, if any, and whether any
+    of the serials is occupied."""
 
     batch: Duplicate | None = None
     batch_count: int = 0
@@ -141,9 +141,10 @@ class StoredRange:
 
 @dataclass(frozen=True, slots=True)
 class LookBehind:
-    """The remembered batches cannot decide: look for rows with these serials, then `judge_by_rows`.
+    """The retained batches are not enough to decide: look up the rows with these serials, then call
+    `judge_by_rows`.
 
-    `expected` is the next serial; None when the producer is not known and may begin anywhere.
+    `expected` is the next serial; None if the producer is unknown and may begin anywhere.
     """
 
     base_serial: int
@@ -155,13 +156,13 @@ def judge(
     incoming: Incoming,
     newest_stored_serial: int = NO_SEQUENCE,
 ) -> Accept | Duplicate | LookBehind:
-    """Whether a batch of a known producer (or an unknown one: `entry` None) may be appended.
+    """Decide whether a batch may be appended; `entry` is None for an unknown producer.
 
-    `newest_stored_serial` is the newest serial of this producer and epoch among the log's rows; it
-    matters only where the entry may not remember it: a producer that expired and came back. Raises
-    InvalidProducerEpochError for an older epoch, OutOfOrderSequenceNumberError, and
-    InvalidTxnStateError for a plain batch inside an open transaction. The order is Kafka's:
-    duplicate, epoch, sequence, transaction.
+    `newest_stored_serial` is the newest serial of this producer and epoch in the log. It matters only if
+    the entry may lack it: for a producer that expired and came back. The order of the checks is Kafka's:
+    duplicate, epoch, sequence, transaction. Raises InvalidProducerEpochError for an older epoch,
+    OutOfOrderSequenceNumberError, and InvalidTxnStateError for a non-transactional batch inside an open
+    transaction.
     """
     if entry is None:
         base = nearest_serial(incoming.base_sequence, newest_stored_serial + 1)
@@ -200,11 +201,11 @@ def judge(
 def judge_by_rows(
     producer_id: int, incoming: Incoming, question: LookBehind, stored: StoredRange
 ) -> Accept | Duplicate:
-    """The answer once the rows with the batch's serials are known.
+    """Decide with the rows that have the batch's serials.
 
-    Raises OutOfOrderSequenceNumberError for what is neither a stored batch nor the next one. Lying below
-    everything remembered does not mean that it was stored: a producer may begin at any sequence
-    (KIP-360), and clients take DUPLICATE_SEQUENCE_NUMBER for success.
+    Raises OutOfOrderSequenceNumberError if the batch is neither stored nor the next one. A sequence
+    below all retained batches need not be stored: a producer may begin at any sequence (KIP-360), and
+    clients treat DUPLICATE_SEQUENCE_NUMBER as success.
     """
     if stored.batch is not None and stored.batch_count == incoming.count:
         return stored.batch
@@ -229,11 +230,11 @@ def check_marker(
     coordinator_epoch: int,
     transaction_version: int = CLASSIC,
 ) -> None:
-    """Whether a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the
-    coordinator's).
+    """Check that a marker may be written (ProducerAppendInfo.checkProducerEpoch, then the coordinator
+    epoch).
 
-    A version 2 marker carries the epoch after its transaction's, so one that equals what the partition
-    has seen comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
+    A version 2 marker carries the epoch after its transaction's, so a marker with the partition's own
+    epoch comes from an earlier end (KIP-1228). Raises InvalidProducerEpochError and
     TransactionCoordinatorFencedError.
     """
     if entry is None:
@@ -253,7 +254,8 @@ def check_marker(
 
 
 def _start(base_serial: int, newest_stored_serial: int) -> Accept | LookBehind:
-    """The first batch the entry does not remember: rows may be left from before the producer expired."""
+    """Decide on the first batch of a producer without retained batches: rows from before it expired may
+    be left."""
     if newest_stored_serial < 0 or base_serial > newest_stored_serial:
         return Accept(base_serial)
     return LookBehind(base_serial)

@@ -1,7 +1,7 @@
-"""How the log's events change its materialized tables: the one fold of the live path and of replay.
+"""Folds the log's events into its materialized tables, both live and at replay.
 
-A projection looks at the event and at materialized state, never at records, the clock or settings:
-the records may be gone when the journal is replayed.
+A projection reads the event and materialized state, but never records, the clock or settings: the
+records may be gone when the journal is replayed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from eosdb.store.writing.insertion import Insertion
 from eosdb.store.writing.unit import Unit
 
 _TIME_INDEX_INTERVAL_BYTES: Final = 65_536
-"""How much is appended between two entries of the time index (Kafka: index.interval.bytes)."""
+"""The number of bytes between two entries of the time index (Kafka: index.interval.bytes)."""
 _TIME_INDEX_ENTRY: Final = Insertion.plain("time_index", ("partition_id", "timestamp", '"offset"'))
 _SNAPSHOTS_KEPT: Final = 2
 
@@ -126,7 +126,8 @@ def _grow(
     last_aborted_offset: int,
     checked_from: int,
 ) -> None:
-    """Save the partition after one more append, with its first open offset; the time index stays sparse.
+    """Save the partition after an append, with its new first unstable offset, and add to the sparse time
+    index.
 
     An index entry (t, o) says that no record below offset o is newer than t (Kafka: TimeIndex).
     """

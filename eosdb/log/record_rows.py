@@ -1,5 +1,5 @@
-"""The columns of `records` that statements write and read, by name: a column's place in a statement or a
-row follows from a list of names, and nobody counts.
+"""The columns of `records` in statements and results, by name: every position follows from a list of
+names.
 
 The schema defines the columns (`migrations/newest.sql`); `log.checksum` covers them.
 """
@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 
 def places(names: Sequence[str], after: int = 0) -> dict[str, str]:
-    """SQL: the parameters for these, after so many others."""
+    """SQL: the parameter for each of these columns, after `after` other parameters."""
     return {name: f"?{place}" for place, name in enumerate(names, after + 1)}
 
 
 def insert_into_records(rows: Sequence[Mapping[str, str]]) -> str:
-    """SQL: one statement for rows of terms, all with the same columns; the others are NULL."""
+    """SQL: one INSERT for rows of terms with the same columns; other columns are NULL."""
     names = ",".join(f'"{name}"' for name in rows[0])
     return f"INSERT INTO records ({names}) VALUES " + ",".join(
         [f"({','.join(row.values())})" for row in rows]
@@ -25,7 +25,7 @@ def insert_into_records(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 class Columns(NamedTuple):
-    """The rows of a fetch, column by column; `content` is the sum of `log.checksum`."""
+    """The rows of a fetch, column by column; `content` is the sum that `log.checksum` compares."""
 
     timestamp: Sequence[Any] = ()
     timestamp_type: Sequence[Any] = ()
@@ -46,17 +46,17 @@ class Columns(NamedTuple):
 OFFSET: Final = Columns._fields.index("offset")
 CONTENT: Final = Columns._fields.index("content")
 FETCHED: Final = Columns._fields[: CONTENT + 1]
-"""What the rows of every fetch begin with."""
+"""The columns that every fetch selects first."""
 STORED: Final = Columns._fields
-"""All that a fetch of stored records selects."""
+"""All columns that a fetch of stored records selects."""
 
 
 def by_column(rows: Iterable[tuple[Any, ...]], names: Sequence[str] = FETCHED) -> Columns:
-    """The columns of rows that begin with these."""
+    """Transpose rows that begin with the columns `names`."""
     return Columns(*islice(zip(*rows, strict=True), len(names)))
 
 
 def beginning(content: str, **terms: str) -> str:
-    """SQL: the columns of FETCHED, or other terms in their places."""
+    """SQL: the columns of FETCHED, or other terms instead of them."""
     terms = {"content": content, **terms}
     return ", ".join(terms.get(name, f'"{name}"') for name in FETCHED)

@@ -1,8 +1,9 @@
-"""Retention: the log start moves up, and what lies below it is deleted in steps.
+"""Retention: the log start offset is advanced, and the records below it are deleted in steps.
 
-Moving the log start is one event and one unit, and decides everything: from then on readers see no record
-below it. The rows are deleted afterwards, a bounded number per unit; a kill in between leaves rows that
-the next round removes. The bound is the high watermark, not the last stable offset, as in Kafka.
+Advancing the log start is one event and one unit, and takes effect at once: readers see no record below
+it. The rows are deleted afterwards, a bounded number per unit; if the process is killed in between, the
+next round deletes the rest. The upper bound is the high watermark, not the last stable offset, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from eosdb.store import baseline
 from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 
 ROWS_PER_UNIT: Final = 1_000
-"""With a record each, as many events go with them."""
+"""The most rows that one unit deletes; if each is a batch of its own, as many events are deleted with
+them."""
 BYTES_PER_UNIT: Final = 1024 * 1024
-"""What one unit deletes: a few milliseconds."""
+"""The most bytes that one unit deletes, which takes a few milliseconds."""
 ROWS_PER_MOVE: Final = 5_000
-"""How far one event moves the log start, so that no unit counts a whole log."""
+"""The most offsets by which one event advances the log start, so that no unit counts a whole log."""
 _ORPHANS: Final = """
 WITH RECURSIVE with_rows (id) AS (
     SELECT min(partition_id) FROM records
@@ -40,10 +42,11 @@ SELECT id FROM with_rows WHERE id IS NOT NULL AND id NOT IN (SELECT partition_id
 def delete_records(
     unit: Unit, partition: Partition, before_offset: int, config: TopicConfig, now_ms: int
 ) -> int:
-    """Kafka's DeleteRecords: move the log start up to `before_offset` (-1: the high watermark).
+    """Kafka's DeleteRecords: advance the log start to `before_offset` (-1: the high watermark). Returns
+    the log start offset.
 
-    Returns the log start offset. Raises OffsetOutOfRangeError beyond the high watermark, and
-    PolicyViolationError for a topic that is only compacted.
+    Raises OffsetOutOfRangeError beyond the high watermark, and PolicyViolationError for a topic with
+    cleanup.policy=compact.
     """
     if config.compact and not config.delete:
         raise PolicyViolationError(
@@ -86,10 +89,8 @@ def move_log_start(
 def due_log_start(
     connection: Unit | sqlite3.Connection, partition: Partition, config: TopicConfig, now_ms: int
 ) -> tuple[int, str] | None:
-    """Where retention.ms or retention.bytes puts the log start, and which of the two; None: it stays.
-
-    No further than ROWS_PER_MOVE: look again after the move.
-    """
+    """Return the log start offset that retention.ms or retention.bytes demands, and which of the two;
+    None if it does not change. At most ROWS_PER_MOVE further, so check again after the move."""
     if not config.delete:
         return None
     end = _end_of_move(connection, partition)
@@ -115,8 +116,8 @@ def _by_time(
     retention_ms: int,
     now_ms: int,
 ) -> int:
-    """The first offset before `end` whose record is young enough to stay; everything before it is
-    deleted."""
+    """Return the first offset before `end` whose record is young enough to be retained; everything
+    before it is deleted."""
     if retention_ms < 0 or partition.log_start_offset == partition.log_end_offset:
         return partition.log_start_offset
     row = connection.execute(
@@ -130,7 +131,7 @@ def _by_time(
 def _by_size(
     connection: Unit | sqlite3.Connection, partition: Partition, end: int, retention_bytes: int
 ) -> int:
-    """The first offset before `end` of the newest records that fit into `retention_bytes`."""
+    """Return the first offset of the newest records before `end` that fit into `retention_bytes`."""
     excess = partition.size_bytes - retention_bytes
     if retention_bytes < 0 or excess <= 0:
         return partition.log_start_offset
@@ -155,14 +156,14 @@ def has_rows_below(connection: sqlite3.Connection, partition: Partition) -> bool
 
 
 def orphans(connection: sqlite3.Connection) -> list[int]:
-    """Deleted partitions that still have rows: a skip scan over the index."""
+    """Return the deleted partitions that still have rows, by a skip scan over the index."""
     return [found for (found,) in connection.execute(_ORPHANS)]
 
 
 def delete_all_rows(
     write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
 ) -> None:
-    """Delete the rows below the log start of these partitions, all rows if the partition was deleted."""
+    """Delete the rows below the log start of these partitions, or all rows of deleted partitions."""
     for _ in delete_in_parts(write, partition_ids):
         pass
 
@@ -170,7 +171,7 @@ def delete_all_rows(
 def delete_in_parts(
     write: Callable[[Callable[[Unit], int]], int], partition_ids: Sequence[int]
 ) -> Iterator[None]:
-    """The same, a bounded part in each unit that `write` makes; yields after each."""
+    """The same in bounded parts, each in a unit of `write`; yields after each."""
     for first in range(0, len(partition_ids), STEPS_PER_UNIT):
         some = partition_ids[first : first + STEPS_PER_UNIT]
         while write(functools.partial(_delete_rows, partition_ids=some)):
@@ -178,7 +179,7 @@ def delete_in_parts(
 
 
 def _delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
-    """Delete some rows of these partitions. Returns how many; 0 when none are left."""
+    """Delete some rows of these partitions. Returns how many; 0 when none is left."""
     deleted, room = 0, BYTES_PER_UNIT
     for partition_id in partition_ids:
         partition = find_by_id(unit, partition_id)
@@ -191,8 +192,8 @@ def _delete_rows(unit: Unit, partition_ids: Sequence[int]) -> int:
 
 
 def _delete(unit: Unit, partition_id: int, below: int, rows: int, room: int) -> tuple[int, int]:
-    """Delete up to so many of the first rows, or as many as make up `room` bytes. Returns how many, and
-    their size."""
+    """Delete the first rows of a partition: at most `rows`, of at most `room` bytes. Returns how many,
+    and their size."""
     last, size = -1, 0
     for offset, stored in unit.execute(
         f'SELECT "offset", {STORED_SIZE} FROM records WHERE partition_id = ? AND "offset" < ? '

@@ -1,5 +1,4 @@
-"""Producer-state snapshots: what each partition knew of its producers as of an offset
-(exclusive)."""
+"""Producer-state snapshots: a partition's producer state as of an offset (exclusive)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from eosdb.store.writing.unit import Unit
 
 
 def grown(connection: sqlite3.Connection) -> list[int]:
-    """Every partition that has grown since its last snapshot."""
+    """Return every partition that has grown since its last snapshot."""
     return [
         partition_id
         for (partition_id,) in connection.execute(
@@ -24,8 +23,8 @@ def grown(connection: sqlite3.Connection) -> list[int]:
 
 
 def take(unit: Unit, partition_id: int, now_ms: int) -> int:
-    """Take a snapshot of the partition, if it has grown since its last one. Returns how many were
-    taken."""
+    """Take a snapshot of the partition if it has grown since the last one. Returns the number of
+    snapshots taken."""
     partition = find_by_id(unit, partition_id)
     if partition is None or partition.log_end_offset <= partition.snapshot_offset:
         return 0
@@ -43,7 +42,7 @@ def take(unit: Unit, partition_id: int, now_ms: int) -> int:
 
 
 def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:
-    """The newest snapshot of every partition that has one."""
+    """Return the newest snapshot of every partition that has one."""
     rows = connection.execute(
         """
         SELECT p.topic, p.partition, p.snapshot_offset,
@@ -58,7 +57,7 @@ def newest(connection: sqlite3.Connection) -> list[SnapshotInfo]:
 
 
 def kept(connection: sqlite3.Connection) -> list[SnapshotInfo]:
-    """Every stored snapshot: the newest two of each partition."""
+    """Return every stored snapshot: the newest two of each partition."""
     rows = connection.execute(
         """
         SELECT p.topic, p.partition, s.snapshot_offset,
@@ -76,7 +75,7 @@ def kept(connection: sqlite3.Connection) -> list[SnapshotInfo]:
 def entries(
     connection: sqlite3.Connection, partition_id: int, snapshot_offset: int
 ) -> list[SnapshotEntry]:
-    """The state of each producer in one snapshot."""
+    """Return the state of each producer in one snapshot."""
     rows = connection.execute(
         "SELECT producer_id, producer_epoch, coordinator_epoch, current_txn_first_offset, "
         "first_sequence, last_sequence, last_offset, offset_delta, timestamp FROM snapshot_entries "

@@ -1,4 +1,4 @@
-"""What readers of committed data leave out: records of aborted transactions."""
+"""The filter of read_committed: leaves out records of aborted transactions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from eosdb.model.fetched import AbortedTransaction
 def taken_back(
     transactional: Iterable[tuple[int, int]], aborted_transactions: Iterable[AbortedTransaction]
 ) -> set[int]:
-    """The offsets that no committed reader may see among these transactional records, given in order as
-    offset and producer id (Kafka: CompletedFetch.nextFetchedRecord).
+    """Return the offsets that read_committed leaves out among these transactional records, given in
+    order as pairs of offset and producer id (Kafka: CompletedFetch.nextFetchedRecord).
 
-    An aborted transaction's producer is filtered from the transaction's first offset to its ABORT marker.
+    The producer of an aborted transaction is filtered from the transaction's first offset to its ABORT
+    marker.
     """
     by_producer: dict[int, list[int]] = {}
     for offset, producer_id in transactional:

@@ -1,4 +1,4 @@
-"""Topics: create, widen, configure, delete."""
+"""Topics: create, add partitions, configure, delete."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def checked_creation(
     broker: BrokerConfig,
     now_ms: int,
 ) -> TopicCreated:
-    """What is to happen. Raises InvalidTopicExceptionError, InvalidPartitionsError, InvalidConfigError,
-    and TopicAlreadyExistsError, also for a name that Kafka keeps to itself."""
+    """Check the creation of a topic; returns its event. Raises InvalidTopicExceptionError,
+    InvalidPartitionsError, InvalidConfigError, and TopicAlreadyExistsError, also for a name that Kafka
+    reserves."""
     check_topic_name(name)
     if name in INTERNAL_TOPICS:
         raise TopicAlreadyExistsError(f"{name} is Kafka's internal topic; choose another name")
@@ -66,7 +67,8 @@ def checked_creation(
 
 
 def checked_widening(source: Source, name: str, total: int, now_ms: int) -> PartitionsAdded:
-    """What makes it a topic of `total` partitions. Raises InvalidPartitionsError unless that is more."""
+    """Check that the topic can have `total` partitions; returns the event. Raises InvalidPartitionsError
+    unless that is more than it has."""
     topic_id, count, _ = _topic(source, name)
     check_int("partitions", total, 1, PARTITIONS_MAX, InvalidPartitionsError)
     if total <= count:
@@ -92,8 +94,9 @@ def checked_config(
     *,
     anew: bool = False,
 ) -> TopicConfigAltered | None:
-    """What makes the changes to the topic's own settings, or to none if `anew`; None when there is nothing
-    to do. Raises InvalidConfigError, and InvalidRequestError for a setting that comes twice."""
+    """Check changes to the topic's own settings, or to none of its own if `anew`; returns the event,
+    None if nothing changes. Raises InvalidConfigError, and InvalidRequestError for a setting that occurs
+    twice."""
     topic_id, _, config = _topic(source, name)
     after = changed({} if anew else config, changes, broker)
     if after == config:
@@ -116,12 +119,12 @@ def delete(unit: Unit, name: str, now_ms: int) -> list[int]:
 
 
 def metadata_of(source: Source, created: TopicCreated) -> TopicMetadata:
-    """Of a topic as it was, or would be, created."""
+    """Return the metadata of a topic that was, or would be, created."""
     return TopicMetadata(created.topic, _ids(source)(created.topic_id), created.partitions)
 
 
 def name_of(source: Source, topic_id: UUID) -> str:
-    """Raises UnknownTopicIdError."""
+    """Return the name of the topic with this id. Raises UnknownTopicIdError."""
     name = names(source).get(topic_id)
     if name is None:
         raise unknown_id(topic_id)
@@ -129,7 +132,7 @@ def name_of(source: Source, topic_id: UUID) -> str:
 
 
 def names(source: Source) -> dict[UUID, str]:
-    """The topics there are, by their ids."""
+    """Return the names of all topics by id."""
     ids = _ids(source)
     return {
         ids(number): name for name, number in source.execute("SELECT topic, topic_id FROM topics")
@@ -137,7 +140,7 @@ def names(source: Source) -> dict[UUID, str]:
 
 
 def check_id(source: Source, number: int, topic_id: UUID) -> None:
-    """Raises UnknownTopicIdError unless the topic of this number is the one of this id."""
+    """Raises UnknownTopicIdError unless the topic of this number has this id."""
     if _ids(source)(number) != topic_id:
         raise unknown_id(topic_id)
 
@@ -147,13 +150,13 @@ def unknown_id(topic_id: UUID) -> UnknownTopicIdError:
 
 
 def partition_counts(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Every topic and how many partitions it has, by name."""
+    """Return every topic with its number of partitions, ordered by name."""
     return connection.execute("SELECT topic, partitions FROM topics ORDER BY topic").fetchall()
 
 
 def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
-    """Every topic, or the one of this name, with an id that follows from the file's and its number there,
-    which no other topic ever gets."""
+    """Return the metadata of every topic, or of the topic with this name. The topic id follows from the
+    file's id and the topic's number, so no other topic ever gets it."""
     ids = _ids(source)
     if name is not None:
         row = _row(source, name)
@@ -168,19 +171,19 @@ def metadata(source: Source, name: str | None = None) -> list[TopicMetadata]:
 
 @reads("topics")
 def read_config(connection: sqlite3.Connection, name: str) -> dict[str, str]:
-    """The settings given for the topic. Raises UnknownTopicOrPartitionError."""
+    """Return the topic's own settings. Raises UnknownTopicOrPartitionError."""
     return _topic(connection, name)[2]
 
 
 def partition_count(connection: sqlite3.Connection, name: str) -> int | None:
-    """How many partitions the topic has; None when there is no such topic."""
+    """Return the topic's number of partitions; None if there is no such topic."""
     row = _row(connection, name)
     return None if row is None else row[1]
 
 
 @reads("eosdb_file")
 def _ids(source: Source) -> Callable[[int], UUID]:
-    """Kafka's ids of the topics of this file, from their numbers."""
+    """Return the function that gives Kafka's topic id for a topic number of this file."""
     connection = source.connection if isinstance(source, Unit) else source
     file = UUID(bytes=base64.urlsafe_b64decode(file_id.read(connection) + "=="))
     return partial(_id, file)
@@ -200,7 +203,7 @@ def _topic(source: Source, name: str) -> tuple[int, int, dict[str, str]]:
 
 
 def _row(source: Source, name: str) -> tuple[int, int, str] | None:
-    """Number, partitions and settings of the topic, if there is one. Raises CorruptDatabaseError."""
+    """Return number, partitions and settings of the topic, if it exists. Raises CorruptDatabaseError."""
     row = source.execute(_BY_NAME, (name,)).fetchone()
     if row is not None and row[0] == name:
         found: tuple[int, int, str] = row[1:]

@@ -1,7 +1,7 @@
-"""The transaction index: where aborted data lies (Kafka: TransactionIndex, AbortedTxn).
+"""The transaction index: the offsets of aborted data (Kafka: TransactionIndex, AbortedTxn).
 
-An entry that is altered or missing would show aborted data, so readers check: each row has a checksum and
-names the entry before it, and the partition names the last one.
+An altered or missing entry would expose aborted data, so readers check the index: each row has a
+checksum and refers to the previous entry, and the partition refers to the last one.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ _DELETE: Final = "DELETE FROM transaction_index WHERE partition_id = ? AND last_
 def search(
     entries: Iterable[AbortedTransaction], fetch_offset: int, upper_bound: int
 ) -> Iterator[AbortedTransaction]:
-    """The aborted transactions that touch [fetch_offset, upper_bound).
+    """Return the aborted transactions that overlap [fetch_offset, upper_bound).
 
-    `entries` come in order of their last offset. The search ends at the first whose last stable
-    offset reaches the upper bound: all that follow began later
-    (TransactionIndex.collectAbortedTxns).
+    `entries` are ordered by their last offset. The search ends at the first entry whose last stable
+    offset reaches the upper bound: all later ones began after it (TransactionIndex.collectAbortedTxns).
     """
     for entry in entries:
         if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
@@ -69,9 +68,11 @@ def taken_back_in(
     end: int,
     seen: Iterable[int] | None,
 ) -> Set[int]:
-    """The offsets in [start, end) whose records an aborted transaction took back. `seen` are those of its
-    data, in order, as they were read and checked: what is found here must be the same, for this looks them
-    up by another way through the index. Raises CorruptDatabaseError."""
+    """Return the offsets in [start, end) that belong to aborted transactions.
+
+    `seen` are the offsets of the data that was read and checked, in order: this looks the records up
+    through another index path, and must find the same ones. Raises CorruptDatabaseError.
+    """
     aborted = collect(connection, partition, start, end)
     if not aborted:
         return frozenset()
@@ -89,8 +90,8 @@ def taken_back_in(
 def linked(
     rows: Iterable[tuple[Any, ...]], partition: Partition, fetch_offset: int
 ) -> Iterator[AbortedTransaction]:
-    """The entries from `fetch_offset` on, unless one that is read is altered or missing: each names the
-    one before it. Raises CorruptDatabaseError."""
+    """Yield the entries from `fetch_offset` on, each of which must refer to the one before it. Raises
+    CorruptDatabaseError for an altered or missing entry."""
     last = None
     for *columns, previous, checksum in rows:
         if row_checksum(partition.partition_id, *columns, previous) != checksum:
@@ -116,13 +117,13 @@ def _damaged(partition: Partition, what: str) -> CorruptDatabaseError:
 
 
 def add(unit: Unit, partition_id: int, entry: AbortedTransaction, previous_offset: int) -> None:
-    """Projection only: one more entry, after the one that ends at `previous_offset` (-1: none)."""
+    """Projection only: add an entry after the one that ends at `previous_offset` (-1: none)."""
     row = (partition_id, *entry, previous_offset)
     unit.insert(_ENTRY, (*row, row_checksum(*row)))
 
 
 def forget_below(unit: Unit, partition_id: int, log_start_offset: int) -> None:
-    """Projection only: drop entries whose marker retention has passed."""
+    """Projection only: delete entries whose marker is below the log start."""
     unit.execute(
         "DELETE FROM transaction_index WHERE partition_id = ? AND last_offset < ?",
         (partition_id, log_start_offset),
@@ -130,8 +131,8 @@ def forget_below(unit: Unit, partition_id: int, log_start_offset: int) -> None:
 
 
 def forget(unit: Unit, partition_id: int, last_offsets: Sequence[int], newest: int) -> int:
-    """Projection only: drop the entries that end there, if any, and link the others. `newest` is where
-    the last entry ends; returns where the last remaining one does."""
+    """Projection only: delete the entries that end at these offsets, if any, and relink the others.
+    `newest` is the last offset of the last entry; returns that of the last remaining entry."""
     for last_offset in last_offsets:
         found = unit.execute(
             "SELECT previous_offset FROM transaction_index WHERE partition_id = ? AND last_offset = ?",

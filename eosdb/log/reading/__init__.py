@@ -1,1 +1,1 @@
-"""Reading a partition: records in a range, by time, packed for bulk readers; checked row by row; lag."""
+"""Reading a partition: records by offset or time, packed for bulk readers; row checks; lag."""

@@ -1,7 +1,7 @@
-"""Offsets by time: the first record at or after a time, and the newest of all.
+"""Offsets by time: the first record at or after a time, and the newest record.
 
-The time index says where a walk over the records begins, and is itself compared with records: a walk that
-began too late, or left some out, would give a reader less than it asked for.
+The time index tells where a scan of the records begins, and is itself checked against records: a scan
+that began too late, or skipped records, would give a reader less than requested.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TIME_INDEX: Final = (
 )
 _FEWEST: Final = 64
 _MOST: Final = 4_096
-"""How many records are looked at together: few at first, for most walks are short."""
+"""The most records read at once; the first reads are smaller, because most scans are short."""
 
 
 class _Times(NamedTuple):
-    """Of successive records, column by column."""
+    """The times of successive records, column by column."""
 
     timestamps: Sequence[int]
     offsets: Sequence[int]
@@ -42,11 +42,9 @@ class _Times(NamedTuple):
 def list_offset(
     connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
 ) -> OffsetAndTimestamp:
-    """The first record at or after `timestamp`, or what EARLIEST, LATEST and MAX_TIMESTAMP ask for.
-
-    (-1, -1) when there is none below what the isolation level allows (Kafka:
-    fetchOffsetByTimestamp). Raises CorruptDatabaseError and CorruptRecordError.
-    """
+    """Return the first record at or after `timestamp`, or the record for EARLIEST, LATEST and
+    MAX_TIMESTAMP; (-1, -1) if the isolation level allows none (Kafka: fetchOffsetByTimestamp). Raises
+    CorruptDatabaseError and CorruptRecordError."""
     bound = fetch.upper_bound(partition, read_committed=read_committed)
     if timestamp == EARLIEST:
         return OffsetAndTimestamp(partition.log_start_offset, -1)
@@ -64,8 +62,8 @@ def list_offset(
 def first_data_at(
     connection: sqlite3.Connection, partition: Partition, timestamp: int, *, read_committed: bool
 ) -> OffsetAndTimestamp | None:
-    """The first record at or after `timestamp` that a reader of the isolation level sees: no marker, and
-    under read_committed nothing that an aborted transaction took back. None when there is none. Raises
+    """Return the first record at or after `timestamp` that a reader of the isolation level sees: no
+    marker, and under read_committed no aborted record. None if there is none. Raises
     CorruptDatabaseError and CorruptRecordError."""
     # Markers carry the time of their writing, which says nothing about data.
     start = _all_older_below(connection, partition, timestamp)
@@ -112,8 +110,8 @@ def _newest(connection: sqlite3.Connection, partition: Partition) -> OffsetAndTi
 
 
 def _all_older_below(connection: sqlite3.Connection, partition: Partition, timestamp: int) -> int:
-    """The offset of an index entry: everything below is older, so a walk begins there. Raises
-    CorruptDatabaseError and CorruptRecordError."""
+    """Return the offset at which the scan begins: by the time index, all records below it are older.
+    Raises CorruptDatabaseError and CorruptRecordError."""
     # decisions/0058: an entry has no checksum, but the newest record before it has the time that it says,
     # and lies behind the entry before it.
     entries = connection.execute(_TIME_INDEX, (partition.partition_id, timestamp)).fetchall()
@@ -146,7 +144,8 @@ def _all_older_below(connection: sqlite3.Connection, partition: Partition, times
 def _walk(
     connection: sqlite3.Connection, partition: Partition, start: int, end: int
 ) -> Iterator[_Times]:
-    """The records of [start, end), some at a time. Raises CorruptRecordError where it is not those."""
+    """Yield the records of [start, end) in chunks. Raises CorruptRecordError if one is missing or from
+    elsewhere."""
     rows = connection.execute(_TIMES, (partition.partition_id, start, end))
     size = _FEWEST
     while found := rows.fetchmany(size):
@@ -161,7 +160,7 @@ def _walk(
 
 
 def _whole(connection: sqlite3.Connection, partition: Partition, offset: int) -> OffsetAndTimestamp:
-    """The record's time. Raises CorruptRecordError when it is not as it was written."""
+    """Return the record's offset and time. Raises CorruptRecordError if it does not match its checksum."""
     found = fetch.fetch(
         connection, partition, offset, read_committed=False, max_records=1, max_bytes=0
     )

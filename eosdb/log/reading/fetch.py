@@ -1,8 +1,7 @@
-"""Reading a partition: records up to what the isolation level allows.
+"""Fetching records from a partition, up to the bound of the isolation level.
 
-Everything here runs on one snapshot of the file. Control records and aborted data are part of a
-fetch; leaving them out is the reader's work, as with Kafka's consumer. `fetch_data` does it for eosdb's
-own readers.
+Everything here runs on one snapshot of the file. A fetch includes control records and aborted data,
+which the client filters, as Kafka's consumer does. `fetch_data` filters for eosdb's own readers.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _DATA: Final = {
     for check_crcs, content in ((True, CONTENT_GIVEN), (False, UNCHECKED))
 }
 _CHUNK: Final = 64
-"""How many rows are read between two looks at their size, which bounds what is read in excess."""
+"""How many rows are read between two checks of their size, which bounds what is read in excess."""
 _MEASURED: Final = tuple(itemgetter(FETCHED.index(name)) for name in ("key", "value", "headers"))
 
 
@@ -51,7 +50,7 @@ def check_isolation_level(isolation_level: object) -> bool:
 
 
 def upper_bound(partition: Partition, *, read_committed: bool) -> int:
-    """The offset a reader of this isolation level must not reach."""
+    """Return the end offset for readers of this isolation level."""
     return partition.last_stable_offset if read_committed else partition.log_end_offset
 
 
@@ -65,10 +64,10 @@ def fetch(
     max_bytes: int,
     check_crcs: bool = True,
 ) -> FetchResult:
-    """Records from `offset` on, at least one when there is one.
+    """Return records from `offset` on, at least one if there is any.
 
-    Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError when
-    the first one is not what was written.
+    Raises OffsetOutOfRangeError below the log start and beyond the log end, and CorruptRecordError if
+    the first record does not match its checksum.
     """
     found = fetch_columns(
         connection, partition, offset, read_committed=read_committed, max_records=max_records,
@@ -143,11 +142,10 @@ def fetch_data(
     max_bytes: int,
     check_crcs: bool = True,
 ) -> FetchedData:
-    """Only what a reader of the isolation level sees, column by column: the cost of reading is what
-    SQLite and Python do for each column of each record.
+    """Return only the records that the isolation level shows, column by column.
 
-    `max_records` counts what is left out, too, so there may be fewer records, even none, with more to
-    come.
+    `max_records` includes records that are filtered out, so the result may have fewer, even none, with
+    more to come. The cost of reading is what SQLite and Python spend on each column of each record.
     """
     bound = _checked_bound(partition, offset, read_committed)
     found = connection.execute(_DATA[check_crcs], (partition.partition_id, offset, bound))
@@ -184,9 +182,9 @@ def fetch_data(
 def within(
     found: sqlite3.Cursor, partition: Partition, max_records: int, max_bytes: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """The rows that both limits allow, at least one, and whether there are no more.
+    """Return the rows within both limits, at least one, and whether these are all rows.
 
-    Nothing is measured in a log that is smaller than the limit.
+    Sizes are not computed in a log that is smaller than `max_bytes`.
     """
     if partition.size_bytes <= max_bytes:
         rows = found.fetchmany(max_records + 1)
@@ -219,7 +217,7 @@ def _checked_bound(partition: Partition, offset: int, read_committed: bool) -> i
 def _headers(
     partition: Partition, offsets: Sequence[int], texts: Sequence[str | None]
 ) -> Sequence[tuple[Header, ...]]:
-    """Those of each record; empty when no record has any."""
+    """Return the headers of each record; empty if no record has any."""
     if texts.count(None) == len(texts):
         return ()
     return [

@@ -1,8 +1,8 @@
-"""How far behind a position is, in records. End offset minus position would be wrong, because markers and
-aborted data take offsets, too.
+"""The lag of a position in records.
 
-Data rows are counted by offset, aborted ones by the transaction index, so a long lag costs a tenth of
-counting it in the view `committed_records`, against which a test checks it.
+End offset minus position would be wrong, because markers and aborted data take offsets, too. Data rows
+are counted by offset, aborted ones by the transaction index, so a long lag costs a tenth of counting it
+in the view `committed_records`, against which a test checks it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ABORTED: Final = """
 def measure(
     connection: sqlite3.Connection, partition: Partition, position: int, *, read_committed: bool
 ) -> Lag:
-    """What lies between the position and the end of the log."""
+    """Return the number of records between the position and the end of the log."""
     start, end = max(position, partition.log_start_offset), partition.log_end_offset
     stable = partition.last_stable_offset if read_committed else end
     below, readable = _count(connection, partition, start, stable, read_committed)
@@ -41,7 +41,7 @@ def measure(
 def _count(
     connection: sqlite3.Connection, partition: Partition, start: int, end: int, drop_aborted: bool
 ) -> tuple[int, int]:
-    """Rows, and those among them that are data (and, if wanted, not aborted)."""
+    """Return the number of rows, and of those that are data (and not aborted, if requested)."""
     if start >= end:
         return 0, 0
     bounds = (partition.partition_id, start, end)

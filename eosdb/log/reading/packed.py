@@ -1,8 +1,8 @@
-"""Reading a range of a partition's rows as one row: SQLite puts the values of each column together.
+"""Reads a range of records as one row: SQLite concatenates the values of each column.
 
-For readers that want columns: a value costs them no object of its own and no step through `sqlite3`. What
-comes back is unchecked; only whoever takes it apart can tell whether it is what was written. A range with
-gaps, or rows that no checksum covers, is left to `log.scan`, and so is everything that looks odd.
+For readers that want columns: values cost no object each and no step through `sqlite3`. The result is
+not checked; the reader compares the sums after unpacking. Ranges with gaps, rows without a checksum, and
+anything unusual are left to `log.scan`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _NONE: Final = "-"
 
 
 def _packed(column: str, size: str, *, is_valid: str) -> str:
-    """SQL: all values in one, and the size of each, or that it is NULL. (A value of another type has the
-    size of none, so sizes and values do not fit together.)"""
+    """SQL: all values of a column in one, and the size of each or that it is NULL. (A value of another
+    type gets no size, so sizes and values do not match.)"""
     return (
         f"CAST(group_concat({column}, '') AS BLOB), "
         f"group_concat(CASE WHEN {is_valid} THEN {size} ELSE '{_NONE}' END, 's')"
@@ -44,7 +44,7 @@ _NUMBERS: Final = {
     "sequence": "group_concat(sequence)",
 }
 NUMBERS: Final = tuple(_NUMBERS)
-"""Columns that can be asked for besides key, value and headers."""
+"""Columns that can be requested besides key, value and headers."""
 _HEADERS: Final = _packed(
     "headers", "length(CAST(headers AS BLOB))", is_valid="headers >= '' AND headers < x''"
 )
@@ -55,7 +55,7 @@ _RANGE: Final = (
 
 
 class Packed(NamedTuple):
-    """All rows of a range without gaps. Lists of numbers are text, as `sqlite3` hands it out."""
+    """All rows of a range without gaps. Lists of numbers are text, as `sqlite3` returns them."""
 
     start: int
     size: int
@@ -64,13 +64,13 @@ class Packed(NamedTuple):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[bytes | None]
-    """Their text as UTF-8; empty when no row has any."""
+    """The stored text of the headers as UTF-8; empty if no row has any."""
     numbers: tuple[str | int, ...]
-    """Those that were asked for; a number stands for all."""
+    """The requested columns; a single number applies to all rows."""
 
 
 def can_be_packed(partition: Partition, start: int) -> bool:
-    """Whether every row from `start` on must be there and have a checksum."""
+    """Whether the range from `start` on must have every row, each with a checksum."""
     return start >= max(partition.clean_offset, partition.log_start_offset) and (
         0 <= partition.checked_from <= start
     )
@@ -85,8 +85,8 @@ def read(
     *,
     with_headers: bool,
 ) -> Packed | bool:
-    """The rows of [start, end). True if some have headers and they were not asked for; False if it is not
-    one row for each offset, or anything else is unusual."""
+    """Return the rows of [start, end). True if some have headers but headers were not requested; False
+    if offsets are missing or anything else is unusual."""
     columns = [*([_HEADERS] if with_headers else ()), *(_NUMBERS[name] for name in numbers)]
     try:
         found: tuple[Any, ...] = connection.execute(
@@ -119,7 +119,7 @@ def read(
 
 
 def _split(data: bytes | None, sizes: str, count: int) -> Sequence[bytes | None]:
-    """Raises struct.error."""
+    """Split a concatenation by its sizes. Raises struct.error."""
     nulls = sizes.count(_NONE)
     if nulls == count and not data:
         return [None] * count

@@ -1,7 +1,7 @@
-"""Whether the rows that were read are those that were asked for, as they were written, none altered, none
-missing and none twice: what a fetch checks before it returns them.
+"""Checks that the rows of a fetch are the requested ones as they were written: none altered, missing or
+duplicated.
 
-Records before a damaged one are returned; the next fetch begins at it, and raises.
+Records before a damaged one are returned; the next fetch begins at the damaged one and raises.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from eosdb.log.record_rows import CONTENT, OFFSET, Columns
 from eosdb.model.values import Header
 
 _MANY: Final = 50
-"""Taking out fewer than one in so many leaves most of a list in one piece."""
+"""Deleting fewer than one in this many elements from a list is cheaper than building a new list."""
 
 
 def without_markers(
     rows: list[tuple[Any, ...]], markers: Sequence[int] = checksum.MARKERS
 ) -> list[tuple[Any, ...]]:
-    """The rows without control records."""
+    """Return the rows without control records."""
     sums = [row[CONTENT] for row in rows]
     count = sum(map(sums.count, markers))
     if count == 0:
@@ -49,8 +49,8 @@ def are_whole(
     offset: int,
     next_offset: int,
 ) -> bool:
-    """A quick check that these are the rows of [offset, next_offset) and all is well with them; the columns
-    are those without control records that have checksums. `checked` looks closer."""
+    """Whether a quick check proves that these are the rows of [offset, next_offset), unaltered;
+    `columns` are those of the rows without control records. If not, `checked` examines them in detail."""
     if offset < partition.clean_offset or len(rows) != next_offset - offset or not columns.offset:
         return False
     offsets = columns.offset
@@ -65,8 +65,8 @@ def are_whole(
 
 # decisions/0058: a record's own checksum says nothing of whether it is the one that was asked for.
 def sound(partition: Partition, offsets: Sequence[Any], start: int, end: int) -> int:
-    """How many of the offsets, from the first on, can be those of the rows in [start, end): each once, in
-    order, and none left out where compaction has not been."""
+    """Return how many of the leading offsets can be those of the rows in [start, end): each once, in
+    order, and without gaps above the clean offset."""
     first_whole, count = max(start, partition.clean_offset), len(offsets)
     if count <= end - start and None not in offsets:
         if list(offsets) == list(range(start, start + count)):
@@ -91,11 +91,11 @@ def checked(
     *,
     exhausted: bool,
 ) -> tuple[int, int]:
-    """How many of the rows found in [offset, end), given as columns, precede the first one that is altered,
-    missing or another than was asked for, and where to go on; `exhausted` when these are all of them.
+    """Return how many of the rows read from [offset, end) precede the first altered, missing or wrong
+    one, and the offset to continue from. `exhausted` says that these are all rows of the range.
 
-    Below the clean offset compaction may have removed some. Raises CorruptRecordError when it is the very
-    first one.
+    Below the clean offset compaction may have removed records. Raises CorruptRecordError if the very
+    first row is bad.
     """
     offsets = columns.offset
     count = sound(partition, offsets, offset, end)
@@ -124,7 +124,7 @@ def _follows(offset: int | None, at_least: int, end: int) -> bool:
 
 
 def _old(partition: Partition, offsets: Sequence[int]) -> int:
-    """How many of the rows may be from before there were checksums."""
+    """Return how many of the rows may be from before records had checksums."""
     if partition.checked_from < 0:
         return len(offsets)
     if not offsets or offsets[0] >= partition.checked_from:
@@ -143,7 +143,8 @@ def damaged(
 
 
 def headers(partition: Partition, offset: int, text: str | None) -> tuple[Header, ...]:
-    """What the column holds. Raises CorruptRecordError, for without checks it may be anything."""
+    """Decode the headers. Raises CorruptRecordError, because without checks the column may hold
+    anything."""
     try:
         return () if text is None else headers_from_text(text)
     except (TypeError, ValueError) as error:

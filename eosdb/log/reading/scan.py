@@ -1,7 +1,9 @@
-"""Reading a range of a partition's data in bulk: rows as tuples, control records and aborted data left out.
+"""Bulk reading of a partition: the data records of a range as tuples, without control records and
+aborted data.
 
-For readers that take millions of rows at a time. Below the last stable offset the answer is final, so
-tasks that read parts of one range, each at its own time and on its own snapshot, read one consistent set.
+For readers that take millions of rows at a time. Below the last stable offset the result is final, so
+tasks that read parts of a range at different times, each on its own snapshot, together read a consistent
+set.
 """
 
 from __future__ import annotations
@@ -21,23 +23,24 @@ from eosdb.log.record_rows import FETCHED, OFFSET, beginning, by_column
 Snapshot = sqlite3.Connection
 T_co = TypeVar("T_co", covariant=True)
 _BASE: Final = {name: FETCHED.index(name) for name in ("offset", "key", "value", "headers")}
-"""What is always read, and its place in the row."""
+"""The columns that are always read, and their index in the row."""
 _OTHERS: Final = ("timestamp", "timestamp_type", "producer_id", "producer_epoch", "sequence")
 _BEGINNING: Final = {
     check_crcs: beginning(content, timestamp="NULL", timestamp_type="NULL")
     for check_crcs, content in ((True, CONTENT_ASKED), (False, UNCHECKED))
 }
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""What is held at a time, whatever the number of rows."""
+"""The most bytes held in memory at a time, whatever the number of rows."""
 COLUMNS: Final = (
     "offset", "timestamp", "timestamp_type", "key", "value", "headers", "producer_id",
     "producer_epoch", "sequence",
 )  # fmt: skip
-"""What can be asked for, under the names of the view `committed_records`."""
+"""The columns that can be requested, named as in the view `committed_records`."""
 
 
 class Part(Protocol[T_co]):
-    """Reads the beginning of [start, end) of a partition, and says where to go on."""
+    """Reads the beginning of [start, end) of a partition; returns the result and the offset to continue
+    from."""
 
     def __call__(
         self,
@@ -51,8 +54,8 @@ class Part(Protocol[T_co]):
 
 
 def check_range(partition: Partition, start: int, end: int, *, read_committed: bool) -> None:
-    """Raises InvalidRequestError for an end that readers may not reach yet, and OffsetOutOfRangeError when
-    the log begins after `start`."""
+    """Raises InvalidRequestError if `end` is beyond the isolation level's bound, and
+    OffsetOutOfRangeError if the log begins after `start`."""
     bound = fetch.upper_bound(partition, read_committed=read_committed)
     if end > bound:
         raise InvalidRequestError(
@@ -76,8 +79,8 @@ def part(
     max_rows: int,
     check_crcs: bool,
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """At most `max_rows` of the data records in [start, end), and where to go on: fewer where they are
-    large.
+    """Return at most `max_rows` data records of [start, end), fewer if they are large, and the offset to
+    continue from.
 
     Raises InvalidRequestError for an unknown column, and CorruptRecordError.
     """
