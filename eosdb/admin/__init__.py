@@ -1,1 +1,1 @@
-"""What operators inspect and change: topics, groups, transactions, the log, and why a reader is stuck."""
+"""Inspection and administration for operators: topics, groups, transactions, the log, and stuck readers."""

@@ -1,4 +1,4 @@
-"""Which ACLs an administrator means (Kafka: AclBindingFilter)."""
+"""Selects ACLs (Kafka: AclBindingFilter)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ MATCH: Final = "match"
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """None stands for all."""
+    """A filter for ACLs; a field that is None matches all values."""
 
     resource_type: str | None = None
     resource_name: str | None = None
     pattern_type: str = ANY
-    """`literal`, `prefixed`, ANY of them with exactly this name, or MATCH: all that apply to a resource of
-    this name."""
+    """`literal`, `prefixed`, ANY (either type with exactly this name), or MATCH (all that apply to a
+    resource of this name)."""
     principal: str | None = None
     operation: str | None = None
     permission: str | None = None
 
     def matches(self, acl: Acl) -> bool:
-        """Whether the row is meant."""
+        """Whether the filter selects this ACL."""
         given = (self.resource_type, self.principal, self.operation, self.permission)
         there = (acl.resource_type, acl.principal, acl.operation, acl.permission)
         if any(one not in (None, other) for one, other in zip(given, there, strict=True)):

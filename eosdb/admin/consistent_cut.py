@@ -1,11 +1,12 @@
-"""How far all partitions can be read so that no transaction is seen in part.
+"""Computes offsets up to which all partitions can be read without seeing part of a transaction.
 
-Last stable offsets alone do not give that. A committed transaction may lie below one in one partition
-and, after another producer's open transaction, above one in another; reading both up to there shows half
-of it. Here the ends move back until each committed transaction lies wholly before them, or wholly after.
+Last stable offsets alone are not enough. A committed transaction may lie below the last stable offset in
+one partition, and above it in another, behind another producer's open transaction; reading both up to
+there shows half of it. Here the ends move back until each committed transaction lies wholly before or
+wholly after them.
 
 What is below such ends stays below later ones: a transaction that is open now has all its data after the
-ends, in every partition. So successive cuts never go back.
+ends, in every partition. So successive cuts never move back.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ Spans = dict[int, tuple[int, int]]
 
 
 Cut = dict[TopicPartition, tuple[PartitionOffsets, int]]
-"""The offsets of each partition, and how far it can be read with all others."""
+"""The offsets of each partition, and the end offset up to which all can be read together."""
 
 
 def read(connection: sqlite3.Connection, authorizer: Authorizer) -> Cut:
-    """The partitions that the principal may describe."""
+    """Return the cut of the partitions that the principal may describe."""
     partitions = partition_rows.read_all(connection)
     ends = consistent_ends(connection, partitions)
     return {
@@ -71,7 +72,7 @@ def read(connection: sqlite3.Connection, authorizer: Authorizer) -> Cut:
 def consistent_ends(
     connection: sqlite3.Connection, partitions: Iterable[Partition]
 ) -> dict[int, int]:
-    """For each partition, by id, the furthest offset up to which all can be read together."""
+    """Return, by partition id, the furthest offsets up to which all partitions can be read together."""
     found = {p.partition_id: p for p in partitions}
     ends = {id_: p.last_stable_offset for id_, p in found.items()}
     known: dict[tuple[str, int], Spans] = {}
@@ -96,8 +97,8 @@ def consistent_ends(
 def transactions_in(
     connection: sqlite3.Connection, partition: Partition, start: int, end: int
 ) -> list[dict[TopicPartition, tuple[int, int]]]:
-    """The committed transactions that have data in [start, end) of the partition, each with its first and
-    last data offset in every partition that is still there."""
+    """Return the committed transactions with data in [start, end) of the partition, each with its first
+    and last data offset in every partition that still exists."""
     found = {p.partition_id: p for p in partition_rows.read_all(connection)}
     begun = baseline.read(connection).position
     committed = _committed_in(connection, partition.partition_id, start, end, begun, {})
@@ -108,7 +109,7 @@ def transactions_in(
 
 
 def _stored(spans: Spans, found: dict[int, Partition]) -> Spans:
-    """Without what retention has removed, and without deleted partitions."""
+    """Return the spans without records removed by retention and without deleted partitions."""
     return {
         id_: (max(first, found[id_].log_start_offset), last)
         for id_, (first, last) in spans.items()
@@ -124,7 +125,7 @@ def _committed_in(
     baseline_position: int,
     known: dict[tuple[str, int], Spans],
 ) -> Iterator[Spans]:
-    """The committed transactions that have data in [start, end)."""
+    """Return the committed transactions with data in [start, end)."""
     appends = connection.execute(_APPENDS, (partition_id, start, end)).fetchall()
     yielded: set[tuple[str, int]] = set()
     for (position,) in sorted(appends):

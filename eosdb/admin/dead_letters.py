@@ -1,5 +1,5 @@
-"""Which topics hold dead letters, and how many wait to be replayed: found from the newest record of each
-partition, so that it costs one lookup for each, however long the log is."""
+"""Finds the topics with dead letters, and counts the letters that have not been replayed: from the
+newest record of each partition, so the cost is one lookup per partition, however long the log is."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from eosdb.model.overview import DeadLetterFigures
 from eosdb.model.records.dead_letters import DUE, NEVER, replay_group, replayed_beyond
 
 _MARKERS_MAX: Final = 16
-"""How many markers may follow a partition's newest record."""
+"""The most markers expected behind a partition's newest record."""
 COUNTED_MAX: Final = 1_000
-"""How many of a partition's waiting offsets are looked at to count the letters among them."""
+"""The most offsets of a partition that are read to count its unreplayed letters."""
 _DUE_NEVER: Final = json.dumps(
     [DUE, base64.b64encode(str(NEVER).encode()).decode()], separators=(",", ":")
 )
-"""As it is in a record's stored headers, in which nothing else can look like it."""
+"""As stored in a record's headers, where nothing else can look like it."""
 # `typeof` and `length` do not read what is stored: a large value is not read to look at what follows it.
 _NEWEST_IS_DEAD: Final = f"""
     SELECT p.partition_id FROM partitions p
@@ -51,7 +51,7 @@ _WAITING: Final = f"""
 def read(
     connection: sqlite3.Connection, partitions: Sequence[Partition]
 ) -> Iterator[DeadLetterFigures]:
-    """The topics of dead letters among those of the partitions, by name."""
+    """Return the dead letter topics among those of the partitions, by name."""
     dead = {number for (number,) in connection.execute(_NEWEST_IS_DEAD, (_DUE_NEVER,))}
     topics: defaultdict[str, list[Partition]] = defaultdict(list)
     for found in partitions:
@@ -82,7 +82,8 @@ def _figures(
 def _waiting(
     connection: sqlite3.Connection, partition: Partition, below: int, beyond: set[int]
 ) -> int:
-    """Letters that have not been replayed: exact while few, beyond that as dense as the first."""
+    """Return the number of letters not replayed: exact while it is small, otherwise extrapolated from
+    the density of the first ones."""
     start = max(below, partition.log_start_offset)
     if start >= partition.log_end_offset:
         return 0

@@ -1,6 +1,7 @@
-"""Reads that answer operators' questions: what is open, what holds a partition, where groups are.
+"""Answers operators' questions: which transactions are open, what blocks a partition, how far groups
+are.
 
-Everything is read in the caller's one snapshot, so the parts of an answer belong together.
+Everything is read in the caller's one snapshot, so the parts of an answer are consistent.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _PENDING: Final = """
 def open_transactions(
     connection: sqlite3.Connection, now_ms: int, partition: Partition | None = None
 ) -> Iterator[OpenTransaction]:
-    """Every transaction that is open in the partition, or in all, ordered by where it begins."""
+    """Return the transactions open in the partition, or in all, ordered by their first offset."""
     epoch = transaction_rows.read_epoch(connection)
     narrowed = "" if partition is None else " AND s.partition_id = ?"
     rows = connection.execute(
@@ -73,7 +74,7 @@ def open_transactions(
 def diagnose(
     connection: sqlite3.Connection, tp: TopicPartition, group_id: str | None, now_ms: int
 ) -> Diagnosis:
-    """Raises UnknownTopicOrPartitionError."""
+    """Diagnose why readers of the partition are stuck. Raises UnknownTopicOrPartitionError."""
     partition = partition_rows.read(connection, tp)
     holders = list(open_transactions(connection, now_ms, partition))
     behind = lag.measure(connection, partition, partition.last_stable_offset, read_committed=True)
@@ -97,7 +98,7 @@ def diagnose(
 
 
 def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
-    """An unknown group is reported as `Dead`, without partitions (as Kafka describes it)."""
+    """Report on a group; an unknown group is `Dead`, without partitions (as Kafka describes it)."""
     group = group_rows.load(connection, group_id)
     committed = {
         TopicPartition(topic, number): (offset, metadata)
@@ -150,7 +151,7 @@ def group_report(connection: sqlite3.Connection, group_id: str) -> GroupReport:
 
 
 def _readers(group: Group | None) -> dict[TopicPartition, Member]:
-    """Which member has each partition, as far as assignments are those of consumers."""
+    """Return which member has each partition, if the assignments are those of consumers."""
     readers: dict[TopicPartition, Member] = {}
     if group is None or group.protocol_type != PROTOCOL_TYPE:
         return readers

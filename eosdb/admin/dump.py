@@ -1,4 +1,4 @@
-"""A partition's log as it is stored: batch by batch, as kafka-dump-log shows a segment."""
+"""Dumps a partition's log as stored: batch by batch, as kafka-dump-log shows a segment."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _AT_BASELINE: Final = (
 
 
 class Elections:
-    """The coordinators' epochs, as far as the journal has been read for them: a marker does not name the
-    one that holds when it is written."""
+    """The coordinator epochs, as far as the journal has been read for them: a marker does not store the
+    epoch if it is the current one."""
 
     def __init__(self) -> None:
         self._until = 0
         self._found: list[tuple[int, int]] = []
 
     def epoch_at(self, connection: sqlite3.Connection, position: int) -> int:
-        """The epoch in force at the position; -1 where the journal does not say."""
+        """Return the coordinator epoch at the position; -1 if the journal does not tell."""
         if not self._until:
             self._found += connection.execute(_AT_BASELINE)
         if position > self._until:
@@ -57,10 +57,10 @@ class Elections:
 def next_batch(
     connection: sqlite3.Connection, partition: Partition, offset: int, elections: Elections
 ) -> LoggedBatch | None:
-    """The stored batch that holds `offset`, or the first after it; None at the end.
+    """Return the stored batch that contains `offset`, or the first after it; None at the end.
 
-    Records that retention or compaction has removed are missing from the batch's records, not from its
-    offsets.
+    Records removed by retention or compaction are absent, but the batch keeps its original base and last
+    offset.
     """
     row = connection.execute(_NEXT, (partition.partition_id, offset)).fetchone()
     if row is None:

@@ -19,10 +19,8 @@ class GroupAdmin(RequestHandler):
     """The part of `Database.admin` for groups."""
 
     def describe_group_offsets(self, group_id: str) -> GroupReport:
-        """The group's offset and true lag in each partition, and the member that reads it.
-
-        Raises GroupIdNotFoundError and GroupAuthorizationFailedError.
-        """
+        """Return the group's offset and true lag in each partition, and the member that reads it. Raises
+        GroupIdNotFoundError and GroupAuthorizationFailedError."""
         check_group_id(group_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "group", group_id)
@@ -44,9 +42,9 @@ class GroupAdmin(RequestHandler):
         shift_by: int | None = None,
         execute: bool = False,
     ) -> list[OffsetReset]:
-        """Set the group's offsets: to the log's beginning or end, to where they are (the end where there
-        is none), to an offset, to the first record at or after a time (ms; the end if there is none), or
-        forward by a number of offsets (back if negative).
+        """Reset the group's offsets: to the log's beginning or end; to the current offset (the end if
+        there is none); to an offset; to the first record at or after a time (ms; the end if there is
+        none); or forward by a number of offsets (back if negative).
 
         Give exactly one target. Offsets outside the log become its beginning or end. Without `execute`
         nothing is changed, only reported. Raises NonEmptyGroupError while the group has members,

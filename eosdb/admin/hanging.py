@@ -1,7 +1,8 @@
-"""Which open transactions hang: pure, from what a partition and the coordinator say about one producer.
+"""Decides which open transactions hang, by pure functions over the state of partition and coordinator.
 
-Kafka's tool asks brokers and coordinator one after the other and therefore trusts only what is old; here
-both are in one snapshot of one file, so a mismatch means that it hangs, however young.
+Kafka's tool queries brokers and coordinator one after the other and therefore trusts only old
+transactions. Here both states are in one snapshot of one file, so a mismatch is proof, however young the
+transaction is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from eosdb.model.values import TopicPartition, TransactionState
 
 
 class Open(NamedTuple):
-    """A producer's open transaction, as its partition knows it."""
+    """A producer's open transaction, as the partition stores it."""
 
     tp: TopicPartition
     producer_id: int
@@ -28,7 +29,7 @@ class Open(NamedTuple):
 def judge(
     found: Open, known: TransactionMetadata | None, current_epoch: int, now_ms: int
 ) -> HangingReason | None:
-    """Why the transaction hangs; None for one that will end."""
+    """Return why the transaction hangs; None if it will end."""
     if known is None or known.producer_id != found.producer_id:
         return HangingReason.UNKNOWN
     if known.state.is_decided:
@@ -49,7 +50,7 @@ def judge(
 def report(
     found: Open, known: TransactionMetadata | None, current_epoch: int, now_ms: int
 ) -> OpenTransaction:
-    """What the partition and the coordinator know, together."""
+    """Combine the states of partition and coordinator into one report."""
     reason = judge(found, known, current_epoch, now_ms)
     ends_itself = known is not None and reason in (None, HangingReason.OVERDUE)
     ongoing = known is not None and known.state is TransactionState.ONGOING

@@ -1,4 +1,4 @@
-"""The log itself for operators: stored batches (kafka-dump-log.sh) and snapshots."""
+"""The log for operators: stored batches (kafka-dump-log.sh) and snapshots."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class LogAdmin(RequestHandler):
     """The part of `Database.admin` for stored batches and snapshots."""
 
     def partition_offsets(self) -> dict[TopicPartition, PartitionOffsets]:
-        """The log start, end and last stable offset of every partition that the principal may describe,
-        all as of one instant."""
+        """Return log start, log end and last stable offset of every partition that the principal may
+        describe, all from one snapshot."""
         with self._store.read() as connection:
             return {
                 partition.topic_partition: partition.offsets()
@@ -47,14 +47,15 @@ class LogAdmin(RequestHandler):
             }
 
     def overview(self) -> Overview:
-        """The file at one instant, in figures, at a cost that does not grow with its past: what the
-        principal may describe of its partitions, groups, open transactions and dead letters."""
+        """Return figures of the file from one snapshot: of the partitions, groups, open transactions and
+        dead letters that the principal may describe. The cost does not grow with the length of the
+        history."""
         with self._store.read() as connection:
             may_see = self._authorizer.describes(connection)
             return overview.read(connection, self._store.path, self._clock.time_ms(), may_see)
 
     def log_directory(self) -> LogDirectory:
-        """Where the file is, and how many bytes of records each partition has there. Raises
+        """Return the path of the file and the bytes of records in each partition. Raises
         ClusterAuthorizationFailedError."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "cluster", CLUSTER)
@@ -65,8 +66,8 @@ class LogAdmin(RequestHandler):
         return LogDirectory(folder, disk.total, disk.free, sizes)
 
     def stats(self) -> StorageStats:
-        """What takes the space of the file: records, journal, indexes, state and free pages; the topics
-        that the principal may describe; a transaction. Reads the whole file once."""
+        """Return what uses the space of the file: records, journal, indexes, state, free pages; per
+        topic that the principal may describe; per transaction. Reads the whole file once."""
         with self._store.read() as connection:
             return storage.read(
                 connection,
@@ -74,17 +75,18 @@ class LogAdmin(RequestHandler):
             )
 
     def consistent_cut(self) -> dict[TopicPartition, tuple[PartitionOffsets, int]]:
-        """As `partition_offsets`, and how far each partition can be read so that no transaction is seen in
-        part: its last stable offset, or less where one is not yet wholly readable in every partition.
-        What is below never changes, and later cuts are never lower."""
+        """As `partition_offsets`, with the end offset up to which each partition can be read without
+        seeing part of a transaction: its last stable offset, or less if a transaction below it is not
+        yet fully readable in every partition. Data below these offsets never changes, and later cuts are
+        never lower."""
         with self._store.read() as connection:
             return consistent_cut.read(connection, self._authorizer)
 
     def transactions_in(
         self, topic_partition: TopicPartition, start: int, end: int
     ) -> list[dict[TopicPartition, tuple[int, int]]]:
-        """The committed transactions that have data in the offsets [start, end): for each its first and
-        last data offset in every partition. Raises UnknownTopicOrPartitionError and
+        """Return the committed transactions with data in the offsets [start, end), each with its first
+        and last data offset in every partition. Raises UnknownTopicOrPartitionError and
         TopicAuthorizationFailedError."""
         tp = check_topic_partition(topic_partition)
         check_int("start", start, 0)
@@ -101,11 +103,12 @@ class LogAdmin(RequestHandler):
         *,
         isolation_level: str = "read_committed",
     ) -> OffsetAndTimestamp | None:
-        """The first record at or after `timestamp` (ms) that a reader sees, None when there is none: what a
-        read as of a time begins or ends with. `Broker.list_offsets`, which is Kafka's, finds markers and
-        aborted records, too; on back-dated data it answers with the first marker, for that one is new.
+        """Return the first record at or after `timestamp` (ms) that a reader sees; None if there is
+        none. Reads as of a time begin or end there.
 
-        Raises InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
+        `Broker.list_offsets`, which is Kafka's, also finds markers and aborted records; on back-dated
+        data it returns the first marker, because a marker has the current time. Raises
+        InvalidRequestError, UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
         """
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
@@ -118,14 +121,14 @@ class LogAdmin(RequestHandler):
             )
 
     def history_mark(self) -> str:
-        """A short text for programs that keep offsets outside the file: `history_departure` tells later
-        whether they are still offsets of this file and its history."""
+        """Return a mark for programs that store offsets outside the file. Later `history_departure`
+        tells whether they are still offsets of this file and its history."""
         with self._store.read() as connection:
             return str(history.mark(connection))
 
     def history_departure(self, mark: str) -> str | None:
-        """None if the file still has the history of the mark; else why not: the path now holds another
-        file, or an older copy. Raises InvalidRequestError for text that is not a mark."""
+        """Return None if the file still has the history of the mark, else why not: the path now holds
+        another file, or an older copy. Raises InvalidRequestError for text that is not a mark."""
         with self._store.read() as connection:
             return history.departure(connection, check_text("mark", mark))
 
@@ -141,13 +144,13 @@ class LogAdmin(RequestHandler):
         check_crcs: bool = True,
         skip_lost: bool = False,
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The data records in [start, end) as rows, in lists of at most `batch_size`, each read on
-        demand: nothing is held in between.
+        """Yield the data records in [start, end) as rows, in lists of at most `batch_size`, each read on
+        demand; no snapshot is held in between.
 
-        Raises InvalidRequestError for an unknown column or an end beyond what the isolation level allows,
-        OffsetOutOfRangeError when the log begins after `start`, or after the next offset to read (unless
-        `skip_lost` says to go on at the log start), UnknownTopicOrPartitionError,
-        TopicAuthorizationFailedError and, unless `check_crcs` is False, CorruptRecordError.
+        Raises InvalidRequestError for an unknown column or an end beyond the isolation level's bound;
+        OffsetOutOfRangeError if the log begins after `start` or after the next offset to read
+        (`skip_lost` continues at the log start instead); UnknownTopicOrPartitionError;
+        TopicAuthorizationFailedError; and, unless `check_crcs` is False, CorruptRecordError.
         """
         check_int("batch_size", batch_size, 1)
         part: Part[list[tuple[Any, ...]]] = functools.partial(
@@ -174,10 +177,11 @@ class LogAdmin(RequestHandler):
         isolation_level: str = "read_committed",
         skip_lost: bool = False,
     ) -> Iterator[T]:
-        """What `part` makes of [start, end), again and again: it gets a snapshot, the partition as of then
-        and the range that is left, and returns something of its beginning and where to go on. For readers
-        that make rows into something else; see `scan`, which is one of them. Raises
-        UnknownTopicIdError when the topic is made anew meanwhile.
+        """Call `part` repeatedly until [start, end) is read, and yield its results.
+
+        `part` gets a snapshot, the partition as of then and the remaining range; it returns a result for
+        the beginning of the range and the offset to continue from. For readers that convert rows, such
+        as `scan`. Raises UnknownTopicIdError if the topic is recreated meanwhile.
         """
         tp = check_topic_partition(topic_partition)
         read_committed = fetch.check_isolation_level(isolation_level)
@@ -209,17 +213,16 @@ class LogAdmin(RequestHandler):
         max_transactions: int = MAX_TRANSACTIONS,
         max_bins: int = MAX_BINS,
     ) -> tuple[PartitionTimeline, ...]:
-        """The transactions of one partition, or of all by number, along its offsets, or `by="time"`, along
-        the time at which they were appended.
+        """Return the transactions of one partition, or of all, along its offsets or, with `by="time"`,
+        along the time of their append.
 
-        The window is the offsets [start, end) that were appended in [since, until) (epoch ms); each may be
-        left out. `bins` are at most `max_bins` parts of one width along the axis, each with its records by
-        the outcome of their transaction and the transactions that ended there: `TimelineBin` says how.
-        A partition with more than `max_transactions` has these instead of a list of its transactions, and
+        The window is the offsets [start, end) that were appended in [since, until) (epoch ms); each
+        bound is optional. `bins` are at most `max_bins` parts of equal width along the axis, each with
+        its records by the outcome of their transaction, and the transactions that ended there (see
+        `TimelineBin`). A partition with more than `max_transactions` transactions has only the bins, and
         in `longest` the few that are long enough to be seen, or open. Reads the partition once, in about
-        0.2 s for 20,000 transactions.
-
-        Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError and InvalidRequestError.
+        0.2 s for 20,000 transactions. Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError
+        and InvalidRequestError.
         """
         window = Window(by, start, end, since, until, max_transactions, max_bins)
         window.check()
@@ -230,11 +233,9 @@ class LogAdmin(RequestHandler):
             )
 
     def dump_log(self, topic_partition: TopicPartition, offset: int = 0) -> Iterator[LoggedBatch]:
-        """The stored batches from the one that holds `offset`, read one by one.
-
-        Raises UnknownTopicOrPartitionError, UnknownTopicIdError when the topic is made anew meanwhile, and
-        TopicAuthorizationFailedError.
-        """
+        """Yield the stored batches from the one that contains `offset`, each read on demand. Raises
+        UnknownTopicOrPartitionError, UnknownTopicIdError if the topic is recreated meanwhile, and
+        TopicAuthorizationFailedError."""
         tp = check_topic_partition(topic_partition)
         check_int("offset", offset, 0)
         elections, same_topic = dump.Elections(), _SameTopic()
@@ -249,17 +250,15 @@ class LogAdmin(RequestHandler):
             offset = batch.last_offset + 1
 
     def list_snapshots(self) -> list[SnapshotInfo]:
-        """Every stored producer-state snapshot."""
+        """Return every stored producer-state snapshot."""
         with self._store.read() as connection:
             return snapshots.kept(connection)
 
     def describe_snapshot(
         self, topic_partition: TopicPartition, offset: int | None = None
     ) -> list[SnapshotEntry]:
-        """The state of each producer in the snapshot at `offset` (None: the newest).
-
-        Raises InvalidRequestError when there is no such snapshot, and UnknownTopicOrPartitionError.
-        """
+        """Return the state of each producer in the snapshot at `offset` (None: the newest). Raises
+        InvalidRequestError if there is no such snapshot, and UnknownTopicOrPartitionError."""
         tp = check_topic_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
@@ -284,7 +283,7 @@ class LogAdmin(RequestHandler):
 
 
 class _SameTopic:
-    """For reading in several snapshots: whether the name is still the same topic's."""
+    """Checks, when reading in several snapshots, that the name still belongs to the same topic."""
 
     def __init__(self) -> None:
         self._partition_id: int | None = None

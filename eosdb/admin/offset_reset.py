@@ -1,4 +1,4 @@
-"""Where a reset moves a group's offsets: targets, and the plan that follows from one.
+"""Plans the reset of a group's offsets: the targets, and the resulting changes.
 
 Nothing here writes; the plan is made in the caller's snapshot or unit.
 """
@@ -18,7 +18,7 @@ from eosdb.model.validation import check_int
 from eosdb.model.values import LATEST, TopicPartition
 
 Target = Callable[[sqlite3.Connection, TopicPartition, int], int]
-"""The offset to set for one partition; the last argument is the committed offset, -1 for none."""
+"""Returns the offset to set for one partition; the last argument is the committed offset, -1 for none."""
 
 
 def plan(
@@ -27,7 +27,7 @@ def plan(
     tps: list[TopicPartition],
     target: Target,
 ) -> list[OffsetReset]:
-    """Raises NonEmptyGroupError, InvalidRequestError and UnknownTopicOrPartitionError."""
+    """Plan a reset. Raises NonEmptyGroupError, InvalidRequestError and UnknownTopicOrPartitionError."""
     group = group_rows.load(connection, group_id)
     if group is not None and group.members:
         raise NonEmptyGroupError(
@@ -46,7 +46,7 @@ def plan(
 
 
 def at(timestamp: int) -> Target:
-    """The offset where the log begins, ends, or continues at a time."""
+    """The target at a timestamp, which may be the log's beginning or end."""
 
     def find(connection: sqlite3.Connection, tp: TopicPartition, before: int) -> int:
         partition = partition_rows.read(connection, tp)

@@ -1,4 +1,4 @@
-"""The outcome of one transaction, read from the journal: the definite answer after a lost response."""
+"""Determines the outcome of a transaction from the journal: the definite answer after a lost response."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ SELECT h.position, json_object(
 FROM transaction_history h JOIN journal j ON j.position = h.position
 WHERE h.transactional_id = ?
 """
-"""What the outcome follows from; the last epoch is that which a decision of version 2 has replaced."""
+"""The fields that determine the outcome; the last epoch is the one that a version 2 decision has
+replaced."""
 _NEWEST_FIRST: Final = f"{_TRANSITIONS} AND h.position <= ? ORDER BY h.position DESC LIMIT ?"
 _FROM: Final = f"{_TRANSITIONS} AND h.position >= ? ORDER BY h.position LIMIT 1"
 _NEWEST: Final = (
@@ -56,16 +57,16 @@ _NEWEST: Final = (
     "ORDER BY position DESC LIMIT 1"
 )
 _ROWS_AT_ONCE: Final = 300
-"""How many transitions are walked before older ones are searched."""
+"""How many transitions are read in order before older ones are searched."""
 
 
 def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
-    """`committed`, `aborted`, `open` or `never started`. Raises InvalidRequestError, also when the history
-    does not go back to the transaction and its end is not known otherwise.
+    """Return `committed`, `aborted`, `open` or `never started`.
 
-    The newest transitions are walked; an older transaction is searched for by producer id and epoch,
-    which usually rise. Where they have not risen (ids come in blocks, one per process), every transition
-    is walked.
+    The newest transitions are read in order; an older transaction is searched for by producer id and
+    epoch, which usually rise. If they have not risen (ids come in blocks, one per process), every
+    transition is read. Raises InvalidRequestError, also if the transaction is older than the history and
+    its outcome is not known otherwise.
     """
     if not isinstance(token, TransactionToken):
         raise InvalidRequestError(
@@ -103,8 +104,9 @@ def read(connection: sqlite3.Connection, token: TransactionToken) -> str:
 def _at_baseline(
     connection: sqlite3.Connection, transactional_id: str
 ) -> tuple[Mapping[str, Any], ...]:
-    """What the baseline knows of the id, as transitions, newest first: of its last transaction, if that was
-    of version 2, and that nothing has begun under a pair it has just been given."""
+    """Return the baseline's knowledge of the transactional id as transitions, newest first: the last
+    transaction, if it was of version 2, and that none has begun with a newly assigned producer id and
+    epoch."""
     row = connection.execute(in_terms_of_baseline(BY_ID), (transactional_id,)).fetchone()
     if row is None:
         return ()
@@ -128,7 +130,8 @@ def _at_baseline(
 
 @reads("journal")
 def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest: int) -> int:
-    """The position of the first transition under a later pair than the token's, by bisection."""
+    """Find by bisection the position of the first transition with a later producer id and epoch than the
+    token's."""
     wanted = (token.producer_id, token.producer_epoch)
     low, high = 0, newest
     while low < high:
@@ -147,12 +150,13 @@ def _first_after(connection: sqlite3.Connection, token: TransactionToken, newest
 def outcome_from(
     newest_first: Iterable[Mapping[str, Any]], token: TransactionToken, *, complete: bool
 ) -> str | None:
-    """The outcome according to these transitions of the transactional id. None: older ones must be read;
-    there are none if these are `complete`.
+    """Return the outcome according to these transitions of the transactional id; None if older ones must
+    be read. If they are `complete`, there are none.
 
-    Under version 2 a decision names the pair it replaces. Otherwise a transaction began when its pair
-    became Ongoing, and was decided by the first Prepare… after that; of several, the token's number says
-    which. A producer id that has been replaced never returns, and its epochs only rise.
+    Under version 2 a decision names the producer id and epoch that it replaces. Otherwise a transaction
+    began when its producer id and epoch became Ongoing, and was decided by the first Prepare… after
+    that; of several, the token's number selects one. A replaced producer id never returns, and its
+    epochs only rise.
     """
     decision, outcomes, is_known = OPEN, list[str](), False
     for event in newest_first:

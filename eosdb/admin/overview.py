@@ -1,4 +1,5 @@
-"""Reads the figures of a whole file in one snapshot, at a cost that does not grow with its past."""
+"""Reads the figures of a whole file in one snapshot, at a cost that does not grow with the length of its
+history."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from eosdb.store.schema import file_id
 def read(
     connection: sqlite3.Connection, path: str, now_ms: int, may_see: Callable[[str, str], bool]
 ) -> Overview:
-    """`may_see(kind, name)` tells whether the principal may describe that topic or group."""
+    """Read the figures; `may_see(kind, name)` tells whether the principal may describe that topic or
+    group."""
     partitions = [p for p in partition_rows.read_all(connection) if may_see("topic", p.topic)]
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()

@@ -1,5 +1,5 @@
-"""SQL for programs that read ranges of offsets at some later time, by SQLite alone (Spark over JDBC): the
-first offset fails when file or topic is another by then."""
+"""SQL for programs that later read ranges of offsets with SQLite alone (Spark over JDBC): the lower
+bound is an expression that fails if the file or the topic has been replaced."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ TOPIC_NUMBERS: Final = "SELECT topic, topic_id FROM topics"
 
 
 def first_offset(start: int, file_id: str, topic: str, topic_number: int) -> str:
-    """An expression for the lower bound of a range. SQLite's JSON functions quote what they fail on, which
-    is the only way to have an error of one's own in a SELECT."""
+    """Return an expression for the lower bound of a range. It fails through SQLite's JSON functions,
+    which quote their argument: the only way to raise an error with a text of one's own in a SELECT."""
     # decisions/0057: as the bound of an index it is computed whatever the file has.
     return (
         f"CASE WHEN (SELECT file_id FROM eosdb_file) = '{file_id}' AND EXISTS (SELECT 1 FROM topics "

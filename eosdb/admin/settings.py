@@ -1,5 +1,5 @@
-"""The settings of a topic and of the broker as administrators see them (Kafka: DescribeConfigs): what is in
-force, and where it comes from."""
+"""The settings of topics and of the broker for administrators (Kafka: DescribeConfigs): effective values
+and their sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eosdb.model.topic_config import TOPIC_SETTINGS, SettingKind
 
 
 class ConfigSource(Enum):
-    """Where a value comes from, with Kafka's codes."""
+    """The source of a value, with Kafka's codes."""
 
     TOPIC = 1
     BROKER = 4
@@ -22,7 +22,7 @@ class ConfigSource(Enum):
 
 
 class ConfigValue(NamedTuple):
-    """A value under the name that it has where it comes from."""
+    """A value with its source, and its name there."""
 
     name: str
     value: str
@@ -31,31 +31,31 @@ class ConfigValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting: its value in force, and all that were to be had, the one in force first."""
+    """One setting: its effective value, and all candidates, the effective one first."""
 
     name: str
     value: str
     source: ConfigSource
     kind: SettingKind
     has_effect: bool
-    """False: Kafka knows the setting, and eosdb only keeps it."""
+    """False for a setting of Kafka's that eosdb stores but ignores."""
     candidates: tuple[ConfigValue, ...]
 
 
 _DEFAULTS: Final = BrokerConfig()
 _OTHER_NAMES: Final = {"max_message_bytes": "message.max.bytes"}
-"""Settings of the broker whose name in Kafka does not follow from their own."""
+"""Settings of the broker whose Kafka name cannot be derived from their own."""
 _FIXED: Final = {
     "broker.id": (SettingKind.INT, "1"),
     "default.replication.factor": (SettingKind.INT, "1"),
     "delete.topic.enable": (SettingKind.BOOLEAN, "true"),
     "node.id": (SettingKind.INT, "1"),
 }
-"""What tools ask a broker for, and cannot be otherwise here."""
+"""Settings that tools request from a broker and that are fixed here."""
 
 
 def of_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting that a topic may have, by name."""
+    """Return every setting that a topic can have, by name."""
     entries = []
     for name, setting in TOPIC_SETTINGS.items():
         found = list[ConfigValue]()
@@ -70,7 +70,7 @@ def of_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigE
 
 
 def of_broker(broker: BrokerConfig) -> list[ConfigEntry]:
-    """The broker's settings by name, those that are eosdb's own, too."""
+    """Return the broker's settings by name, including eosdb's own."""
     entries = [
         _entry(name, kind, [ConfigValue(name, value, ConfigSource.DEFAULT)], has_effect=True)
         for name, (kind, value) in _FIXED.items()

@@ -1,7 +1,8 @@
-"""What takes the space of a file: its tables, indexes and free pages, its topics, and a transaction.
+"""Measures what uses the space of a file: tables, indexes, free pages, topics, and an average
+transaction.
 
-Reads the whole file once, on a snapshot: about a second for each gigabyte that is in memory, and as long as
-the disk takes to read it otherwise.
+Reads the whole file once, on a snapshot: about a second for each gigabyte in the page cache, otherwise
+as long as the disk takes.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from eosdb.store import space
 from eosdb.store.schema import newest
 
 _ROW_OVERHEAD: Final = 6
-"""Bytes of a cell beside its columns, roughly: their types, the row's number, its place in the page."""
+"""Approximate bytes of a cell besides its columns: their types, the rowid, its place in the page."""
 _EXACT: Final = "SELECT name, sum(pgsize) FROM dbstat WHERE aggregate = 1 GROUP BY name"
 _COMPLETE: Final = tuple(state.label for state in TransactionState if state.is_complete)
 
 
 class _Tree(NamedTuple):
-    """A table or an index, which are trees of pages."""
+    """A table or an index, each of which is a B-tree of pages."""
 
     name: str
     table: str
     is_index: bool
     columns: tuple[str, ...]
     condition: str
-    """Of a partial index."""
+    """The condition of a partial index."""
 
 
 def read(connection: sqlite3.Connection, may_see: Callable[[str], bool]) -> StorageStats:
-    """Topics are those that `may_see` allows."""
+    """Measure the file, with the topics that `may_see` allows."""
     trees = _trees(connection)
     try:
         sizes, is_estimate = dict(connection.execute(_EXACT)), False
@@ -92,7 +93,7 @@ def _kind(tree: _Tree) -> str:
 
 
 def _estimated(connection: sqlite3.Connection, trees: Sequence[_Tree]) -> dict[str, int]:
-    """A page for each tree, and shares of the others by what is in it."""
+    """Estimate the pages of each tree: one, and a share of the others by its content."""
     contents = {}
     for tree in trees:
         where = f" WHERE {tree.condition}" if tree.condition else ""
@@ -107,7 +108,7 @@ def _estimated(connection: sqlite3.Connection, trees: Sequence[_Tree]) -> dict[s
 
 
 def _content(columns: Iterable[str]) -> str:
-    """SQL: about how many bytes a row takes. A number takes fewer than it has digits."""
+    """SQL: the approximate bytes of a row. A number takes fewer bytes than it has digits."""
     lengths = (
         f"CASE typeof({name}) WHEN 'integer' THEN 4 WHEN 'real' THEN 8 WHEN 'null' THEN 0 "
         f"ELSE length(CAST({name} AS BLOB)) END + 1"
@@ -117,15 +118,15 @@ def _content(columns: Iterable[str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Of a user's own table or column, whose name may be anything."""
+    """Quote the name of a user's own table or column."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _journal(
     connection: sqlite3.Connection, journal_bytes: int
 ) -> tuple[int, float, dict[str | None, float]]:
-    """How many transactions have completed in the journal as it is kept, what all of their events take of
-    its bytes, and what the events of each topic do (None: of no topic)."""
+    """Return the number of transactions completed in the journal, the bytes of all their events, and the
+    bytes of events by topic (None: of no topic)."""
     content = _content(_names(connection, "table_info", "journal"))
     rows = connection.execute(
         f"SELECT topic, transactional_id IS NOT NULL, sum({content}) FROM journal GROUP BY 1, 2"

@@ -1,7 +1,8 @@
-"""What a program that watches many files must know of each: one look, on one connection.
+"""Summarises a file for programs that watch many files, with a single connection.
 
-`eosdb.connect` makes a whole database object around a connection. Who looks at ten thousand files needs to
-know only which file each is, what is in it, and whether offsets kept elsewhere still belong to it.
+`eosdb.connect` creates a whole database object around a connection. A program that looks at ten thousand
+files needs only the identity and content of each, and whether offsets stored elsewhere still belong to
+it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from eosdb.store.schema.migrate import open_file
 _CONFIG: Final = BrokerConfig()
 _CLOCK: Final = SystemClock()
 LONG_AGO_NS: Final = 60_000_000_000
-"""A file whose times are older by this machine's clock has been left alone, even if the clock of a share
-that it lies on goes wrong by most of this."""
+"""A file whose times are older than this has not been changed recently, even if the clock of the share
+on which it lies is off by almost as much."""
 
 
 class Stamp(NamedTuple):
-    """What the file system says of a file and its write-ahead log; an empty log is as none."""
+    """The file system's facts about a file and its write-ahead log; an empty log counts as none."""
 
     database: tuple[int, ...]
     wal: tuple[int, ...] | None
@@ -42,7 +43,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """None if there is no such file, or the file system does not say."""
+    """Return the stamp; None if there is no such file, or the file system does not provide it."""
     try:
         database = _times(os.stat(path))
         try:
@@ -61,20 +62,21 @@ def _times(status: os.stat_result) -> tuple[int, ...]:
 
 
 class FileSummary(NamedTuple):
-    """A file at one instant."""
+    """The summary of a file from one snapshot."""
 
     file_id: str
-    """Stays with the file and its exact copies, wherever they are."""
+    """The file id, which exact copies share, wherever they are."""
     position: int
-    """Of the newest event: of two copies of a file the higher is the newer one."""
+    """The position of the newest event; of two copies of a file the one with the higher position is
+    newer."""
     mark: str
     """`Admin.history_mark`."""
     cut: consistent_cut.Cut
     """`Admin.consistent_cut`."""
     departures: dict[str, str]
-    """`Admin.history_departure` of the marks that were asked about and do not belong to this history."""
+    """`Admin.history_departure` of the given marks that do not belong to this history."""
     topic_ids: dict[str, str]
-    """By name, those of the topics in `cut`; empty where they are not known (a snapshot's manifest)."""
+    """The ids of the topics in `cut`, by name; empty if they are unknown (in a snapshot's manifest)."""
 
 
 def look(
@@ -83,8 +85,8 @@ def look(
     *,
     principal: str = "User:ANONYMOUS",
 ) -> FileSummary:
-    """Look at a file as `eosdb.connect(path, read_only=True)` would, with its errors. `marks_of` names the
-    marks that are remembered of the file with this id."""
+    """Summarise a file; raises the errors of `eosdb.connect(path, read_only=True)`. `marks_of` returns
+    the known marks of the file with this id."""
     file = os.path.realpath(path)
     authorizer = Authorizer(principal)
     # decisions/0036: a file that nobody wrote during the look needs no lock, and no files beside it.
@@ -97,10 +99,10 @@ def look(
 
 
 def _at_rest(file: str) -> Stamp | None:
-    """The stamp of a file that has had no log for a while; None of any other.
+    """Return the stamp of a file that has had no WAL for a while; None for any other file.
 
-    Whoever writes makes a log first. Whoever brings it into the file changes the file's times, if they are
-    older than their ticks are long.
+    A writer creates a WAL first, and whoever copies it into the file changes the file's times, if these
+    are older than the resolution of the clock.
     """
     stamp = stamp_of(file)
     if stamp is None or stamp.wal is not None:
@@ -136,7 +138,7 @@ def of(
     authorizer: Authorizer,
     marks_of: Callable[[str], Iterable[str]] = lambda file_id: (),
 ) -> FileSummary:
-    """The same, inside the caller's transaction."""
+    """The same on the caller's snapshot."""
     mark = history.mark(connection)
     cut = consistent_cut.read(connection, authorizer)
     named = {tp.topic for tp in cut}
@@ -155,5 +157,5 @@ def of(
 
 
 def id_in(mark: str) -> str:
-    """The id of the file that a mark is of. Raises InvalidRequestError for text that is not a mark."""
+    """Return the file id in a mark. Raises InvalidRequestError for text that is not a mark."""
     return history.parse(mark).file_id

@@ -37,7 +37,8 @@ E = TypeVar("E", bound=Event | None)
 
 
 class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
-    """Each call is atomic and durable when it returns. Here: topics, typed views, access control."""
+    """Administration of topics, typed views and access control. Each call is atomic and durable when it
+    returns."""
 
     def create_topic(
         self,
@@ -50,10 +51,10 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
     ) -> TopicMetadata:
         """Create a topic with `partitions` (None: num_partitions) and its own settings.
 
-        With `exist_ok` a topic of this name that exists already stays as it is, with its own partitions
-        and settings, and is what is returned. With `validate_only` it is only checked whether creating it
-        is possible. Raises TopicAlreadyExistsError, InvalidPartitionsError, InvalidConfigError,
-        InvalidRequestError and TopicAuthorizationFailedError.
+        `exist_ok` returns an existing topic of this name unchanged, with its partitions and settings.
+        `validate_only` only checks whether the topic can be created. Raises TopicAlreadyExistsError,
+        InvalidPartitionsError, InvalidConfigError, InvalidRequestError and
+        TopicAuthorizationFailedError.
         """
 
         def creation(source: Source) -> TopicCreated:
@@ -73,8 +74,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             return topics.metadata_of(connection, created)
 
     def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
-        """Widen the topic to `total` partitions. Raises InvalidPartitionsError unless that is
-        more."""
+        """Add partitions, up to `total`. Raises InvalidPartitionsError unless that is more than the
+        topic has."""
         check_text("topic", name, UnknownTopicOrPartitionError)
 
         def widening(source: Source) -> PartitionsAdded:
@@ -84,10 +85,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         self._change(widening, validate_only)
 
     def alter_topic_config(self, name: str, config: Mapping[str, object | None]) -> None:
-        """Set some of the topic's own settings; None reverts one to the broker's.
-
-        Raises InvalidConfigError and UnknownTopicOrPartitionError.
-        """
+        """Change some of the topic's own settings; None resets one to the broker's value. Raises
+        InvalidConfigError and UnknownTopicOrPartitionError."""
         delete, put = ConfigOperation.DELETE, ConfigOperation.SET
         self.change_topic_config(
             name,
@@ -105,11 +104,9 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         anew: bool = False,
         validate_only: bool = False,
     ) -> None:
-        """Change the topic's own settings one by one; `anew`: drop all others.
-
-        Raises InvalidConfigError, UnknownTopicOrPartitionError, and InvalidRequestError for a setting that
-        comes twice.
-        """
+        """Apply changes to the topic's own settings; `anew` first drops all of its settings. Raises
+        InvalidConfigError, UnknownTopicOrPartitionError, and InvalidRequestError for a setting that
+        occurs twice."""
         check_text("topic", name, UnknownTopicOrPartitionError)
         wanted = list(changes)
 
@@ -137,7 +134,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         retention.delete_all_rows(functools.partial(self._store.write, sync=False), ids)
 
     def list_topics(self) -> list[str]:
-        """The names of all topics the principal may describe."""
+        """Return the names of all topics that the principal may describe."""
         with self._store.read() as connection:
             return [
                 name
@@ -146,7 +143,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             ]
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """The topic, where its partitions begin and end, and its own settings. Raises
+        """Return the topic with the offsets of its partitions and its own settings. Raises
         UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         check_text("topic", name, UnknownTopicOrPartitionError)
         with self._store.read() as connection:
@@ -156,11 +153,11 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         return TopicDescription(name, tuple(p.offsets() for p in found), config)
 
     def topic_config(self, name: str) -> TopicConfig:
-        """The settings in force for the topic, its own over the broker's."""
+        """Return the topic's effective settings: its own, and the broker's for the rest."""
         return TopicConfig.resolve(self._config, self.describe_topic(name).config)
 
     def describe_topic_config(self, name: str) -> list[ConfigEntry]:
-        """Every setting that a topic may have: what is in force, and where it comes from. Raises
+        """Return every setting of the topic, with its effective value and source. Raises
         UnknownTopicOrPartitionError and TopicAuthorizationFailedError."""
         check_text("topic", name, UnknownTopicOrPartitionError)
         with self._store.read() as connection:
@@ -168,13 +165,13 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             return settings.of_topic(self._config, topics.read_config(connection, name))
 
     def describe_new_topic_config(self, config: Mapping[str, str]) -> list[ConfigEntry]:
-        """As `describe_topic_config`, for a topic that would have these settings of its own. Raises
+        """As `describe_topic_config`, for a new topic with these settings of its own. Raises
         InvalidConfigError."""
         TopicConfig.resolve(self._config, config)
         return settings.of_topic(self._config, config)
 
     def describe_broker_config(self) -> list[ConfigEntry]:
-        """The settings of the broker. Raises ClusterAuthorizationFailedError."""
+        """Return the settings of the broker. Raises ClusterAuthorizationFailedError."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe_configs", "cluster", CLUSTER)
         return settings.of_broker(self._config)
@@ -197,7 +194,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         )
 
     def list_views(self) -> list[JsonView]:
-        """The typed views made by `create_view`, of topics that the principal may describe."""
+        """Return the typed views created by `create_view`, for topics that the principal may describe."""
         with self._store.read() as connection:
             return [
                 view
@@ -206,7 +203,7 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
             ]
 
     def drop_view(self, name: str) -> None:
-        """Drop a typed view. Raises InvalidRequestError when there is none of this name."""
+        """Drop a typed view. Raises InvalidRequestError if there is no such view."""
         check_text("name", name)
 
         def drop(unit: Unit) -> None:
@@ -217,10 +214,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         self._coordinator.write(drop)
 
     def create_acls(self, acls: Iterable[Acl]) -> None:
-        """Add access control rows; from the first on, what no row allows is refused.
-
-        Raises InvalidRequestError for an operation or resource type Kafka does not know.
-        """
+        """Add ACLs; once there is one, everything that no ACL allows is denied. Raises
+        InvalidRequestError for an operation or resource type unknown to Kafka."""
         checked = [check_acl(acl) for acl in acls]
 
         def create(unit: Unit) -> None:
@@ -233,13 +228,13 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         self._coordinator.write(create)
 
     def list_acls(self) -> list[Acl]:
-        """Every access control row, sorted. Raises ClusterAuthorizationFailedError."""
+        """Return all ACLs, sorted. Raises ClusterAuthorizationFailedError."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "cluster", CLUSTER)
             return sorted(authorizer.load(connection))
 
     def delete_acls(self, matches: Callable[[Acl], bool]) -> list[Acl]:
-        """Remove every row that `matches`, and return them."""
+        """Delete the ACLs that `matches` selects, and return them."""
 
         def delete(unit: Unit) -> list[Acl]:
             self._authorizer.check(unit, "alter", "cluster", CLUSTER)
@@ -251,7 +246,8 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         return self._coordinator.write(delete)
 
     def _change(self, make: Callable[[Source], E], validate_only: bool) -> E:
-        """Record the event that `make` returns after its checks; with `validate_only` only check."""
+        """Record the event that `make` returns after its checks; with `validate_only` only run the
+        checks."""
         if validate_only:
             with self._store.read() as connection:
                 return make(connection)

@@ -1,5 +1,5 @@
-"""Transactions for operators (kafka-transactions.sh): find what hangs, show what holds a partition, end a
-transaction, fence a producer."""
+"""Transactions for operators (kafka-transactions.sh): find hanging ones, diagnose blocked partitions,
+end a transaction, fence a producer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class TransactionAdmin(RequestHandler):
     def open_transactions(
         self, topic_partition: TopicPartition | None = None
     ) -> list[OpenTransaction]:
-        """The transactions open in the partition, or in all, and what the coordinator knows of them."""
+        """Return the transactions open in the partition, or in all, with the coordinator's state of
+        them."""
         tp = None if topic_partition is None else check_topic_partition(topic_partition)
         with self._store.read() as connection:
             partition = None if tp is None else partition_rows.read(connection, tp)
@@ -51,9 +52,10 @@ class TransactionAdmin(RequestHandler):
             ]
 
     def find_hanging_transactions(self, min_age_ms: int = 0) -> list[OpenTransaction]:
-        """Open transactions that nothing will end soon, and why (kafka-transactions.sh find-hanging).
+        """Return the open transactions that nothing will end soon, and why (kafka-transactions.sh
+        find-hanging).
 
-        `min_age_ms`: only those whose last record is at least this old.
+        With `min_age_ms`, only those whose last record is at least this old.
         """
         check_int("min_age_ms", min_age_ms, 0)
         before = self._clock.time_ms() - min_age_ms
@@ -64,10 +66,8 @@ class TransactionAdmin(RequestHandler):
         ]
 
     def diagnose(self, topic_partition: TopicPartition, group_id: str | None = None) -> Diagnosis:
-        """Why a reader of the partition, or this group, gets no further.
-
-        Raises UnknownTopicOrPartitionError and the authorization errors.
-        """
+        """Diagnose why a reader of the partition, or this group, is stuck. Raises
+        UnknownTopicOrPartitionError and the authorization errors."""
         tp = check_topic_partition(topic_partition)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "topic", tp.topic)
@@ -77,10 +77,10 @@ class TransactionAdmin(RequestHandler):
             return diagnosis.diagnose(connection, tp, group_id, self._clock.time_ms())
 
     def fence_producer(self, transactional_id: str) -> ProducerIdAndEpoch:
-        """Fence the id's producer, and abort its open transaction (KIP-588).
+        """Fence the producer of the transactional id and abort its open transaction (KIP-588). Returns
+        the new producer id and epoch.
 
-        Returns the current producer id and epoch. An unused id is created, as by `init_producer_id`,
-        which this calls.
+        An unused id is created, as by `init_producer_id`, which this calls.
         """
         timeout_ms = self._timeout_of(transactional_id)
         for _ in range(_FENCE_TRIES):
@@ -95,11 +95,12 @@ class TransactionAdmin(RequestHandler):
         )
 
     def abort_transaction(self, topic_partition: TopicPartition, start_offset: int) -> str:
-        """End the transaction that is open in the partition from this offset on, hanging or not.
+        """End the transaction that began in the partition at this offset, hanging or not. Returns
+        `COMMIT` or `ABORT`.
 
-        What the coordinator has decided to commit is committed (`COMMIT` is returned, else `ABORT`): in
-        other partitions it may be visible already. A live transaction is aborted, and its producer
-        fenced. Raises InvalidRequestError when none begins there.
+        If the coordinator has decided to commit it, it is committed, because it may already be visible
+        in other partitions. A live transaction is aborted, and its producer fenced. Raises
+        InvalidRequestError if no open transaction begins there.
         """
         tp = check_topic_partition(topic_partition)
         check_int("start_offset", start_offset, 0)
@@ -115,8 +116,8 @@ class TransactionAdmin(RequestHandler):
         return self._coordinator.write(lambda unit: self._end_hanging(unit, found))
 
     def transaction_history(self, transactional_id: str) -> list[JournalEntry]:
-        """Every event of the transactional id that the journal has, oldest first. Raises
-        TransactionalIdNotFoundError for none."""
+        """Return the events of the transactional id in the journal, oldest first. Raises
+        TransactionalIdNotFoundError if there are none."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "transactional_id", transactional_id)
@@ -136,8 +137,8 @@ class TransactionAdmin(RequestHandler):
         topic: str | None = None,
         transactional_id: str | None = None,
     ) -> Iterator[JournalEntry]:
-        """The events after a position that meet every filter, oldest first, read on demand. Of those that
-        the history no longer goes back to, those of stored records are there."""
+        """Yield the events after a position that match every filter, oldest first, read on demand. Of
+        events older than the history, only those of stored records remain."""
         check_int("after", after, 0)
         check_texts("kinds", kinds)
         for name, value in (("topic", topic), ("transactional_id", transactional_id)):
@@ -153,7 +154,7 @@ class TransactionAdmin(RequestHandler):
             after = position
 
     def journal_position(self, newest: int = 0) -> int:
-        """The position after which the last `newest` events begin."""
+        """Return the position after which the last `newest` events begin."""
         with self._store.read() as connection:
             return max(journal.last_position(connection) - newest, 0)
 
@@ -169,7 +170,7 @@ class TransactionAdmin(RequestHandler):
         )
 
     def _abort_open(self, transactional_id: str) -> None:
-        """Fence and abort; nothing if it has ended meanwhile."""
+        """Fence the producer and abort its transaction; does nothing if it has ended meanwhile."""
         timeout_ms = self._timeout_of(transactional_id)
         try:
             self._coordinator.init_producer_id(transactional_id, timeout_ms, None, self._may_end)
@@ -197,7 +198,8 @@ class TransactionAdmin(RequestHandler):
         return "ABORT"
 
     def _end_as_decided(self, unit: Unit, transactional_id: str) -> str:
-        """A coordinator newer than any that its partitions have seen writes the markers."""
+        """Write the markers under a coordinator epoch newer than any that the transaction's partitions
+        have seen."""
         decided = transaction_rows.load(unit, transactional_id)
         assert decided is not None
         seen = []
@@ -212,8 +214,8 @@ class TransactionAdmin(RequestHandler):
         return _outcome(decided.state)
 
     def _timeout_of(self, transactional_id: str) -> int:
-        """The id's own timeout, for the producer that goes on with it; a default for a new id, until its
-        first producer sets one."""
+        """Return the transactional id's own timeout, which its producer keeps; for a new id a default,
+        until its first producer sets one."""
         check_transactional_id(transactional_id)
         with self._store.read() as connection:
             known = transaction_rows.read(connection, transactional_id)

@@ -17,15 +17,13 @@ from eosdb.store.writing.unit import Unit
 
 
 class UserAdmin(RequestHandler):
-    """Whom a server lets in that requires a name and a password; ACLs know a user as User:NAME."""
+    """Administration of users of servers that require SASL; ACLs refer to a user as User:NAME."""
 
     def set_password(
         self, user: str, password: str, mechanisms: Sequence[str] = tuple(scram.MECHANISMS)
     ) -> None:
-        """Add a user, or give one another password. Only salted keys of it are stored.
-
-        Raises UnacceptableCredentialError and UnsupportedSaslMechanismError.
-        """
+        """Add a user or change a password. Only salted keys of the password are stored. Raises
+        UnacceptableCredentialError and UnsupportedSaslMechanismError."""
         users.check_user(user)
         if not check_text("password", password, UnacceptableCredentialError):
             raise UnacceptableCredentialError("password: got an empty one, expected some text")
@@ -37,17 +35,13 @@ class UserAdmin(RequestHandler):
         self._put(made)
 
     def put_credential(self, credential: ScramCredential) -> None:
-        """Add a user, or change a password, by keys that the client has made of the password.
-
-        Raises UnacceptableCredentialError and UnsupportedSaslMechanismError.
-        """
+        """Add a user or change a password, with keys that the client has derived from the password.
+        Raises UnacceptableCredentialError and UnsupportedSaslMechanismError."""
         self._put([users.check_credential(credential)])
 
     def remove_user(self, user: str, mechanism: str | None = None) -> None:
-        """Forget the user's passwords, or that for one mechanism. Connections that are there stay.
-
-        Raises ResourceNotFoundError if there is none.
-        """
+        """Delete the user's passwords, or the one for one mechanism. Open connections stay open. Raises
+        ResourceNotFoundError if there is none."""
         users.check_user(user)
         if mechanism is not None:
             users.check_mechanism(mechanism)
@@ -69,7 +63,7 @@ class UserAdmin(RequestHandler):
         self._coordinator.write(remove)
 
     def list_credentials(self) -> list[ScramCredential]:
-        """Of every user, by name and mechanism."""
+        """Return the credentials of all users, ordered by name and mechanism."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe", "cluster", CLUSTER)
             return users.load(connection)
@@ -84,7 +78,8 @@ class UserAdmin(RequestHandler):
 
 
 class UserDirectory(RequestHandler):
-    """For a server that must know whom it speaks to before it can ask what that one may do."""
+    """Look-up of users for a server, which must authenticate a client before it can check the client's
+    ACLs."""
 
     def credential(self, user: str, mechanism: str) -> ScramCredential | None:
         with self._store.read() as connection:

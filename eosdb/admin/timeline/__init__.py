@@ -1,1 +1,1 @@
-"""A topic's transactions along its offsets or along time, as `db.admin` reads them."""
+"""A topic's transactions along its offsets or along time, for `db.admin`."""

@@ -1,5 +1,5 @@
-"""Collects what a walk along a partition finds: counts in bins, transactions while they are few, and the
-longest of them. Pure, and of bounded size however long the log is."""
+"""Collects the results of a scan of a partition: counts in bins, transactions while they are few, and
+the longest ones. Pure, and of bounded size however long the log is."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from eosdb.model.validation import check_int
 MAX_TRANSACTIONS: Final = 300
 MAX_BINS: Final = 480
 MAX_LONGEST: Final = 40
-"""How many transactions are listed of those that are too many to list all."""
+"""How many transactions are listed if there are too many to list all."""
 _LONG: Final = 100
-"""A long one takes at least this part of the axis."""
+"""The fraction of the axis that a long transaction covers at least."""
 
 OUTCOMES: Final = {"COMMIT": "committed", "ABORT": "aborted", None: "open"}
 _COLUMNS: Final = ("committed", "aborted", "open", "plain", "COMMIT", "ABORT")
-"""What a bin counts."""
+"""The counters of a bin."""
 
 
 class Window(NamedTuple):
-    """What is asked for: offsets and times (epoch ms), None for all that there is, and how much of it."""
+    """The requested window: offsets and times (epoch ms), None for no bound, and limits of the result."""
 
     by: str = "offset"
     start: int | None = None
@@ -55,7 +55,7 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class Span:
-    """A transaction as far as the walk has seen it."""
+    """A transaction as far as the scan has seen it."""
 
     producer_id: int
     first: int
@@ -84,7 +84,8 @@ class Bins:
         self._firsts: list[tuple[int, int]] = [(-1, -1)] * count
 
     def parts(self, offsets: tuple[int, int], time_ms: int) -> list[tuple[int, int]]:
-        """The bins in which what was appended at a time lies, and how many of the offsets lie in each."""
+        """Yield the bins that contain these offsets, appended at this time, and the number of offsets in
+        each."""
         if self.by_time:
             if offsets[0] >= offsets[1] or not self._counts:
                 return []
@@ -121,7 +122,8 @@ class Bins:
 
 
 class Collector:
-    """What the walk has found: totals and bins always, spans while they are few, the longest if not."""
+    """The results of a scan: totals and bins always, transactions while they are few, otherwise the
+    longest."""
 
     def __init__(self, offsets: tuple[int, int], window: Window, bins: Bins) -> None:
         self.start, self.end = offsets
@@ -133,11 +135,11 @@ class Collector:
         self._open: list[Span] = []
 
     def parts(self, at: int, after: int, time_ms: int) -> list[tuple[int, int]]:
-        """Where the offsets [at, after) lie, as far as they are in the window."""
+        """Yield the bins of the offsets [at, after) that are inside the window."""
         return self.bins.parts((max(at, self.start), min(after, self.end)), time_ms)
 
     def finish(self, span: Span) -> None:
-        """Add a transaction whose outcome is known."""
+        """Add a finished transaction."""
         self.bins.add(span.outcome, span.by_bin.items())
         if span.first >= self.end or 0 <= span.marker < self.start:
             return
@@ -158,7 +160,7 @@ class Collector:
         return min(span.marker, self.end) - max(span.first, self.start)
 
     def longest(self) -> list[Span]:
-        """Those that are not listed with all, unless these are few."""
+        """Return the longest transactions, unless all are listed."""
         if len(self.spans) == sum(self.totals.values()):
             return []
         long = [span for *_, span in self._long]

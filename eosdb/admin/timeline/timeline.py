@@ -1,16 +1,14 @@
-"""Reads one partition's transactions along its offsets, or along the time at which they were appended.
+"""Reads one partition's transactions along its offsets, or along the time of their append.
 
-In one partition the transactions of a producer do not overlap, so one walk in order of offsets finds
-them all. It goes from batch to batch (a record names its event, and the event says how long the batch
-is), so records are not read one by one; where compaction has left gaps it goes from record to record.
-It begins at the log start even when only a window is wanted: a transaction may begin anywhere before
-its marker.
+In a partition the transactions of one producer do not overlap, so one scan in offset order finds them
+all. It goes from batch to batch (a record refers to its event, which has the batch's length) instead of
+reading each record; where compaction has left gaps it goes from record to record. It starts at the log
+start even if only a window is requested: a transaction may begin anywhere before its marker. Memory is
+bounded: it holds the transactions open at the current offset, a limited number of finished ones, and a
+limited number of bins, whose counts are exact.
 
-Memory is flat: kept are the transactions open at the current point of the walk, a bounded number of
-finished ones, and a bounded number of bins, whose counts are exact.
-
-When something was appended is what its event says, not the record's own timestamp, which its producer may
-have set to anything. Times are taken to grow along the log, as they do unless a clock is set back.
+The time of an append is that of its event, not the record's own timestamp, which its producer may set to
+anything. Times are taken to grow along the log, as they do unless a clock is set back.
 """
 
 from __future__ import annotations
@@ -125,7 +123,7 @@ def _read_partition(
 def _offsets(
     connection: sqlite3.Connection, partition: Partition, window: Window
 ) -> tuple[int, int]:
-    """The window in offsets, within the log."""
+    """Return the window in offsets, limited to the log."""
     low, high = partition.log_start_offset, partition.log_end_offset
     begin = low if window.start is None else min(max(window.start, low), high)
     stop = high if window.end is None else max(min(window.end, high), begin)
@@ -137,7 +135,8 @@ def _offsets(
 
 
 def _first_appended(connection: sqlite3.Connection, partition: Partition, time_ms: int) -> int:
-    """The first offset appended at this time or later, by halving; the log end if there is none."""
+    """Return the first offset appended at this time or later, by bisection; the log end if there is
+    none."""
     low, high = partition.log_start_offset, partition.log_end_offset
     while low < high:
         middle = (low + high) // 2
@@ -156,7 +155,7 @@ def _times(
     offsets: tuple[int, int],
     now_ms: int,
 ) -> tuple[int, int]:
-    """The window in time. `now_ms`: what an open transaction goes on to, -1 if there is none."""
+    """Return the window in time. `now_ms` is the end of open transactions; -1 if there are none."""
     begin, stop = offsets
     first = connection.execute(_APPENDED, (partition.partition_id, begin)).fetchone()
     last = connection.execute(_LAST_APPENDED, (partition.partition_id, stop)).fetchone()
@@ -175,11 +174,11 @@ def _walk(
     unfinished: dict[int, int],
     found: Collector,
 ) -> None:
-    """`unfinished`: where the transactions begin that are open, by producer id."""
+    """Scan the partition. `unfinished` are the first offsets of the open transactions by producer id."""
     low = partition.log_start_offset
     running: dict[int, Span] = {}
     awaited = 0
-    """How many of the running ones have a marker later in the log."""
+    """The number of current transactions with a marker later in the log."""
     steps = connection.execute(
         _WALK,
         {"partition_id": partition.partition_id, "start": low, "clean": partition.clean_offset},
@@ -221,7 +220,7 @@ def _walk(
 
 
 MAX_GROUPS: Final = 200
-"""How many group positions a partition shows; those furthest behind come first."""
+"""The most group positions shown per partition; those furthest behind come first."""
 _POSITIONS: Final = (
     "SELECT group_id, committed_offset FROM group_offsets WHERE topic = ? AND partition = ? "
     "ORDER BY committed_offset, group_id"
@@ -236,10 +235,8 @@ def read(
     window: Window,
     now_ms: int,
 ) -> Iterator[PartitionTimeline]:
-    """The timelines of the topic's partitions, or of one.
-
-    Raises UnknownTopicOrPartitionError and TopicAuthorizationFailedError.
-    """
+    """Return the timelines of the topic's partitions, or of one. Raises UnknownTopicOrPartitionError and
+    TopicAuthorizationFailedError."""
     tp = check_topic_partition(TopicPartition(topic, 0 if partition is None else partition))
     authorizer.check(connection, "describe", "topic", topic)
     first = partition_rows.read(connection, tp)
@@ -267,7 +264,7 @@ def _shown(
 def _groups(
     connection: sqlite3.Connection, authorizer: Authorizer, tp: TopicPartition
 ) -> tuple[tuple[GroupPosition, ...], int]:
-    """The groups' positions, without eosdb's internal groups, and how many more there are."""
+    """Return the positions of groups, without eosdb's internal ones, and how many are omitted."""
     positions: list[GroupPosition] = []
     left_out = 0
     for group_id, offset in connection.execute(_POSITIONS, tp):
