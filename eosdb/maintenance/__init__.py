@@ -1,1 +1,1 @@
-"""Work on the file as a whole: verify, rebuild, copies, restore, housekeeping."""
+"""Maintenance of the file as a whole: verify, rebuild, copies, restore, housekeeping."""

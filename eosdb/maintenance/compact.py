@@ -1,8 +1,9 @@
-"""Compact a file: written anew without its free pages, beside readers and other processes.
+"""Compacts a file: rewrites it without its free pages, while readers and other processes have it open.
 
-What SQLite's VACUUM does in one statement, in two, because those show how far they are, hear an interrupt,
-and use the disk that the file is on: the content is written beside the file, and then copied over it,
-page by page, in one commit. Nobody else writes meanwhile; readers go on on their snapshots.
+SQLite's VACUUM does this in one statement. Here it takes two steps, which report progress, can be
+interrupted, and use the disk that the file is on: the content is written to a second file, and then
+copied over the file page by page, in one commit. Other writers wait meanwhile; readers keep their
+snapshots.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from eosdb.store.wal import growth
 from eosdb.store.writing.writer import Writer
 
 _PAGES_A_STEP: Final = 256
-"""Fewer than SQLite keeps in memory: the first step writes nothing yet."""
+"""Less than SQLite's page cache, so the first step does not write yet."""
 _SOMEBODY: Final = "a process that cannot be seen from here, such as another user's"
 
 
 def compact(store: Store, clock: Clock, on_progress: Progress | None) -> CompactReport:
-    """Raises DatabaseFullError before anything is done if the disk has too little room, and when it fills
-    up meanwhile; DatabaseLockedError when another writer does not end."""
+    """Compact the file. Raises DatabaseFullError, before anything is done if there is too little disk
+    space, or when the disk fills up meanwhile; DatabaseLockedError if another writer does not finish."""
     start = clock.monotonic_ms()
     before = report_progress(on_progress, lambda report: _compact(store, report))
     is_held = os.path.getsize(f"{store.path}-wal") > 0
@@ -51,7 +52,7 @@ def compact(store: Store, clock: Clock, on_progress: Progress | None) -> Compact
 
 
 def _compact(store: Store, report: Progress) -> int:
-    """Returns how many bytes the file had."""
+    """Compact the file; returns its size before."""
     path, patience_ms = store.path, store.lock_timeout_ms
     with (
         forking.at_work(),
@@ -77,8 +78,8 @@ def _compact(store: Store, report: Progress) -> int:
 def _write_beside(
     writer: Writer, reader: sqlite3.Connection, path: str, used: int, report: Progress
 ) -> int:
-    """The file's content, without free pages; returns which version of it. Progress counts pages: those
-    that are written, and those that are copied after that."""
+    """Write the file's content without free pages to a second file; returns the version that was copied.
+    Progress counts pages: first those written, then those copied back."""
     forget_unfinished(path)
     (page_size,) = reader.execute("PRAGMA page_size").fetchone()
 
@@ -102,7 +103,7 @@ def _write_beside(
 
 
 def _version(reader: sqlite3.Connection) -> int:
-    """Changes with every commit of somebody else."""
+    """Return a number that changes with every commit of another connection."""
     return int(reader.execute("PRAGMA data_version").fetchone()[0])
 
 
@@ -115,7 +116,7 @@ def _copy_over(
     used: int,
     report: Progress,
 ) -> None:
-    """Replace every page of the file by that of the new one, in one commit."""
+    """Replace every page of the file by that of the second file, in one commit."""
     target.execute(f"PRAGMA synchronous={writer.durable}")
     with contextlib.closing(connect(unfinished_name(path), 0)) as source:
         pages = space.pages(source).total
@@ -146,7 +147,7 @@ def _copy_over(
 
 @contextlib.contextmanager
 def _room(path: str, size: int) -> Iterator[None]:
-    """Look for room first, and say how much it takes when there is none in the end."""
+    """Check the free disk space first, and report how much is needed if it does run out."""
     needed = (
         f"compacting needs {2 * size} bytes beside the file for a while: its content once as a file, and "
         "once in the WAL"

@@ -1,5 +1,5 @@
-"""Consistent copies of the file while others write it: SQLite's online backup, and published copies for
-other hosts; durable before they appear."""
+"""Consistent copies of a file during writes, by SQLite's online backup, and published copies for other
+hosts; both are durable before they appear."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from eosdb.store.schema.new_file import sync_folder
 from eosdb.store.store import Store
 
 _PAGES_A_STEP: Final = 4_096
-"""16 MiB: steps of this size cost nothing, and between two of them Python hears an interrupt."""
+"""16 MiB: steps of this size have no measurable cost, and Python can be interrupted between them."""
 
 
 def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
-    """Copy the file as it is to `target`."""
+    """Copy the current state of the file to `target`."""
 
     def work(report: Progress) -> None:
         with store.read() as connection:
@@ -33,12 +33,12 @@ def back_up(store: Store, target: str, on_progress: Progress | None) -> None:
 
 
 def publish(store: Store, target: str) -> None:
-    """Copy the file as it is to `target`, replacing any file there: one that needs neither WAL nor shared
-    memory, so that other hosts can read it. Readers of the previous one keep reading that.
+    """Publish the current state of the file to `target`, replacing any earlier copy there: a file that
+    needs neither WAL nor shared memory, so that other hosts can read it.
 
-    `target` is whole and durable, or as it was. Raises StorageError and DatabaseFullError,
-    IllegalStateError if an ordinary eosdb file is there, and ConfigError for a name that is not UTF-8,
-    since SQLite makes the file.
+    Readers of the previous copy keep reading it. `target` is complete and durable, or unchanged. Raises
+    StorageError and DatabaseFullError, IllegalStateError if `target` is an ordinary eosdb file, and
+    ConfigError for a name that is not UTF-8, because SQLite creates the file.
     """
     check_text("target", target, ConfigError)
     if _is_written(target, store.lock_timeout_ms):
@@ -69,7 +69,7 @@ def publish(store: Store, target: str) -> None:
 
 
 def _is_written(path: str, busy_timeout_ms: int) -> bool:
-    """Whether an ordinary eosdb file is there, and no published copy or anything else."""
+    """Whether the path is an ordinary eosdb file, rather than a published copy or anything else."""
     try:
         found = identify(path, busy_timeout_ms)
     except EosdbError:
@@ -80,7 +80,7 @@ def _is_written(path: str, busy_timeout_ms: int) -> bool:
 def copy_pages(
     source: sqlite3.Connection, target: sqlite3.Connection, on_progress: Progress = silent
 ) -> None:
-    """Every page that `source` sees, in its place."""
+    """Copy every page of `source`'s snapshot."""
     source.backup(
         target,
         pages=_PAGES_A_STEP,
@@ -97,7 +97,7 @@ def _sync(path: str) -> None:
 
 
 def page_count(source: sqlite3.Connection) -> int:
-    """How many pages the file has; from then on the connection's transaction sees exactly those."""
+    """Return the number of pages; from then on the connection's transaction sees exactly these."""
     (pages,) = source.execute("SELECT page_count FROM pragma_page_count").fetchone()
     return int(pages)
 
@@ -108,11 +108,12 @@ def copy(
     on_progress: Progress = silent,
     change: Callable[[sqlite3.Connection], None] | None = None,
 ) -> None:
-    """Copy what `source` sees to the new file `target`, apply `change` to the copy, and publish it.
+    """Copy `source`'s snapshot to the new file `target`, apply `change` to the copy, and publish it.
 
-    `source` is inside a transaction: between two steps of the copy others may write, and their pages must
-    not get into it. `on_progress` counts pages. `target` appears whole and durable, or not at all. Raises
-    IllegalStateError when it exists, and StorageError or DatabaseFullError when it cannot be written.
+    `source` is inside a transaction: others may write between two steps of the copy, and their pages
+    must not get into it. `on_progress` counts pages. `target` appears complete and durable, or not at
+    all. Raises IllegalStateError if it exists, and StorageError or DatabaseFullError if it cannot be
+    written.
     """
     if os.path.exists(target):
         raise IllegalStateError(

@@ -1,8 +1,8 @@
-"""Take eosdb's tables out of another application's file, into a file of their own.
+"""Moves eosdb's tables out of another application's file into a separate file.
 
-The new file appears whole, checked and durable, before anything is dropped; then everything is, in one
-commit. Between the two both files have the tables: who is killed there runs it again, which finds the twin
-and goes on from there. Nobody else writes eosdb's tables meanwhile; the owner's programs write theirs.
+The new file appears complete, verified and durable before the tables are dropped here, in one commit. In
+between, both files have them: if the process is killed there, run it again; it finds the copy and
+continues. No one else writes eosdb's tables meanwhile; the owner's programs can write theirs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ _LOCK: Final = "-lock"
 
 
 def extract(store: Store, clock: Clock, target: str, on_progress: Progress | None) -> int:
-    """Returns the position of the newest event. Raises IllegalStateError where something of the owner's
-    needs the tables, where nothing is the owner's, and where another file is at `target`;
-    CorruptDatabaseError for tables that do not verify, StorageError and DatabaseFullError. Then both files
-    are as they were."""
+    """Move eosdb's tables to `target`; returns the position of the newest event.
+
+    Raises IllegalStateError if objects of the owner need the tables, if nothing in the file is the
+    owner's, or if another file is at `target`; CorruptDatabaseError if the tables do not verify;
+    StorageError and DatabaseFullError. After an error both files are as they were.
+    """
     return report_progress(on_progress, lambda report: _extract(store, clock, target, report))
 
 
@@ -65,7 +67,7 @@ def _extract(store: Store, clock: Clock, target: str, report: Progress) -> int:
 
 
 def _check_parts(path: str, connection: sqlite3.Connection) -> None:
-    """There are two parts, and the owner's can do without eosdb's."""
+    """Check that the file has objects of the owner, and that they do not need eosdb's."""
     if not dependents.own_objects(connection) and not kind.of(connection).is_adopted:
         raise IllegalStateError(
             f"{path} has eosdb's tables alone, so there is nothing to take them out of; `eosdb backup` "
@@ -81,7 +83,7 @@ def _check_parts(path: str, connection: sqlite3.Connection) -> None:
 def _check_twin(
     path: str, target: str, mark: history.Mark, clock: Clock, patience_ms: int, report: Progress
 ) -> None:
-    """An earlier attempt has made the file at `target`, and was cut off: it holds everything."""
+    """Check that the file at `target`, created by an interrupted attempt, has everything."""
     try:
         found = migrate.identify(target, patience_ms)
         if found is None or found.is_published or found.is_adopted:
@@ -102,7 +104,7 @@ def _check_twin(
 
 
 def _make(path: str, target: str, clock: Clock, patience_ms: int, report: Progress) -> None:
-    """A file of eosdb's own appears at `target`, durable, with all of eosdb's tables."""
+    """Create a durable file at `target` with all of eosdb's tables."""
     unfinished, had_lock = new_file.unfinished_name(target), os.path.exists(target + _LOCK)
     try:
         mutex = WriterMutex(target + _LOCK, patience_ms)
@@ -151,7 +153,7 @@ def _fill(unfinished: str, path: str, report: Progress) -> None:
 
 
 def _copy_tables(made: sqlite3.Connection) -> None:
-    """Indexes and triggers come after the rows."""
+    """Copy the tables; indexes and triggers are created after the rows."""
     wanted = newest.newest_schema()
     for table in newest.tables():
         made.execute(next(found.sql for found in wanted if found.name == table))
@@ -169,7 +171,7 @@ def _copy_tables(made: sqlite3.Connection) -> None:
 def _checked(
     path: str, clock: Clock, patience_ms: int, report: Progress
 ) -> Iterator[sqlite3.Connection]:
-    """A connection that reads the file, which verifies."""
+    """Return a read connection on the file after verifying it."""
     store = Store(path, apply=apply, read_only=True, lock_timeout_ms=patience_ms)
     try:
         problems = verify.verify(store, clock, report).problems
@@ -185,7 +187,8 @@ def _checked(
 
 
 def _sync_in_wal_mode(path: str) -> None:
-    """Nobody else knows the file, so closing a descriptor of it drops no locks."""
+    """Switch the file to WAL mode and sync it. No other process has it open, so closing a descriptor of
+    it drops no locks."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.pwrite(descriptor, new_file.WAL_FORMAT, new_file.FORMAT_AT.start)
@@ -195,8 +198,7 @@ def _sync_in_wal_mode(path: str) -> None:
 
 
 def _drop(path: str, patience_ms: int, writer: Writer, mark: history.Mark) -> None:
-    """Everything of eosdb's goes, in one commit; from then on the owner's programs have the file for
-    themselves."""
+    """Drop everything of eosdb's in one commit; from then on the file is the owner's alone."""
     with contextlib.closing(connect(path, patience_ms)) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")  # Nothing refers to what is dropped.
         connection.execute(f"PRAGMA synchronous={writer.durable}")

@@ -1,4 +1,4 @@
-"""A frozen copy of the file for whoever takes long to read it, and what the file says of itself then."""
+"""A frozen copy of the file for long reads, with the file's metadata of the same instant."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from eosdb.store.schema.new_file import FORMAT_AT, ROLLBACK_FORMAT
 from eosdb.store.store import Store
 
 _EVERYTHING: Final = Authorizer("User:publisher", "User:publisher")
-"""A copy has every topic, whoever makes it."""
+"""Authorises all topics: a copy is complete, whoever makes it."""
 
 
 def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
-    """The descriptor of a copy with every page in its place, a file without a name that goes with it, and
-    the facts of the same instant. It needs neither WAL nor shared memory.
+    """Create a page-for-page copy of the file; returns its descriptor and the facts of the same instant.
 
-    It is made in `folder`, or beside the file; what a killed process left of it is taken over by the next.
-    Raises StorageError and DatabaseFullError.
+    The copy needs neither WAL nor shared memory, and has no name once it is complete, so it disappears
+    with the descriptor. It is created in `folder`, or beside the file; what a killed process left of one
+    is reused. Raises StorageError and DatabaseFullError.
     """
     name = f"{os.path.basename(store.path)}.publishing"
     path = os.path.join(folder or os.path.dirname(store.path), name)
@@ -56,8 +56,8 @@ def freeze(store: Store, folder: str | None) -> tuple[int, FileSummary]:
 
 
 def claim(path: str) -> int:
-    """The descriptor of the file at `path`, an empty one if there was none. No other program claims it
-    before this one has closed it or died. Raises OSError."""
+    """Open the file at `path`, creating it if necessary, and claim it: no other program can claim it
+    before this process has closed it or died. Raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

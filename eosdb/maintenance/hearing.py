@@ -1,4 +1,4 @@
-"""Statements of SQLite that take long, and hear meanwhile: an interrupt, or whoever watches progress."""
+"""Long SQLite statements that can be interrupted, and report progress."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _INSTRUCTIONS_A_LOOK: Final = 1_000
 
 @contextlib.contextmanager
 def hearing(connection: sqlite3.Connection, look: Callable[[], None]) -> Iterator[None]:
-    """Call `look` again and again while a statement of the block runs. What it raises, or a signal, ends
-    the statement and is raised by the block."""
+    """Call `look` regularly while a statement in the block runs. If `look` or a signal raises, the
+    statement is interrupted and the block raises that error."""
     raised: list[BaseException] = []
 
     def look_now() -> bool:

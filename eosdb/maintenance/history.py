@@ -1,8 +1,8 @@
-"""History that ends: the baseline moves over events that are due, and they are deleted.
+"""History retention: the baseline is advanced over events that are due, and these are deleted.
 
-Each unit is bounded: it folds a few events into the baseline's tables, by the `apply` that folded them
-before, says how far the baseline is, and deletes them, in one commit. A process that is killed leaves the
-old baseline or the new one, and either is right. The newest event stays in any case.
+Each unit is bounded: in one commit it folds a few events into the baseline's tables, by the same `apply`
+as before, stores the baseline's position, and deletes the events. A killed process leaves the old
+baseline or the new one, and either is consistent. The newest event is always retained.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ EVENTS_PER_UNIT: Final = 250
 _BYTES_PER_UNIT: Final = 256 * 1024
 _MEASURED_PER_UNIT: Final = 5_000
 _UNMEASURED_MAX: Final = 1_000
-"""As many events a reader measures by itself; more are measured once, in a unit."""
+"""The most events that a reader measures; more are measured once, in a unit."""
 _SIZE: Final = (
     "length(kind) + length(CAST(detail AS BLOB)) + ifnull(length(topic), 0) "
     "+ ifnull(length(CAST(transactional_id AS BLOB)), 0) + 32"
 )
-"""The bytes of an event: its texts, and what SQLite takes for the numbers and for the row."""
+"""SQL: the bytes of an event: its texts, and SQLite's overhead for the numbers and the row."""
 _SIZES: Final = (
     f"SELECT position, {_SIZE} AS size FROM journal WHERE position > ? ORDER BY position LIMIT ?"
 )
@@ -50,7 +50,7 @@ class _Sized(NamedTuple):
 
 
 def is_due(connection: sqlite3.Connection, config: BrokerConfig, now_ms: int) -> bool:
-    """Whether `advance` has something to do, as a reader sees it. Costs a few look-ups."""
+    """Whether `advance` has work to do, on a read connection, by a few look-ups."""
     last = journal.last_position(connection)
     at = baseline.read(connection)
     oldest = connection.execute(_NEXT, (at.position, last)).fetchone()
@@ -67,8 +67,8 @@ def is_due(connection: sqlite3.Connection, config: BrokerConfig, now_ms: int) ->
 
 
 def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
-    """One bounded step, if it is due. Returns how many events it has folded into the baseline; 0 also
-    where it had to measure first."""
+    """Run one bounded step if it is due. Returns the number of events folded into the baseline; 0 also
+    if it had to measure first."""
     last = unit.last_position()
     at = before = baseline.read(unit)
     if _may_be_too_large(unit, config):
@@ -90,7 +90,7 @@ def advance(unit: Unit, config: BrokerConfig, now_ms: int) -> int:
 
 
 def _may_be_too_large(source: Unit | sqlite3.Connection, config: BrokerConfig) -> bool:
-    """Whether the journal may have more than `history.retention.bytes`: not in a smaller file."""
+    """Whether the journal can exceed `history.retention.bytes`: not if the whole file is smaller."""
     (file_bytes,) = source.execute(
         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     ).fetchone()
@@ -98,7 +98,7 @@ def _may_be_too_large(source: Unit | sqlite3.Connection, config: BrokerConfig) -
 
 
 def _measured(unit: Unit, at: Baseline) -> Baseline:
-    """With the size of some more events."""
+    """Add the size of some more events to the measured ones."""
     until, size = unit.execute(_MEASURE, (at.measured_position, _MEASURED_PER_UNIT)).fetchone()
     if until is None:
         return at
@@ -108,8 +108,8 @@ def _measured(unit: Unit, at: Baseline) -> Baseline:
 def _due(
     unit: Unit, at: Baseline, last: int, config: BrokerConfig, now_ms: int
 ) -> Sequence[_Sized]:
-    """The next events behind the baseline that are due, in order up to the first that is not, and no
-    more than a unit may fold."""
+    """Return the next events after the baseline that are due, in order up to the first that is not,
+    within the limits of a unit."""
     due: list[_Sized] = []
     folded, excess = 0, at.measured_bytes - config.history_retention_bytes
     rows = unit.execute(
@@ -129,7 +129,7 @@ def _due(
 
 
 def _fold(unit: Unit, due: Sequence[_Sized]) -> None:
-    """Into the baseline's tables. Raises CorruptDatabaseError."""
+    """Fold the events into the baseline's tables. Raises CorruptDatabaseError."""
     connection = cast(sqlite3.Connection, BaselineConnection(unit.connection))
     try:
         with late(connection, unit.projection) as folding:
@@ -143,7 +143,7 @@ def _fold(unit: Unit, due: Sequence[_Sized]) -> None:
 
 
 def _after(at: Baseline, due: Sequence[_Sized]) -> Baseline:
-    """Where the baseline is with these events."""
+    """Return the baseline after folding these events."""
     position, event, _ = due[-1]
     measured = sum([size for place, _, size in due if place <= at.measured_position])
     return Baseline(
@@ -155,6 +155,6 @@ def _after(at: Baseline, due: Sequence[_Sized]) -> Baseline:
 
 
 def _has_rows(unit: Unit, event: Event | Lean) -> bool:
-    """Whether a record of the event is stored: then it stays in the journal."""
+    """Whether a record of the event is stored, so that the event must stay in the journal."""
     where = lean.place(event)
     return where is not None and unit.execute(_ROWS_LEFT, where).fetchone() is not None

@@ -1,8 +1,8 @@
-"""Housekeeping: what time alone makes due, on the injectable clock.
+"""Housekeeping: work that becomes due by time alone, on the injectable clock.
 
-Time-outs and expirations are also done by any write that finds one due (see the coordinator). A whole
-round runs on demand; every log.retention.check.interval.ms one process that writes runs it by itself, a few
-steps after each of its writes, without a thread (decisions/0023).
+Time-outs and expirations are also handled by any write that finds one due (see the coordinator). A whole
+round runs on demand. Every log.retention.check.interval.ms one writing process runs a round by itself, a
+few steps after each of its writes, without a thread (decisions/0023).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from eosdb.model.progress import Progress, report_progress
 from eosdb.model.values import HousekeepingReport
 
 _UNIT_MS: Final = 2
-"""How long others wait for one unit of housekeeping that runs beside their work."""
+"""The target duration of one unit of background housekeeping, for which other writers wait."""
 _UNIT_ON_DEMAND_MS: Final = 20
 _AFTER_A_WRITE_NS: Final = 50_000_000
-"""The most that steps take after one write, and what they take after the first write of a program, which
+"""The time limit of the steps after one write; the first write of a program uses all of it, because it
 may be its last."""
 _NS_A_ROW: Final = 3_000
-"""What it takes to delete a row: who writes many has as many deleted."""
+"""The cost of deleting a row, so that a program that writes many rows also deletes many."""
 
 
 class Housekeeper:
@@ -35,20 +35,20 @@ class Housekeeper:
         self._core = core
         self._lock = threading.Lock()
         self._looked_ms = self._look_at_ms = 0
-        """When it was last looked whether a round is due, and when to look again; the lock file says when
-        the last one began."""
+        """When a round was last checked for, and when to check again; the lock file stores when the last
+        one began."""
         self._steps: Iterator[None] | None = None
-        """The round that is going on."""
+        """The steps of the current round."""
         self._whole: Round | None = None
-        """It, or the one before."""
+        """The current or last round."""
         self._rested_ns: int | None = None
         """When the last steps ended."""
         self._took_ns = 0
         self._rows_before = 0
-        """What had been written then."""
+        """The number of rows written by then."""
 
     def run(self, on_progress: Progress | None = None) -> HousekeepingReport:
-        """Do everything that is due now; `on_progress` counts records in compacted partitions."""
+        """Run everything that is due now; `on_progress` counts records in compacted partitions."""
         self._core.store.begin_round(self._core.clock.time_ms(), 0)
         return report_progress(on_progress, self._run)
 
@@ -60,10 +60,11 @@ class Housekeeper:
         return whole.report()
 
     def run_when_due(self) -> None:
-        """After a write: the next steps of the round that is going on, or the first ones of a new round
-        if the interval has passed. Nothing if another thread is at it.
+        """Run the next steps of the current round after a write, or the first ones of a new round if the
+        interval has passed; does nothing if another thread is running steps.
 
-        A failure ends the round, and the next one goes on: the calling request has been committed already.
+        A failure ends the round, and a later round continues, because the write has already been
+        committed.
         """
         now_ms = self._core.clock.time_ms()
         # A clock that has gone back has not passed what it said when it was ahead.
@@ -81,7 +82,7 @@ class Housekeeper:
             self._lock.release()
 
     def _tell_of(self, whole: Round) -> None:
-        """A round that has deleted something says what."""
+        """Log what a round has deleted, if anything."""
         report = whole.report()
         done = {name: getattr(report, name) for name in catalog.HOUSEKEPT.fields[1:]}
         if any(done.values()):
@@ -102,7 +103,7 @@ class Housekeeper:
         return Round(self._core, unit_ms=unit_ms, sync=sync, on_progress=on_progress)
 
     def _begins_round(self) -> bool:
-        """Whether the interval has passed, and no other process has begun this round."""
+        """Whether the interval has passed and no other process has begun this round."""
         every_ms = self._core.config.log_retention_check_interval_ms
         now_ms = self._core.clock.time_ms()
         self._looked_ms, self._look_at_ms = now_ms, now_ms + every_ms
@@ -114,8 +115,8 @@ class Housekeeper:
         return is_due
 
     def _take_steps(self) -> None:
-        """One, and more after a write of many rows; none before as much time has passed as the last ones
-        took, so that half of it is left to others."""
+        """Run one step, or more after a write of many rows; none until as much time has passed as the
+        last steps took, so that half of the time is left for other work."""
         assert self._steps is not None
         store, clock = self._core.store, self._core.clock
         began, allowance = monotonic_ns(clock), _AFTER_A_WRITE_NS

@@ -1,9 +1,9 @@
-"""Whether the record rows are those of the events, no more and no fewer, in every column.
+"""Checks that the record rows match their events in every column, without missing or extra rows.
 
-Each record is compared with its event, and with its own checksum, which covers what only the row has:
-content, timestamp and its type. Records from before schema 7 have none; for them the event has the newest
-timestamp, the size and a CRC of the content. A batch thinned out by retention or compaction is compared
-as far as it is there.
+Each record is compared with its event, and with its own checksum, which covers what only the row stores:
+content, timestamp and timestamp type. Records from before schema 7 have no checksum; for them the event
+has the newest timestamp, the size and a CRC of the content. A batch partly removed by retention or
+compaction is compared as far as it exists.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SERIAL: Final = f"sequence_round * {SEQUENCE_COUNT} + sequence"
 _COLUMNS: Final = (
     "position", "producer_id", "producer_epoch", "sequence", "is_transactional", "control",
 )  # fmt: skip
-"""What an event says about each of its rows; `sequence` is the serial."""
+"""The columns that an event determines for each of its rows; `sequence` is the serial."""
 
 
 class _Row(NamedTuple):
-    """A row as `_RANGE` reads it."""
+    """A row of the query `_RANGE`."""
 
     offset: int
     timestamp: int
@@ -76,10 +76,8 @@ _AT_ONCE_BYTES: Final = 1024 * 1024
 
 
 class RecordCheck:
-    """Checks every append event against the rows it should have; `problems` says what is wrong.
-
-    Up to the position `baseline` events are there for the rows alone: one without any should be gone.
-    """
+    """Compares every append event with its rows and collects `problems`. Events up to the position
+    `baseline` exist only because of their rows: one without any row should have been deleted."""
 
     def __init__(self, connection: sqlite3.Connection, baseline: int) -> None:
         self._connection = connection
@@ -98,7 +96,7 @@ class RecordCheck:
         self.problems: list[str] = []
 
     def inspect(self, position: int, found: Event | Lean) -> None:
-        """Compare one event with its rows, now or with the next ones."""
+        """Compare one event with its rows, at once or together with later events."""
         try:
             event = self._whole(found) if isinstance(found, Lean) else found
         except (KeyError, TypeError, ValueError) as error:
@@ -123,11 +121,9 @@ class RecordCheck:
                 self._look_at_markers()
 
     def _whole(self, row: Lean) -> Event:
-        """An event up to the baseline. What followed from the state before it is not known any more, so who
-        wrote the records is what their first one says; its own checksum proves that.
-
-        Raises KeyError, TypeError and ValueError.
-        """
+        """Return a lean event at or before the baseline in full. The state before it is not known any
+        more, so the producer is taken from its first record, which its own checksum proves. Raises
+        KeyError, TypeError and ValueError."""
         where = lean.place(row)
         stored = self._connection.execute(_WRITTEN_BY, where or (-1, 0, 0)).fetchone()
         producer = ProducerIdAndEpoch(*stored or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
@@ -139,7 +135,7 @@ class RecordCheck:
         return lean.fill_in(row, usual)
 
     def finish(self) -> list[str]:
-        """What is wrong, once every event has been seen."""
+        """Return the problems, after every event has been inspected."""
         self._look_at_batches()
         self._look_at_markers()
         (rows,) = self._connection.execute("SELECT count(*) FROM records").fetchone()
@@ -154,7 +150,7 @@ class RecordCheck:
         return 0 <= self._checked_from.get(marker.partition_id, -1) <= marker.offset
 
     def _look_at_batches(self) -> None:
-        """Check them one by one, unless all are right."""
+        """Check the pending batches one by one, unless one query shows that all are right."""
         batches, self._batches, self._batch_bytes = self._batches, [], 0
         if batches and self._are_whole(batches):
             self._rows += sum([event.count for _, event in batches])
@@ -163,11 +159,9 @@ class RecordCheck:
             self._range(position, event)
 
     def _are_whole(self, batches: list[tuple[int, BatchAppended]]) -> bool:
-        """Whether everything that `_range` checks is there and right, in one query for all.
-
-        SQLite promises no order, though it follows the index here: a difference is a reason to look
-        closer, not a finding.
-        """
+        """Whether one query shows that everything `_range` checks is right for all batches. SQLite
+        guarantees no order here, though it follows the index: a difference leads to a detailed check,
+        and is not reported as such."""
         asked: list[int] = []
         for position, event in batches:
             first, serial = event.base_offset, event.base_sequence
@@ -196,7 +190,7 @@ class RecordCheck:
         return True
 
     def _look_at_markers(self) -> None:
-        """Like `_look_at_batches`."""
+        """Check the pending markers, like `_look_at_batches`."""
         markers, self._markers = self._markers, []
         if not markers:
             return
@@ -216,7 +210,7 @@ class RecordCheck:
             self._range(position, event)
 
     def _range(self, position: int, event: BatchAppended | MarkerWritten) -> None:
-        """Check the rows of one event, and report what is wrong with them."""
+        """Check the rows of one event and report what is wrong with them."""
         of_all: tuple[object, ...]
         if isinstance(event, MarkerWritten):
             first = last = event.offset
@@ -254,7 +248,7 @@ class RecordCheck:
 
 
 def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> str | None:
-    """The first column that is not what the event says."""
+    """Return the first column that differs from the event."""
     looked_at = attrgetter(*_COLUMNS)
     for row in rows:
         for name, value, wanted in zip(_COLUMNS, looked_at(row), of_all, strict=True):
@@ -266,7 +260,7 @@ def _differs(rows: Sequence[_Row], first: int, of_all: tuple[object, ...]) -> st
 
 
 def _altered(rows: Sequence[_Row], *, is_old: bool) -> str | None:
-    """The first row that does not fit its checksum."""
+    """Return the first row that does not match its checksum."""
     i = checksum.first_altered(
         [row.key for row in rows],
         [row.value for row in rows],
@@ -306,7 +300,8 @@ def _batch_differs(rows: Sequence[_Row], event: BatchAppended) -> str | None:
 
 
 def _crc_before_7(rows: Iterable[_Row]) -> int:
-    """What the events of older records say: the CRC-32 of keys, values and headers, joined."""
+    """Return the checksum that older events store: the CRC-32 of the concatenated keys, values and
+    headers."""
     return crc32(
         b"".join(
             (row.key or b"") + (row.value or b"") + (row.headers or "").encode() for row in rows

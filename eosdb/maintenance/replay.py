@@ -1,5 +1,5 @@
-"""Folding the journal anew, on top of the baseline: into the tables themselves (`rebuild`), or beside them
-to compare (`verify`)."""
+"""Replays the journal on top of the baseline: into the tables themselves (`rebuild`), or into a copy for
+comparison (`verify`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eosdb.store.schema.newest import materialized_tables
 from eosdb.store.writing.unit import Apply, Unit, late
 
 _EVENTS_REMEMBERED: Final = 20_000
-"""How many events are folded before the memos are dropped."""
+"""The number of events after which the memos are dropped."""
 _PROBLEMS_PER_TABLE: Final = 20
 _UNFOLDABLE: Final = (sqlite3.Error, TypeError, AttributeError, OverflowError)
 
@@ -29,8 +29,8 @@ Inspect = Callable[[int, Event | Lean], None]
 
 
 def rebuild(unit: Unit, on_progress: Progress = silent) -> int:
-    """Drop the materialized tables, copy the baseline into new ones, and fold every later event again.
-    Returns how many events there are. Raises CorruptDatabaseError."""
+    """Recreate the materialized tables from the baseline, and fold every later event. Returns the number
+    of events. Raises CorruptDatabaseError."""
     begun = baseline.read(unit).position
     create_materialized(unit.connection)
     unit.forget()
@@ -58,8 +58,8 @@ def fold(
     *,
     after: int = 0,
 ) -> int:
-    """Apply the events behind a position in order; memory stays flat. Returns how many there were in
-    all. `inspect` gets those that are applied with what their rows leave out."""
+    """Fold the events after a position in order, with bounded memory. Returns the number of all events.
+    `inspect` gets each event, completed if it was folded."""
     count, apply = 0, unit.projection
     for position, found in events:
         event = apply(unit, found, position) if position > after else found
@@ -75,9 +75,9 @@ def fold(
 def verify(
     connection: sqlite3.Connection, apply: Apply, inspect: Inspect, on_progress: Progress = silent
 ) -> tuple[int, list[str]]:
-    """Fold every event behind the baseline into a copy of it, and compare that with the file's tables.
+    """Fold every event after the baseline into a copy of it, and compare that with the file's tables.
 
-    Returns how many events there are and what differs. `inspect` gets every event as it is folded.
+    Returns the number of events and the differences. `inspect` gets every event as it is folded.
     """
     with closing(sqlite3.connect("", isolation_level=None)) as scratch:
         scratch.execute("BEGIN")
@@ -124,8 +124,8 @@ def verify(
 
 
 def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Iterator[str]:
-    """Why an event of this kind must not be at this position, with the baseline at `begun` and the event
-    before it at `last`."""
+    """Report that an event of this kind must not be at this position, with the baseline at `begun` and
+    the previous event at `last`."""
     if position <= begun:
         if kind not in (BatchAppended, MarkerWritten):
             yield (
@@ -137,13 +137,13 @@ def _misplaced(position: int, kind: type[Event], begun: int, last: int) -> Itera
 
 
 def _told_by(begun: int) -> str:
-    """What the folded tables come from."""
+    """Return what the folded tables come from, for messages."""
     return "the baseline and the events" if begun else "the events"
 
 
 def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int, Exception] | None:
-    """The position before the first event that cannot be folded, and why. Written late, a row may fail
-    long after its event; so every row is written at once here."""
+    """Return the position before the first event that cannot be folded, and the error. With deferred
+    writes a row may fail long after its event, so here every row is written at once."""
     begun = last = baseline.read(connection).position
 
     def note(position: int, _: Event | Lean) -> None:
@@ -162,7 +162,8 @@ def _first_unfoldable(connection: sqlite3.Connection, apply: Apply) -> tuple[int
 
 
 def differences(stored: sqlite3.Connection, folded: sqlite3.Connection, told_by: str) -> list[str]:
-    """Where the materialized tables differ from what they are `told_by`."""
+    """Return the differences between the stored materialized tables and the folded ones; `told_by` names
+    the source of the latter."""
     problems: list[str] = []
     for table in materialized_tables():
         described = folded.execute(f'PRAGMA table_info("{table}")').fetchall()
@@ -182,7 +183,7 @@ def _unequal(
     keys: list[int],
     told_by: str,
 ) -> Iterator[str]:
-    """A merge of two streams in key order."""
+    """Merge two streams in key order and yield their differences."""
 
     def key(row: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(row[i] for i in keys)

@@ -1,9 +1,9 @@
-"""The file as it was after an earlier event: later events and their records are cut off, and state is
-folded. What comes next is another history, so the copy gets an id of its own. Nothing leads back to before
-the baseline.
+"""Restores the file as of an earlier event: later events and their records are deleted, and the state is
+folded again.
 
-Runs on a copy. What retention or compaction has removed since cannot come back: the copy records that in
-events of its own that move the log start, or the clean offset, past it.
+The copy's future is another history, so it gets a new file id. Nothing before the baseline can be
+restored. Records that retention or compaction has removed since cannot be restored either: the copy
+records that in events that advance the log start, or the clean offset, past them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SELECT ifnull(max(position), 0) FROM (
 )
 WHERE timestamp <= :time
 """
-"""The event of the baseline itself need not be there."""
+"""The event at the baseline's position may be gone."""
 
 
 def restore_to(
@@ -44,7 +44,7 @@ def restore_to(
     timestamp: int | None,
     on_progress: Progress | None,
 ) -> int:
-    """Write the file as it was to another name. Returns the position after which it was so."""
+    """Write the restored file to `target`. Returns its position."""
 
     def work(report: Progress) -> int:
         with store.read() as connection:
@@ -58,11 +58,9 @@ def restore_to(
 def wanted_position(
     connection: sqlite3.Connection, position: int | None, timestamp: int | None
 ) -> int:
-    """The position itself, or the newest event at or before a time (ms; 0: everything is later).
-
-    Raises InvalidRequestError for a position beyond the journal or before the baseline, and unless exactly
-    one is given.
-    """
+    """Return the position to restore: the given one, or that of the newest event at or before a time
+    (ms; 0 if everything is later). Raises InvalidRequestError for a position beyond the journal or
+    before the baseline, and unless exactly one is given."""
     if (position is None) == (timestamp is None):
         raise InvalidRequestError("expected either a journal position or a timestamp, and not both")
     if position is not None:
@@ -82,10 +80,8 @@ def _copy_after(
     now_ms: int,
     on_progress: Progress,
 ) -> None:
-    """Make `target` what the file was after `position`.
-
-    Progress counts the file's pages, the events, and the pages again: what is left is rewritten.
-    """
+    """Create `target` as the file was after `position`. Progress counts the file's pages, the events,
+    and the pages again, because the rest is rewritten."""
     pages = copies.page_count(source)
     total = pages + position + pages
 
@@ -99,7 +95,7 @@ def _copy_after(
 def _cut_after(
     connection: sqlite3.Connection, position: int, now_ms: int, on_progress: Progress
 ) -> None:
-    """Make the copy what the file was after `position`; `on_progress` counts folded events."""
+    """Turn the copy into the file as it was after `position`; `on_progress` counts folded events."""
     kept = {
         partition_id: (log_start_offset, clean_offset)
         for partition_id, log_start_offset, clean_offset in connection.execute(

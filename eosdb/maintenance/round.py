@@ -1,7 +1,7 @@
-"""One round of housekeeping, in steps: each is a look on a snapshot, or one bounded unit of writing.
+"""One round of housekeeping in steps, each of which is a read of a snapshot or one bounded write unit.
 
-Whoever asks for the next step may wait as long as it likes before: every unit checks again what a look has
-found. A new kind of housekeeping is one more part in `_PARTS`, a generator that yields after each step.
+The caller may wait as long as it likes between two steps: every unit checks again what a read has found.
+A new kind of housekeeping is one more generator in `_PARTS`, which yields after each step.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from eosdb.store.writing.unit import STEPS_PER_UNIT, Unit
 K = TypeVar("K")
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Yields after each step; its result is what the steps have done."""
+"""Yields after each step; returns what the steps have done."""
 _WITH_RECORDS: Final = "log_end_offset > log_start_offset"
 
 
 class Round:
-    """What is done is counted while the steps are taken. `unit_ms` is how long others wait for one unit;
-    unless `sync`, what it stores is made durable by whoever syncs next."""
+    """The steps of a round, counting what they do. `unit_ms` is the target duration of one unit; unless
+    `sync`, its writes become durable with the next synced unit."""
 
     def __init__(
         self, core: Core, *, unit_ms: int, sync: bool, on_progress: Progress = silent
@@ -48,12 +48,12 @@ class Round:
         self._done: Counter[str] = Counter()
 
     def steps(self) -> Iterator[None]:
-        """Everything that is due; take them one by one."""
+        """Yield after each step of everything that is due."""
         for part in _PARTS:
             yield from part(self)
 
     def report(self) -> HousekeepingReport:
-        """What has been done so far."""
+        """Return what has been done so far."""
         return HousekeepingReport(**self._done)
 
     def take_snapshots(self) -> Steps[None]:
@@ -71,15 +71,15 @@ class Round:
         return self._store.write(work, sync=self._sync)
 
     def _alarm(self) -> Callable[[], bool]:
-        """Whether the unit that begins now has lasted long enough."""
+        """Return a function that tells whether the unit that begins now has lasted long enough."""
         end = monotonic_ns(self._clock) + self._unit_ns
         return lambda: monotonic_ns(self._clock) >= end
 
     def _for_each(
         self, due: Sequence[K], work: Callable[[Unit, K], int], counted: str | None = None
     ) -> Steps[list[K]]:
-        """Do `work` for each, some in each unit, since others want their turn; count what it returns.
-        Returns those for which it did something."""
+        """Call `work` for each item, some items per unit so that other writers get their turn, and count
+        its results. Returns the items for which it did something."""
         at, worked_on = 0, list[K]()
         while at < len(due):
 
@@ -100,8 +100,8 @@ class Round:
         return worked_on
 
     def _due(self, condition: str, is_due: IsDue) -> Steps[list[Partition]]:
-        """The partitions that are due, among those that meet an SQL condition: page by page, each on a
-        snapshot of its own, without the writer's lock."""
+        """Yield the partitions that are due among those that meet an SQL condition: page by page, each
+        on its own snapshot, without the writer's lock."""
         found: list[Partition] = []
         configs: dict[int, TopicConfig] = {}
         after: int | None = 0
@@ -122,7 +122,8 @@ class Round:
     # -- the parts ------------------------------------------------------------------------------
 
     def _forget_groups(self) -> Steps[None]:
-        """Before members expire, so that a group that loses its last one now is seen empty once."""
+        """Expire groups. This precedes the expiration of members, so that a group that loses its last
+        member now is seen empty once."""
         now_ms = self._clock.time_ms()
         with self._store.read() as connection:
             idle = group_offsets.idle_groups(connection)
@@ -131,7 +132,7 @@ class Round:
         )
 
     def _run_due(self) -> Steps[None]:
-        """What any write does that finds it due."""
+        """Run time-outs and expirations, as any write does that finds one due."""
         due = self._coordinator.run_due()
         self._done.update(
             recovered_transactions=due.recovered,
@@ -210,7 +211,7 @@ class Round:
         self._report(total, total)
 
     def _forget_what_was_done_once(self) -> Steps[None]:
-        """Idempotency keys, and sinks."""
+        """Expire idempotency keys and sinks."""
         now_ms = self._clock.time_ms()
         before_ms = now_ms - self._config.idempotency_retention_ms
         while self._config.idempotency_retention_ms >= 0:
@@ -224,7 +225,8 @@ class Round:
             yield
 
     def _trim_history(self) -> Steps[None]:
-        """Not synced: a power cut takes commits from the end, each with its baseline and its events."""
+        """Advance the baseline, without sync: a power cut removes commits from the end, each with its
+        baseline and its events."""
         now_ms = self._clock.time_ms()
         while True:
             with self._store.read() as connection:
@@ -256,4 +258,4 @@ _PARTS: Final[tuple[Callable[[Round], Steps[None]], ...]] = (
     Round._trim_history,
     Round._free_pages,
 )
-"""In this order: the last ones give back what those before them have emptied."""
+"""The order matters: the last parts return the pages that the earlier ones have freed."""

@@ -1,7 +1,7 @@
-"""Verify and rebuild: the events are folded anew, beside the tables or into them.
+"""Verify and rebuild: the events are folded again, into a copy or into the tables.
 
-SQLite's own check is one statement that runs for as long as a scan of everything, outside the
-interpreter's lock, so it has a thread of its own beside the one that folds.
+SQLite's own check is a single statement that takes as long as a full scan, outside the interpreter's
+lock, so it runs in a second thread beside the folding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INTERRUPT_EVERY_S: Final = 0.05
 
 
 def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyReport:
-    """Fold every event that the history has beside the tables and compare both, and the records with
+    """Fold the whole history into a copy of the tables and compare both, and compare the records with
     their events."""
 
     def work(report: Progress) -> tuple[int, list[str]]:
@@ -65,7 +65,7 @@ def verify(store: Store, clock: Clock, on_progress: Progress | None) -> VerifyRe
 
 
 def rebuild(store: Store, clock: Clock, on_progress: Progress | None) -> RebuildReport:
-    """Fold every event behind the baseline into its copy, in one unit."""
+    """Rebuild the tables from the baseline and every later event, in one unit."""
     start = clock.monotonic_ms()
     events = report_progress(
         on_progress, lambda report: store.write(lambda unit: replay.rebuild(unit, report))
@@ -75,8 +75,8 @@ def rebuild(store: Store, clock: Clock, on_progress: Progress | None) -> Rebuild
 
 @contextmanager
 def _integrity_beside(connection: sqlite3.Connection) -> Iterator[Callable[[], list[str]]]:
-    """During the block, check the file on a connection that nobody else uses. The yielded function waits
-    for the problems that SQLite finds; it raises sqlite3.Error where the file cannot even be checked."""
+    """Run SQLite's integrity check on a separate connection during the block. The yielded function waits
+    for its problems; it raises sqlite3.Error if the file cannot be checked at all."""
     with ThreadPoolExecutor(1, "eosdb-integrity") as pool:
         with threads.needed("the check"):
             found = pool.submit(_problems, connection)

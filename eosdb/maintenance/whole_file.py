@@ -1,4 +1,4 @@
-"""What `Database` offers about the file as a whole: housekeeping, checks, copies, and its space."""
+"""Methods of `Database` for the file as a whole: housekeeping, checks, copies, and disk space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eosdb.store.file.connection import is_in_wal_mode
 
 
 class WholeFile:
-    """The part of `Database` for those who keep the file."""
+    """The part of `Database` for maintenance of the file."""
 
     def __init__(self, core: Core) -> None:
         self.clock: Final = core.clock
@@ -26,16 +26,17 @@ class WholeFile:
         self._housekeeper: Final = Housekeeper(core)
 
     def housekeeping(self, *, on_progress: Progress | None = None) -> HousekeepingReport:
-        """Do everything that is due: timeouts, expirations, retention, compaction.
+        """Run everything that is due: time-outs, expirations, retention, compaction.
 
-        `on_progress(done, total)` counts records of compacted topics. The work takes many commits: what is
-        done when the callback raises stays done.
+        `on_progress(done, total)` counts records of compacted topics. The work takes many commits: if
+        the callback raises, what is done so far stays done.
         """
         self._store.check_open()
         return self._housekeeper.run(on_progress)
 
     def take_snapshot(self) -> list[SnapshotInfo]:
-        """Store the current producer states of every partition; returns the newest snapshot of each."""
+        """Store a snapshot of the producer state of every partition; returns the newest snapshot of
+        each."""
         self._store.write(lambda _: None, sync=False)  # Refused if the file was opened read-only.
         self._housekeeper.take_snapshots(sync=True)
         with self._store.read() as connection:
@@ -47,42 +48,44 @@ class WholeFile:
         return verify.verify(self._store, self.clock, on_progress)
 
     def rebuild(self, *, on_progress: Progress | None = None) -> RebuildReport:
-        """Drop every materialized table and rebuild it from the events, in one commit; nothing changes if
-        `on_progress(done, total)`, which counts events, raises."""
+        """Drop every materialized table and rebuild it from the events, in one commit.
+        `on_progress(done, total)` counts events; if it raises, nothing changes."""
         return verify.rebuild(self._store, self.clock, on_progress)
 
     def compact(self, *, on_progress: Progress | None = None) -> CompactReport:
-        """Write the file anew without its free pages, in one commit, so that it shrinks; files of an
-        earlier eosdb give pages back by themselves from then on.
+        """Rewrite the file without its free pages, in one commit, so that it shrinks. A file of an
+        earlier eosdb returns pages by itself from then on.
 
-        Readers go on, writers wait for the end, `lock_timeout_ms` at most. It takes as much room as twice
-        the compacted file for a while. Nothing changes if `on_progress(done, total)`, which counts pages,
-        raises. Raises DatabaseFullError, saying how much room there should be, and DatabaseLockedError.
+        Readers are not affected; writers wait until it is done, at most `lock_timeout_ms`. It
+        temporarily needs disk space of twice the compacted file. `on_progress(done, total)` counts
+        pages; if it raises, nothing changes. Raises DatabaseFullError, saying how much space is needed,
+        and DatabaseLockedError.
         """
         return compact.compact(self._store, self.clock, on_progress)
 
     def backup(
         self, target: str | os.PathLike[str], *, on_progress: Progress | None = None
     ) -> None:
-        """A consistent copy of the file as it is now; it appears whole or, also when `on_progress(done,
-        total)`, which counts pages, raises, not at all.
+        """Copy the current state of the file to `target`, which appears complete or not at all.
 
-        Raises IllegalStateError when `target` exists.
+        `on_progress(done, total)` counts pages; if it raises, there is no copy. Raises IllegalStateError
+        if `target` exists.
         """
         copies.back_up(self._store, check_path("target", target), on_progress)
 
     def extract(
         self, target: str | os.PathLike[str], *, on_progress: Progress | None = None
     ) -> int:
-        """Take eosdb's tables out of this file, which was adopted or has tables of its own, into a new
-        file, with their id and their whole history. What is left is another application's: this object,
-        and all that others have open on it, can only be closed then.
+        """Move eosdb's tables, with the file id and the whole history, from this file, which was adopted
+        or has tables of its own, to a new file. Returns the position of the newest event.
 
-        The new file is whole, verified and durable before anything is dropped here, in one commit; who is
-        killed between the two calls it again. Returns the position of the newest event. `on_progress(done,
-        total)` counts events that are verified; when it raises, nothing changes. Raises IllegalStateError
-        when `target` exists, when views, triggers or foreign keys of the owner use eosdb's tables, and when
-        there is nothing but those.
+        Afterwards this file is the other application's: close this object and all others that have it
+        open. The new file is complete, verified and durable before anything is dropped here, in one
+        commit; if the process is killed in between, call it again.
+
+        `on_progress(done, total)` counts verified events; if it raises, nothing changes. Raises
+        IllegalStateError if `target` exists, if views, triggers or foreign keys of the owner use eosdb's
+        tables, or if the file has no tables but eosdb's.
         """
         return extract.extract(self._store, self.clock, check_path("target", target), on_progress)
 
@@ -100,13 +103,13 @@ class WholeFile:
         *,
         on_progress: Progress | None = None,
     ) -> int:
-        """A copy of the file as it was after event `position`, or at `timestamp` (ms).
+        """Write a copy of the file as it was after event `position`, or at `timestamp` (ms). Returns the
+        position.
 
-        Returns the position. Records that retention or compaction has removed since cannot be restored; the
-        copy's log start shows that. `on_progress(done, total)` counts pages and events. Raises
-        InvalidRequestError for a position beyond the journal or before the history
-        (`history_retention_ms`), and unless exactly one of the two is given, and IllegalStateError when
-        `target` exists.
+        Records that retention or compaction has removed since cannot be restored; the copy's log start
+        shows that. `on_progress(done, total)` counts pages and events. Raises InvalidRequestError for a
+        position beyond the journal or before the history (`history_retention_ms`), and unless exactly
+        one of the two is given, and IllegalStateError if `target` exists.
         """
         return restore.restore_to(
             self._store, self.clock, check_path("target", target), position, timestamp, on_progress
