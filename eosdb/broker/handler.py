@@ -1,5 +1,4 @@
-"""`Core`, the shared parts of an open file, and `RequestHandler`, the base class of all request
-handlers."""
+"""The base class of all request handlers, and the parts of an open file that they share."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class Core:
 
 
 class RequestHandler:
-    """Reads from the store, writes through the coordinator, checks rights with the authorizer. Threads may
-    share it."""
+    """Reads from the store, writes through the coordinator, checks rights. Threads may share it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

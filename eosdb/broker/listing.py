@@ -50,8 +50,7 @@ def transactions(
     started_before: int | None,
     authorizer: Authorizer,
 ) -> list[TransactionListing]:
-    """Transactions that match every filter, by id. An empty filter, or `started_before` None, matches
-    all."""
+    """Transactions that match every filter, by id; empty filters and None match all."""
     conditions, values = ["1"], list[object]()
     for column, wanted in (("state", states), ("producer_id", producer_ids)):
         if wanted:

@@ -120,8 +120,7 @@ class UserTransaction:
 
 
 class UnitOfParts:
-    """A unit for several records of a processor: each attempt is a part that can be rolled back by
-    itself."""
+    """A unit for several records of a processor; each attempt is a part that can be rolled back."""
 
     def __init__(self, held: HeldUnit, publisher: Publisher) -> None:
         self._held = held

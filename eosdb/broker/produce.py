@@ -120,8 +120,7 @@ class ProduceRequests(RequestHandler):
         return self._append_at_once(unit, {tp: batch}, request)[tp]
 
     def together(self, *, sync: bool) -> AbstractContextManager[JointUnit]:
-        """Commit this thread's requests in the block together, with an fsync if `sync`; see
-        `Store.together`."""
+        """Commit this thread's requests in the block together, fsynced if `sync` (`Store.together`)."""
         return self._coordinator.together(sync=sync)
 
     def _check_request(
@@ -266,8 +265,7 @@ class ProduceRequests(RequestHandler):
         prepared: Mapping[TopicPartition, PreparedBatch],
         transactional_id: str | None,
     ) -> None:
-        """Check the right to the transactional id; idempotent producers were authorized by
-        `init_producer_id`."""
+        """Check the right to the transactional id. `init_producer_id` authorizes idempotent producers."""
         if any(batch.is_transactional for batch in prepared.values()):
             self._authorizer.check(unit, "write", "transactional_id", transactional_id or "")
 

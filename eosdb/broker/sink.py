@@ -119,8 +119,7 @@ class OnceAppender(RequestHandler):
         *,
         consecutive: bool,
     ) -> AppendOnceResult:
-        """Append the batches atomically; append nothing if the sink has already appended this batch or a
-        later one."""
+        """Append the batches atomically, unless the sink has already appended this or a later one."""
         if check_text("sink_id", sink_id) == "":
             raise InvalidRequestError("sink_id: got an empty one, expected text")
         number = check_int("batch_id", batch_id, 0)

@@ -183,7 +183,8 @@ class TransactionRequests(RequestHandler):
         *,
         transaction_version: int | None = None,
     ) -> ProducerIdAndEpoch:
-        """Commit or abort the transaction. The outcome is final when this returns.
+        """Commit or abort the transaction. The outcome is final when this returns; if it raises, it may
+        have been decided nevertheless.
 
         Returns the producer id and epoch to use next: under transaction version 2 the next epoch. Raises
         InvalidTxnStateError, ProducerFencedError, InvalidProducerIdMappingError,

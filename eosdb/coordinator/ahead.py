@@ -41,8 +41,7 @@ def is_any(source: Source, now_ms: int) -> bool:
 
 
 def begin_again(unit: Unit, now_ms: int) -> int:
-    """Restart the times that are in the future. Returns for how many transactions and groups;
-    STEPS_PER_UNIT if there may be more."""
+    """Restart the times that are in the future. Returns how many; STEPS_PER_UNIT if there may be more."""
     count = 0
     while count < STEPS_PER_UNIT and (name := _transaction(unit, now_ms)) is not None:
         current = transaction_rows.load(unit, name)

@@ -137,8 +137,7 @@ class Authorizer:
         return answer
 
     def operations(self, source: Source, resource_type: str, name: str) -> frozenset[str]:
-        """The operations that the principal may perform on the resource (KIP-430). Raises
-        InvalidRequestError."""
+        """The operations allowed on the resource (KIP-430). Raises InvalidRequestError."""
         kind = _one_of("resource_type", resource_type, tuple(SUPPORTED))
         return frozenset(
             operation for operation in SUPPORTED[kind] if self.allows(source, operation, kind, name)
@@ -162,8 +161,7 @@ class Authorizer:
             )
 
     def check_write_markers(self, source: Source) -> None:
-        """Require ALTER on the cluster, which administrators have, or CLUSTER_ACTION, which brokers
-        have."""
+        """Require ALTER (for administrators) or CLUSTER_ACTION (for brokers) on the cluster."""
         if not any(
             self.allows(source, operation, "cluster", CLUSTER)
             for operation in ("alter", "cluster_action")

@@ -152,8 +152,7 @@ class TransactionCoordinator:
                 self.run_due()
 
     def recover(self) -> None:
-        """Complete or abort the transactions that dead processes left, and remove dead members. Called when
-        the file is opened."""
+        """End the transactions that dead processes left, and remove dead members; called at opening."""
         self.leadership.recover()
         self._abort_while(self.presences.first_orphan)
         self.look_for_the_dead()

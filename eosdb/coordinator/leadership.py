@@ -44,8 +44,7 @@ class Decision:
 
 
 class Leadership:
-    """Elects this database object as the coordinator, and completes decided transactions. Threads may share
-    it."""
+    """Elects this object as the coordinator and completes decided transactions. Threads may share it."""
 
     def __init__(self, store: Store, clock: Clock, partitions_at_once: int) -> None:
         self._store = store
@@ -56,8 +55,7 @@ class Leadership:
         self._completing: set[str] = set()
         """Ids whose transaction a thread of this object has decided and is about to complete."""
         self._refused: set[str] = set()
-        """Ids whose decided transaction cannot be completed, since a partition has seen a newer
-        coordinator."""
+        """Ids that cannot be completed, since a partition has seen a newer coordinator."""
 
     def ensure_elected(self) -> None:
         """Become the coordinator, with a new coordinator epoch, unless this object already is."""
@@ -177,8 +175,7 @@ class Leadership:
             self._refused.add(transactional_id)
 
     def _elect_and_complete(self, unit: Unit) -> int:
-        """Take a new coordinator epoch, and complete all decided transactions under it. Returns how
-        many."""
+        """Take a new coordinator epoch and complete all decided transactions. Returns how many."""
         now, completed = self._clock.time_ms(), 0
         epoch = transaction_rows.elect(unit, now)
         group_rows.begin_sessions(unit, now)

@@ -170,8 +170,7 @@ def _whole(unit: Unit, row: Lean) -> Event:
 
 # decisions/0026: what a row leaves out follows from the state before it.
 def _expected(unit: Unit, row: Lean) -> Event:
-    """The event that the state before the row leads to expect. Raises KeyError, TypeError and
-    ValueError."""
+    """The event expected from the state before the row. Raises KeyError, TypeError and ValueError."""
     before = None
     if row.transactional_id is not None:
         before = transaction_rows.load(unit, row.transactional_id)

@@ -32,8 +32,7 @@ _make: Final = tuple.__new__
 
 
 class Form(NamedTuple):
-    """How values of a type are written to JSON and read; `text` and `value` are None if no conversion is
-    needed."""
+    """Converts values of a type to JSON and back; `text` or `value` is None if no conversion is needed."""
 
     json_types: frozenset[type]
     text: Callable[[Any], str] | None = None
@@ -154,8 +153,7 @@ class Fields:
         return _make(self._cls, (*before, *cells))
 
     def values(self, objects: list[Any]) -> tuple[Any, ...]:
-        """A NamedTuple for each JSON object. If no member needs conversion, only their presence is
-        checked."""
+        """`value` for each JSON object; without conversions only the presence of members is checked."""
         if self._values:
             return tuple(map(self.value, objects))
         return tuple(map(_make, repeat(self._cls), map(self._pick, objects)))

@@ -89,8 +89,7 @@ def batch(
 
 
 def marker(producer: ProducerIdAndEpoch | None, coordinator_epoch: int) -> MarkerWritten:
-    """The expected marker: a commit by the current coordinator, with the transaction's `producer` (None if
-    unknown)."""
+    """The expected marker: a commit by the current coordinator and this producer (None if unknown)."""
     id_, epoch = producer or (NAMED, NAMED)
     return MarkerWritten(0, "", 0, None, NAMED, NAMED, id_, epoch, coordinator_epoch, _COMMIT)
 

@@ -29,8 +29,7 @@ NO_DEADLINE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group. `protocols` are its assignors in order of preference, each with metadata for the
-    leader."""
+    """A member. `protocols` are its assignors by preference, each with metadata for the leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -160,8 +159,7 @@ def leave(group: Group, member_ids: Collection[str], now_ms: int) -> Group:
 
 
 def overdue(group: Group, now_ms: int) -> Group:
-    """The group after the rebalance deadline: without the members that did not rejoin, or without the
-    leader that did not sync."""
+    """The group after the deadline, without members that did not rejoin or the leader that did not sync."""
     if group.state is GroupState.PREPARING_REBALANCE:
         return _complete(group, now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE and group.leader is not None:
@@ -369,8 +367,7 @@ def _all_joined(group: Group) -> bool:
 
 
 def _complete(group: Group, now_ms: int) -> Group:
-    """The next generation, with the members that have joined; static members stay until their sessions
-    end."""
+    """The next generation: members that have joined, and static ones whose sessions have not ended."""
     members = tuple(
         replace(m, assignment=b"")
         for m in group.members
@@ -393,8 +390,7 @@ def _complete(group: Group, now_ms: int) -> Group:
 
 
 def _elected_protocol(members: tuple[Member, ...]) -> str:
-    """The protocol with the most votes: each member votes for its first that all support
-    (selectProtocol)."""
+    """The protocol with most votes; each member votes for its first that all support (selectProtocol)."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return max(votes, key=lambda name: (votes[name], name))

@@ -327,8 +327,7 @@ def idle_groups(connection: sqlite3.Connection) -> list[str]:
 
 
 def forget_idle(unit: Unit, group_id: str, now_ms: int) -> int:
-    """Delete the group if it still has neither members nor offsets. Returns the number of deleted
-    groups."""
+    """Delete the group if it still has neither members nor offsets. Returns how many it deleted."""
     if unit.execute(f"{_IDLE} AND group_id = ?", (group_id,)).fetchone() is None:
         return 0
     unit.record(

@@ -130,16 +130,14 @@ def renew_while_waiting(unit: Unit, group: Group, member: Member, now_ms: int) -
 
 
 def begin_sessions_again(unit: Unit, group: Group, now_ms: int) -> None:
-    """Restart the sessions of all members now. Member ids that were given out and not joined with are
-    forgotten."""
+    """Restart the sessions of all members now, and forget member ids that nobody has joined with."""
     unit.execute("DELETE FROM group_sessions WHERE group_id = ?", (group.group_id,))
     for member in group.members:
         renew_while_waiting(unit, group, member, now_ms)
 
 
 def is_given_out(unit: Unit, group_id: str, member_id: str) -> bool:
-    """Whether this member id was given out (MemberIdRequiredError): it has a lease, even if no member
-    yet."""
+    """Whether this member id was given out (MemberIdRequiredError): it has a session, perhaps no member."""
     lease = unit.execute(
         "SELECT 1 FROM group_sessions WHERE group_id = ? AND member_id = ?", (group_id, member_id)
     )

@@ -73,8 +73,7 @@ class Initialized:
 
 @dataclass(frozen=True, slots=True)
 class FenceOngoing:
-    """Write `prepared`, complete the abort, and return CONCURRENT_TRANSACTIONS, so that the client
-    retries."""
+    """Write `prepared`, complete the abort, and have the client retry (CONCURRENT_TRANSACTIONS)."""
 
     prepared: TransactionMetadata
 
