@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .writing.report import WriteReport
 
 _OLDEST = (4, 2)
-"""Streams that are told how much to read are new in it."""
+"""Read limits of Python streams are new in this version."""
 
 
 def _check_spark() -> None:
-    """Raises ImportError for a Spark that is too old; one that is missing is noticed on use."""
+    """Raises ImportError if Spark is too old. Without Spark, the first use of a name raises it."""
     try:
         from pyspark.version import __version__ as found
     except ModuleNotFoundError:

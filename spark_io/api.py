@@ -1,4 +1,4 @@
-"""The public functions: reading, writing, and what a session needs for them."""
+"""The public functions: reading, writing, and registering the data source in a session."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .python import explained, use_this_python
 from .reading import table_function
 from .source import EosdbDataSource
 from .writing import report
+from .writing.last_write import last_write_of
 from .writing.outgoing import Outgoing, as_bytes, parse
 from .writing.report import WriteReport
 from .writing.running import active, query_of
-from .writing.standing import standing_of
 from .writing.writes import (
     Calls,
     Content,
@@ -43,12 +43,12 @@ _SESSION: Final = ("ignoreCorruptFiles", "ignoreMissingFiles")
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("eosdb")` in the session, and the table function of SQL
-    `eosdb('shop.db', 'orders, payments')`, which reads anew each time: Spark keeps the first plan of
-    DataFrames and views.
+    """Register `format("eosdb")` in the session, and the SQL table function
+    `eosdb('shop.db', 'orders, payments')`.
 
-    Where the Python of Spark's workers has eosdb, Spark finds the format by itself, through the module
-    `pyspark_eosdb`.
+    The function reads the current records each time it is called, whereas Spark keeps the first plan of a
+    DataFrame or view. If eosdb is installed in the Python of Spark's workers, Spark also finds the format
+    without this call, through the module `pyspark_eosdb`.
     """
     _register_source(spark)
     table_function.register(spark)
@@ -60,11 +60,11 @@ def _register_source(spark: SparkSession) -> None:
 
 
 def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
-    """Committed records as a DataFrame; options are those of Spark's Kafka connector, such as
+    """Return committed records as a DataFrame; options are those of Spark's Kafka connector, such as
     `subscribe="orders"`, `startingOffsets="earliest"`, `includeHeaders=True`.
 
-    Offsets are pinned when Spark first plans the query, at one instant in each file, and Spark keeps that
-    plan: read again for what has come since.
+    Offsets are fixed when Spark first plans the query, in one snapshot of each file, and Spark keeps that
+    plan. To read records appended later, call `read` again.
     """
     _register_source(spark)
     given = {**_of_session(spark), **_option_texts(options)}
@@ -74,18 +74,18 @@ def read(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
 
 
 def read_stream(spark: SparkSession, path: Paths, **options: object) -> DataFrame:
-    """Committed records as a stream, with the same options and `maxOffsetsPerTrigger`.
+    """Return committed records as a stream; takes the options of `read` and `maxOffsetsPerTrigger`.
 
-    With `groupId` the progress is committed for that group, so that `eosdb groups describe` shows the
-    query's lag.
+    With `groupId`, the query's progress is committed as offsets of that group, so that
+    `eosdb groups describe` shows its lag.
     """
     _register_source(spark)
     given = {**_of_session(spark), **_option_texts(options)}
     reader: DataStreamReader = spark.readStream.format("eosdb").options(**given)
-    found = _paths(path)
-    if isinstance(found, str):
+    single = _paths(path)
+    if isinstance(single, str):
         with explained(spark), active(spark):
-            return reader.load(found)
+            return reader.load(single)
     raise SparkOptionError("a stream takes one path; name several files by a folder or a glob")
 
 
@@ -98,14 +98,15 @@ def write(
     txn_version: int | None = None,
     **options: object,
 ) -> WriteReport:
-    """Append the rows to the file; all of them become readable together. The report says what was appended,
-    or why nothing was.
+    """Append the rows to the file atomically. The report says what was appended, or why nothing
+    was.
 
-    Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`. A job that may be run
-    again identifies itself by `txn_app_id` and its run by `txn_version`, which must increase: rows already
-    written under the same pair are not written again. Several writes under one pair must go to different
-    topics, or each must have its own option `writeName`. Within a function for `foreachBatch`, also in
-    threads that end before it does, a repeat is recognized by its rows.
+    Columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`.
+
+    A job that may be repeated names itself by `txn_app_id` and its run by `txn_version`, which must
+    increase: rows already written under the same pair are skipped. Several writes under one pair must go to
+    different topics, or each needs its own option `writeName`. In a function for `foreachBatch`, and in
+    threads that end before it returns, a repeated write is recognized by its rows.
     """
     spark = frame.sparkSession
     _register_source(spark)
@@ -122,9 +123,9 @@ def write(
         given["report"] = os.path.join(folder, "report.json")
         with explained(spark), active(spark):
             frame.write.format("eosdb").options(**given).mode("append").save(os.fspath(path))
-        made = report.of_file(given["report"])
-    made.say(path)
-    return made
+        result = report.of_file(given["report"])
+    result.say(path)
+    return result
 
 
 def foreach_batch(
@@ -134,12 +135,12 @@ def foreach_batch(
     sink_id: str | None = None,
     **options: object,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `writeStream.foreachBatch` that appends each micro-batch once. The driver holds the
-    batch in memory; it has the lowest latency of all sinks.
+    """Return a function for `writeStream.foreachBatch` that appends each micro-batch exactly once. The
+    driver holds the batch in memory. This sink has the lowest latency.
 
-    Several calls in one micro-batch are different writes; the same rows to the same topic are a repeat,
-    unless option `writeName` distinguishes them. `sink_id` names the query and its checkpoint; by default
-    it is Spark's query id, which a Spark Connect session does not provide.
+    Several calls in one micro-batch are different writes, but the same rows to the same topic count as a
+    repeat, unless option `writeName` tells them apart. `sink_id` names the query and its checkpoint; the
+    default is Spark's query id, which a Spark Connect session does not provide.
     """
     given = {"path": os.fspath(path), **_option_texts(options)}
     if topic is not None:
@@ -166,15 +167,15 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
     rows = rows_of(batches)
     sink = sink_of(owner, options.which)
     topics = topics_of(batches) if options.topic is None else {options.topic}
-    # In other threads calls have no order: a repeat is known by its rows alone.
+    # In other threads the calls have no order: a repeat is recognized by its rows alone.
     plan = plan_of(query.checkpoint, query.id, batch_id) if query.is_its_thread else None
     content = Content(lambda: batches, rows, topics, plan)
-    standing = standing_of(query.checkpoint, options.path, sink)
+    last_write = last_write_of(query.checkpoint, options.path, sink)
     with eosdb.connect(options.path, create=False) as db:
 
         def bring(order: int) -> eosdb.AppendOnceResult:
             sink_id = sink_of(owner, options.which, order)
-            return bring_in(db, sink_id, batch_id, Outgoing(db, options), content, standing)
+            return bring_in(db, sink_id, batch_id, Outgoing(db, options), content, last_write)
 
         if query.is_its_thread:
             place = f"{os.path.realpath(options.path)} {sink}"
@@ -185,30 +186,29 @@ def _append(frame: DataFrame, batch_id: int, given: dict[str, str], sink_id: str
 
 
 def snapshot(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Publish a copy of a live file for readers on other hosts, replacing the previous one.
+    """Publish a copy of a live file for readers on other hosts, replacing the previous copy.
 
-    SQLite's WAL works on one host only: never open a live file over a network; open such a copy.
+    SQLite's WAL works on one host only: over a network, open such a copy and never the live file.
     """
     with eosdb.connect(path, read_only=True) as db:
         db.publish(target)
 
 
 def skipped_files(path: Paths) -> list[SkippedFile]:
-    """The files that a reader of `path` leaves out with `ignoreCorruptFiles` and `ignoreMissingFiles`, and
-    copies of files that are read: each a `path` and a `reason`. Looks at each file once, as planning does;
-    damaged records are found by `eosdb verify`.
+    """Return the `path` and `reason` of each file that a reader of `path` skips: files that
+    `ignoreCorruptFiles` and `ignoreMissingFiles` allow to skip, and older copies of files that are read.
 
-    Raises SparkOptionError for a path that matches nothing, and for copies that have parted.
+    Opens each file once, as planning does. It does not find damaged records; `eosdb verify` does. Raises
+    SparkOptionError for a path that matches nothing, and for copies of one file that have diverged.
     """
     both = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
-    asked = _paths(path)
-    return list(Lens(asked, reading_options.parse(both, streaming=False)).cut().skipped)
+    return list(Lens(_paths(path), reading_options.parse(both, streaming=False)).cut().skipped)
 
 
 def _of_session(spark: SparkSession) -> dict[str, str]:
-    """What the session says about the files of every source; options win."""
-    known = {name: spark.conf.get(f"spark.sql.files.{name}", None) for name in _SESSION}
-    return {name: value for name, value in known.items() if value is not None}
+    """Read the session's settings for all file sources; options take precedence."""
+    settings = {name: spark.conf.get(f"spark.sql.files.{name}", None) for name in _SESSION}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _option_texts(options: dict[str, object]) -> dict[str, str]:
@@ -221,4 +221,4 @@ def _option_texts(options: dict[str, object]) -> dict[str, str]:
 def _paths(path: Paths) -> str | list[str]:
     if isinstance(path, str | os.PathLike):
         return absolute(path)
-    return [absolute(one) for one in path]
+    return [absolute(item) for item in path]

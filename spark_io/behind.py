@@ -1,4 +1,4 @@
-"""How far a query is behind, from what Spark reports of it."""
+"""The lag of a streaming query, computed from the progress that Spark reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .planning.offsets import parse_offset
 
 
 class OffsetsBehindLatest(NamedTuple):
-    """Over all partitions, as in the metrics of Spark's Kafka source."""
+    """Minimum, maximum and mean over all partitions, as in the metrics of Spark's Kafka source."""
 
     min: int
     max: int
@@ -19,10 +19,10 @@ class OffsetsBehindLatest(NamedTuple):
 
 
 def offsets_behind_latest(source: Mapping[str, Any]) -> OffsetsBehindLatest:
-    """How many offsets a source's partitions were behind when the micro-batch was done.
+    """Compute how many offsets each partition of a source was behind when the micro-batch completed.
 
-    `source` is one of `query.lastProgress["sources"]`. (Spark's Python data sources cannot report metrics
-    of their own.) Zeros without partitions.
+    `source` is an item of `query.lastProgress["sources"]`, because Python data sources cannot report
+    metrics of their own. Without partitions all figures are 0.
     """
     end, latest = (_flat(_parsed(source.get(name))) for name in ("endOffset", "latestOffset"))
     behind = [max(offset - end.get(place, 0), 0) for place, offset in latest.items()]
@@ -32,19 +32,19 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> OffsetsBehindLatest:
 
 
 def _flat(offsets: Any) -> dict[tuple[str, ...], int]:
-    """By topic and partition; in a fleet also by file."""
+    """Offsets by topic and partition, and for several files also by file."""
     if offsets is None:
         return {}
     if not isinstance(offsets, Mapping):
         return {(): parse_offset(offsets).offset}
     return {
         (name, *rest): offset
-        for name, found in offsets.items()
-        if not name.startswith("@")  # Where the file is, or what was left out; no topic's name.
-        for rest, offset in _flat(found).items()
+        for name, nested in offsets.items()
+        if not name.startswith("@")  # A file's path, or the skipped files: no topic.
+        for rest, offset in _flat(nested).items()
     }
 
 
 def _parsed(offsets: Any) -> Any:
-    """Spark reports an object, or its text."""
+    """Spark reports a JSON object, or its text."""
     return parsed(offsets) if isinstance(offsets, str) else offsets

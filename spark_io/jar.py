@@ -1,5 +1,5 @@
-"""What a session needs, and where to find the SQLite JDBC driver: an argument, the environment, Debian's
-package, or Maven."""
+"""The configuration of a Spark session, and the location of the SQLite JDBC driver: an argument, the
+environment, Debian's package, or Maven."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTALL = "apt-get install libxerial-sqlite-jdbc-java libxerial-sqlite-jdbc-jni"
 
 
 def find(jar: str | None = None) -> str | None:
-    """The path of the driver's jar; None if there is none on this machine.
+    """Return the path of the driver's jar; None if this machine has none.
 
     Raises SparkOptionError if the jar named by the argument or by EOSDB_SQLITE_JDBC_JAR does not exist.
     """
@@ -34,12 +34,12 @@ def find(jar: str | None = None) -> str | None:
 
 
 def spark_conf(jar: str | None = None) -> dict[str, str]:
-    """What a Spark session needs, for `SparkSession.builder.config(map=…)`: for JDBC the jar that `find`
-    finds, with Debian's native library; otherwise Maven coordinates, which Spark downloads.
+    """Return the configuration of a session, for `SparkSession.builder.config(map=…)`: the jar of the
+    SQLite JDBC driver with Debian's native library, or Maven coordinates, which Spark downloads.
 
-    Also sets the environment variable PYSPARK_PYTHON to this Python, unless it is set: Spark's workers run
-    it, and no setting of a session names it. Call it before the session's JVM starts. Raises
-    SparkOptionError for a jar that does not exist.
+    Also sets the environment variable PYSPARK_PYTHON to this Python, unless it is already set: it selects
+    the Python of Spark's workers, and no session setting does. Call it before the session's JVM starts.
+    Raises SparkOptionError for a jar that does not exist.
     """
     name_this_python()
     found = find(jar)

@@ -1,7 +1,7 @@
-"""Views through JDBC: pinned, typed, and split into tasks whose ranges use SQLite's index.
+"""SQL views through JDBC: typed, with fixed offsets, and split into tasks that use SQLite's index.
 
-For programs that must use JDBC, and for views other than records. The data source needs no jar, has the
-connector's columns, and checks what it reads.
+For programs that must use JDBC, and for views other than records. Otherwise use the data source: it needs
+no jar, has the columns of Spark's Kafka connector, and verifies checksums.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROWS_PER_TASK = 250_000
 
 @dataclass(frozen=True, slots=True)
 class JdbcOptions:
-    """Arguments of `spark.read.jdbc`: `options` for a reader, and one predicate for each task."""
+    """Arguments of `spark.read.jdbc`: the reader's `options`, and one predicate for each task."""
 
     url: str
     table: str
@@ -44,12 +44,13 @@ def jdbc_options(
     *,
     rows_per_task: int = _ROWS_PER_TASK,
 ) -> JdbcOptions:
-    """URL, types and predicates for a view of the file at `path`.
+    """Return URL, column types and predicates for a view of the file at `path`.
 
-    A view of records (also a typed one) is pinned: the predicates name offsets of every partition in one
-    snapshot, taken now, such that no transaction is seen in part. All tasks read that set, whenever they
-    run. The predicates are ranges of an index, regardless of other filters. Other views are read by one
-    task, as of its run. Raises SparkOptionError for an unknown view, and for topics of a view without any.
+    For a view of records, typed ones included, the offsets are fixed now: the predicates name a range of
+    each partition, taken from one snapshot and such that every transaction is read whole or not at all.
+    All tasks read these ranges whenever they run, and SQLite finds them by index. Any other view is read
+    by one task, as it is when the task runs. Raises SparkOptionError for an unknown view, and if `topics`
+    are given for a view that has none.
     """
     name = os.path.abspath(os.fspath(path))
     with eosdb.connect(name, read_only=True) as db:
@@ -58,7 +59,7 @@ def jdbc_options(
             raise SparkOptionError(
                 f"{name}: there is no table or view {view!r}; see `eosdb sql .views`"
             )
-        typed = {found.name: found.topic for found in db.admin.list_views()}
+        typed = {it.name: it.topic for it in db.admin.list_views()}
         predicates: tuple[str, ...] = ()
         if view in _RECORDS:
             predicates = _predicates(db, topics, "partition", "offset", rows_per_task)
@@ -89,10 +90,10 @@ def read_jdbc(
     view: str = "committed_records",
     topics: Iterable[str] | None = None,
 ) -> DataFrame:
-    """The view as a DataFrame; see `jdbc_options`.
+    """Return the view as a DataFrame; see `jdbc_options`.
 
-    Times are BIGINT ms and keys BINARY, because Spark would pass other types to SQLite as text, which never
-    compares equal: use `timestamp_millis(timestamp)` and `CAST(key AS STRING)` in Spark.
+    Times are BIGINT ms and keys BINARY, because Spark passes filters on other types to SQLite as text,
+    which never compares equal: use `timestamp_millis(timestamp)` and `CAST(key AS STRING)` in Spark.
 
     Raises SparkOptionError, also if the session has no SQLite driver (see `spark_conf`).
     """
@@ -108,7 +109,7 @@ def read_jdbc(
             )
         else:
             frame = spark.read.jdbc(options.url, options.table, properties=dict(properties))
-        frame.schema  # noqa: B018  # Spark Connect asks for the driver only now.
+        frame.schema  # noqa: B018  # Spark Connect loads the driver only here.
         return frame
     except Exception as error:
         if "ClassNotFoundException" in str(error) and DRIVER in str(error):
@@ -129,7 +130,7 @@ def _predicates(
     offset: str,
     rows_per_task: int,
 ) -> tuple[str, ...]:
-    """One predicate for each task: a range of offsets of one partition, or several small partitions."""
+    """Return one predicate for each task: part of a large partition, or several small partitions."""
     cut = db.admin.consistent_cut()
     wanted = None if topics is None else set(topics)
     missing = sorted((wanted or set()) - {tp.topic for tp in cut})

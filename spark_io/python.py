@@ -1,7 +1,7 @@
-"""Which Python runs Spark's workers, and what is said when that one lacks eosdb.
+"""Selects the Python of Spark's workers, and explains errors if eosdb is not installed there.
 
-Spark takes it from the variable PYSPARK_PYTHON when a session's context is made, and else from the path; no
-setting of the session names it.
+When a session's context is created, Spark reads the variable PYSPARK_PYTHON, and without it takes `python3`
+from the path. No session setting selects the Python.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MISSING: Final = re.compile(r"No module named '((?:eosdb|pyarrow|sqlalchemy|ale
 
 
 def name_this_python() -> None:
-    """For the sessions that this process makes from now on, unless somebody has chosen one already."""
+    """Set PYSPARK_PYTHON to this Python for sessions created later, unless it is already set."""
     os.environ.setdefault(VARIABLE, sys.executable)
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """For a session that was made without: in local mode its workers run on this machine."""
+    """Make the workers of a local session, which was created without PYSPARK_PYTHON, use this Python."""
     if VARIABLE in os.environ:
         return
-    # Spark Connect has no context, and says so in several ways.
+    # Spark Connect has no context, and raises several kinds of errors.
     with contextlib.suppress(Exception):
         context = spark.sparkContext
         if str(context.master).startswith("local"):
@@ -40,10 +40,11 @@ def use_this_python(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def explained(spark: SparkSession) -> Iterator[None]:
-    """Raises SparkOptionError when Spark's workers cannot import eosdb, or what it needs."""
+    """Context manager; raises SparkOptionError if Spark's workers cannot import eosdb or its
+    dependencies."""
     try:
         yield
-    except Exception as error:  # One class in a classic session, and others over Spark Connect.
+    except Exception as error:  # Its class differs over Spark Connect.
         missing = _MISSING.search(str(error))
         if missing is None:
             raise

@@ -1,4 +1,4 @@
-"""The data source `eosdb` of Spark's Python Data Source API: batches and streams, reading and writing.
+"""The data source `eosdb`, by Spark's Python Data Source API: reads and writes batches and streams.
 
 Needs no jar. Planning runs in the driver's Python, reading and staging in the executors'.
 """
@@ -29,7 +29,7 @@ from .writing.sink import BatchWriter, StreamWriter
 
 
 class EosdbDataSource(DataSource):
-    """`spark.read.format("eosdb")` and its three siblings."""
+    """The format `eosdb` for `read`, `readStream`, `write` and `writeStream`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = dict(options)
@@ -39,7 +39,7 @@ class EosdbDataSource(DataSource):
         return "eosdb"
 
     def schema(self) -> str:
-        if "provider" in self.options:  # Said only when a table is created.
+        if "provider" in self.options:  # Only for CREATE TABLE.
             raise SparkOptionError(kafka_options.CATALOG)
         names = columns.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return columns.sql_schema(names)
@@ -51,19 +51,19 @@ class EosdbDataSource(DataSource):
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        made = BatchWriter(self.options, schema, overwrite)
+        writer = BatchWriter(self.options, schema, overwrite)
         _check_target(self.options)
-        return made
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         # Complete mode appends the whole result each time, as Kafka's sink does.
-        made = StreamWriter(self.options, schema)
+        writer = StreamWriter(self.options, schema)
         _check_target(self.options)
-        return made
+        return writer
 
 
 def _check_target(given: Mapping[str, str]) -> None:
-    """Before the job has run, not when it commits. Raises SparkOptionError."""
+    """Raises SparkOptionError for a published copy, before the job runs instead of when it commits."""
     path = files.local(given["path"])
     is_published = False
     with contextlib.suppress(EosdbError), eosdb.connect(path, read_only=True) as db:
@@ -75,7 +75,7 @@ def _check_target(given: Mapping[str, str]) -> None:
 
 
 class Task(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     def __init__(self, ranges: tuple[plan.Range, ...]) -> None:
         super().__init__(None)
@@ -83,10 +83,10 @@ class Task(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Pins its ranges when it is created, so that everything it returns later is one consistent set.
+    """Fixes its ranges of offsets when it is created, so that all tasks read one consistent snapshot.
 
-    No filter is taken from Spark: it keeps what a reader answers to the first one, and gives that to every
-    other query of the same DataFrame (decisions/0039).
+    It accepts no filters from Spark, which would reuse the ranges planned for the first query's filter in
+    every later query of the same DataFrame (decisions/0039).
     """
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
@@ -97,11 +97,11 @@ class BatchReader(DataSourceReader):
         self._options = parsed
 
     def __getstate__(self) -> dict[str, object]:
-        """Each task gets the reader, and its own ranges beside it."""
+        """Spark sends the reader to each task together with the task's own ranges, so omit all others."""
         return {**self.__dict__, "_ranges": []}
 
     def partitions(self) -> list[Task]:
-        # Spark needs at least one task, and the one that it makes up for none is not a `Task`.
+        # Spark needs at least one task, and the one that it creates for an empty list is not a `Task`.
         return [Task(ranges) for ranges in plan.split(self._ranges, self._options) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The columns that a reader requests: those of Spark's Kafka connector, and those that only eosdb has."""
+"""The columns of a reader: those of Spark's Kafka connector, and those that only eosdb has."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TYPES: Final[dict[str, str]] = {
 
 
 def chosen(options: Mapping[str, str], *, is_fleet: bool) -> tuple[str, ...]:
-    """The requested columns, from option `columns` or by the connector's rules.
+    """Return the requested columns, from option `columns` or by the connector's rules.
 
     Raises SparkOptionError.
     """
@@ -51,5 +51,5 @@ def check(names: Sequence[str]) -> None:
 
 
 def sql_schema(names: Sequence[str]) -> str:
-    """The schema as Spark reads it."""
+    """Return the schema in the form that Spark parses."""
     return ", ".join(f"`{name}` {TYPES[name]}" for name in names)

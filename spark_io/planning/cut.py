@@ -1,7 +1,7 @@
-"""What is in all files, each at one instant, and which files count.
+"""The state of all files that a request matches, each in one snapshot, and the choice among copies.
 
-A file is known by its id: wherever it lies, and whatever its name is. Copies of one file in a fleet are one
-file, of which the newest counts (decisions/0036).
+A file is identified by its id, whatever its path. Of several copies of one file only the newest is read
+(decisions/0036).
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from eosdb.model.notices import catalog
 
 from . import files, remote
 from .errors import SparkOptionError
-from .known_files import Manifest, MarksOf
+from .known_files import KnownFiles, MarksOf
 from .offsets import ONLY, MarkedOffset
 from .options import ReadOptions
 from .skipped import SkippedFile, with_advice
 
 
 class State(NamedTuple):
-    """Where a partition begins and ends, and how far it is read by default: only so far that no transaction
-    is seen in part, not even across partitions."""
+    """The offsets of a partition, and the end up to which it is read by default: below it every transaction
+    is complete, also across partitions."""
 
     offsets: PartitionOffsets
     end: int
 
 
 class FileState(NamedTuple):
-    """Every wanted partition of a file at one instant, and a mark that identifies its history. `departures`
-    gives the reason for marks that are not part of this file's history."""
+    """The requested partitions of a file in one snapshot, and the mark of its history.
+
+    `departures` maps each requested mark that is not part of this history to the reason.
+    """
 
     path: str
     file_id: str
@@ -43,34 +45,34 @@ class FileState(NamedTuple):
     states: dict[TopicPartition, State]
     departures: dict[str, str]
     topic_ids: Mapping[str, str] = MappingProxyType({})
-    """By name; a topic made anew has another. Empty where they are not known."""
+    """Topic ids by name; a recreated topic has a new id. Empty if the ids are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The files that count, by id (or `ONLY`), in the order of their paths; and those left out."""
+    """The files to read, by id (or `ONLY`), in the order of their paths; and the skipped ones."""
 
     files: Mapping[str, FileState]
     skipped: tuple[SkippedFile, ...] = ()
 
 
 class Lens:
-    """Makes one cut after another of the same request, and opens only what may have changed."""
+    """Takes the cuts of one request, and reopens only the files that may have changed."""
 
     def __init__(self, asked: files.Given, options: ReadOptions) -> None:
         self._asked: Final = asked
         self._options: Final = options
-        self._manifest = Manifest(self._look)
+        self._known_files = KnownFiles(self._look)
         self._copies: dict[str, frozenset[str]] = {}
-        """The marks of copies that lie beside a file, by its id."""
+        """The marks of the copies of a file, by its id."""
         self._told: set[SkippedFile] = set()
 
     def cut(self, marks_of: MarksOf = lambda file_id: (), *, may_be_gone: bool = False) -> Cut:
-        """`marks_of` names the remembered marks of a file by id. Named topics `may_be_gone` for whoever has
-        read them before, and tells of it.
+        """Take a cut. `marks_of` returns the remembered marks of the file with an id.
 
-        Raises SparkOptionError if a named topic or partition is in none of the files, or copies of one file
-        have parted; and EosdbError for a file that cannot be read, unless it may be left out.
+        Raises SparkOptionError if copies of one file have diverged, or if a named topic or partition is in
+        none of the files (unless `may_be_gone`: a stream that has read the topic reports the loss itself);
+        and EosdbError for an unreadable file, unless the options allow to skip it.
         """
         ignoring = self._options.ignoring
         listed = files.resolve(self._asked, may_be_missing=ignoring.missing)
@@ -82,14 +84,14 @@ class Lens:
             return marks if copies is None else {*marks, *copies}
 
         found = []
-        for path, one in self._manifest.looks(listed.paths, asked).items():
+        for path, one in self._known_files.looks(listed.paths, asked).items():
             if not isinstance(one, EosdbError):
                 found.append(one)
             elif ignoring.allows(one):
                 skipped.append(SkippedFile(path, str(one)))
             else:
                 raise with_advice(one) if listed.is_fleet else one
-        self._manifest.forget_others(listed.paths)
+        self._known_files.forget_others(listed.paths)
         are_all = bool(listed.paths) and not skipped
         if listed.is_fleet:
             by_key, copies_ = self._one_of_each(found, asked)
@@ -102,7 +104,7 @@ class Lens:
         return Cut(by_key, tuple(skipped))
 
     def tell(self, skipped: Iterable[SkippedFile]) -> None:
-        """Log what is left out, once."""
+        """Log each skipped file once."""
         for one in skipped:
             if one not in self._told:
                 self._told.add(one)
@@ -148,8 +150,8 @@ class Lens:
         return by_id, skipped
 
     def _with_copies(self, newest: FileState, marks_of: MarksOf) -> FileState:
-        """Looked at again, unless it is known already whether the copies belong to its history."""
-        found = self._manifest.looks([newest.path], marks_of)[newest.path]
+        """Look again, unless the last look has already compared the marks of the copies."""
+        found = self._known_files.looks([newest.path], marks_of)[newest.path]
         if isinstance(found, EosdbError):
             raise with_advice(found)
         return found
@@ -170,7 +172,7 @@ def check_named(found: Iterable[FileState], options: ReadOptions) -> None:
 
 
 def _older(copy: FileState, newest: FileState) -> SkippedFile:
-    """Raises SparkOptionError if the copy has gone on by itself."""
+    """Return why the copy is skipped. Raises SparkOptionError if both have been written to since."""
     if copy.mark in newest.departures:
         raise SparkOptionError(
             f"{newest.path} and {copy.path} are copies of one file (id {copy.file_id}), and each has been "
@@ -181,7 +183,7 @@ def _older(copy: FileState, newest: FileState) -> SkippedFile:
 
 
 def other_file(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
-    """Why the offset does not belong to this file's history; None if nothing indicates that."""
+    """Return why the offset does not belong to this file's history; None if nothing indicates that."""
     if marked.mark is not None and marked.mark in file.departures:
         return file.departures[marked.mark]
     state = file.states.get(tp)
@@ -193,7 +195,7 @@ def other_file(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str
 
 
 def other_topic(tp: TopicPartition, marked: MarkedOffset, file: FileState) -> str | None:
-    """Why the offset is not one of the topic that has the name now; None if nothing indicates that."""
+    """Return why the offset belongs to an earlier topic of this name; None if nothing indicates that."""
     if tp.topic not in {there.topic for there in file.states}:
         return "the topic has been deleted"
     now = file.topic_ids.get(tp.topic)

@@ -1,4 +1,4 @@
-"""Errors in the use of Spark: one class, whose message says what was found and what to do."""
+"""Errors in the use of the Spark source and sinks."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class SparkOptionError(ConfigError):
 
 
 class OtherTargetError(BatchDiffersError):
-    """A batch of this number and name went into other topics than it would now."""
+    """The batch with this number and name was written to other topics than it would be now."""

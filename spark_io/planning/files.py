@@ -1,7 +1,4 @@
-"""Which eosdb files a reader reads: one path, a list, globs, directories.
-
-`named` is the one place that turns what a user gave into files.
-"""
+"""Which eosdb files a reader reads: one path, a list, globs, directories. `named` expands a path."""
 
 from __future__ import annotations
 
@@ -23,17 +20,17 @@ Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files, in order. A fleet is a request that may match several files, even if it matches one
-    today."""
+    """The files of a request, in order. `is_fleet`: the request may match several files, even if it now
+    matches one."""
 
     paths: tuple[str, ...]
     is_fleet: bool
     missing: tuple[str, ...] = ()
-    """What was named and is not there."""
+    """Named files that do not exist."""
 
 
 def given(options: Mapping[str, str]) -> Given:
-    """Spark passes `load("x")` as `path`, and `load(["x", "y"])` as `paths`, a JSON array.
+    """Return the path or paths: Spark passes `load("x")` as `path`, `load(["x", "y"])` as `paths` (JSON).
 
     Raises SparkOptionError if there is neither.
     """
@@ -51,19 +48,20 @@ def given(options: Mapping[str, str]) -> Given:
 
 
 def of_options(options: Mapping[str, str]) -> Files:
-    """Raises SparkOptionError for what is not there, as option ignoreMissingFiles says."""
+    """Resolve the files of a request. Raises SparkOptionError for missing files, unless
+    ignoreMissingFiles."""
     lower = {name.lower(): value for name, value in options.items()}
     may_be_missing = boolean(lower, "ignoremissingfiles", default=False)
     return resolve(given(options), may_be_missing=may_be_missing)
 
 
 def local(path: str) -> str:
-    """A path without the scheme that Spark prepends."""
+    """Remove the scheme that Spark prepends to a path."""
     return path.removeprefix("file://").removeprefix("file:")
 
 
 def is_fleet(asked: Given) -> bool:
-    """Whether the request may match several files; lists none."""
+    """Whether the request may match several files; does not list them."""
     if not isinstance(asked, str | os.PathLike):
         return True
     path = local(os.fspath(asked))
@@ -73,12 +71,13 @@ def is_fleet(asked: Given) -> bool:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """From wherever the driver runs; a URL is so by itself."""
+    """Make a path absolute; a URL stays as it is."""
     return os.fspath(path) if remote.is_remote(path) else os.path.abspath(local(os.fspath(path)))
 
 
 def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
-    """Raises SparkOptionError for a path that matches nothing, unless files of a fleet `may_be_missing`."""
+    """Resolve a request. Raises SparkOptionError for a path that matches nothing, unless it is one of
+    several and `may_be_missing`."""
     items = [asked] if isinstance(asked, str | os.PathLike) else asked
     are_many = is_fleet(asked)
     found: dict[str, None] = {}
@@ -98,13 +97,12 @@ def resolve(asked: Given, *, may_be_missing: bool = False) -> Files:
 
 
 def named(path: str) -> list[str]:
-    """The files that one path names, absolute and in order: a folder's, a pattern's, or the file itself;
-    those that are published below a URL or in a folder. A folder is listed once; nothing in it is opened
-    or asked for by name."""
+    """Expand one path to absolute paths, in order: the files of a folder or a pattern, the file itself, or
+    the files published below a URL or in a folder. Lists each folder once and opens nothing."""
     if remote.is_remote(path):
         return publishing.files(path)
     if os.path.isdir(path):
-        # As a pattern does, without the hidden ones.
+        # Like a pattern, skip hidden files.
         names = [n for n in os.listdir(path) if n.endswith(SUFFIX) and not n.startswith(".")]
         folder = os.path.abspath(path)
         return _under(folder, names) or _published_in(folder)
@@ -117,12 +115,12 @@ def named(path: str) -> list[str]:
 
 
 def _published_in(folder: str) -> list[str]:
-    """In a mounted bucket, say."""
+    """The published files in a folder, such as a mounted bucket."""
     if not glob.glob("*/latest.json", root_dir=folder):
         return []
     return publishing.files(f"local://{folder}")
 
 
 def _under(folder: str, names: Iterable[str]) -> list[str]:
-    """`abspath` of each would take as long as all the rest."""
+    """Join without `abspath`, which would take as long as everything else."""
     return [os.path.join(folder, name) for name in sorted(names)]

@@ -1,7 +1,7 @@
-"""A query's progress as offsets of a consumer group, so that lag monitors see it: option `groupId`.
+"""Option `groupId`: a query's progress as offsets of a consumer group, for lag monitors.
 
-It is told beside the query, which knows its place by Spark's checkpoint: whatever goes wrong here is logged
-once and tried again later, and the query goes on.
+The query itself resumes from Spark's checkpoint, so a failed commit does not stop it: it is logged once and
+retried later.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .offsets import Place
 
 _LATER_MS: Final = 60_000
 _PATIENCE: Final = eosdb.BrokerConfig(lock_timeout_ms=1_000)
-"""A query does not stand still for as long as somebody else writes."""
+"""A query must not wait long for another writer."""
 
 Offsets = dict[TopicPartition, int]
 
 
 class GroupProgress:
-    """Commits what a query has done for one group, in the files whose offsets have moved."""
+    """Commits a query's offsets for one group, in the files whose offsets have moved."""
 
     def __init__(self, group_id: str, clock: Clock | None = None) -> None:
         self._group_id = group_id
@@ -36,7 +36,7 @@ class GroupProgress:
         self._warned_of: set[type[Exception]] = set()
 
     def tell(self, places: Mapping[Place, int]) -> None:
-        """Everything before these offsets has been written. Raises nothing."""
+        """Commit these offsets, below which everything has been written. Never raises."""
         now_ms = self._clock.monotonic_ms()
         refused: dict[type[Exception], list[tuple[str, Exception]]] = {}
         for path, offsets in _by_file(places).items():
@@ -44,7 +44,7 @@ class GroupProgress:
                 continue
             try:
                 self._commit(path, offsets)
-            except Exception as error:  # Whatever it is, it is not worth a query.
+            except Exception as error:  # No failure here may stop the query.
                 self._not_before[path] = now_ms + _LATER_MS
                 refused.setdefault(type(error), []).append((path, error))
             else:

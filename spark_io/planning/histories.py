@@ -1,7 +1,7 @@
-"""Whether a checkpoint's offsets still belong to the files that are there.
+"""Checks that a checkpoint's offsets still belong to the files.
 
-The checkpoint outlives the files: before an offset is used, the file is checked to be the one that it
-belongs to, with a history that has only grown.
+A checkpoint outlives the files. Before an offset is used, its file must be the same, with a history that
+has only grown since, and its topic must not have been recreated.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .skipped import SkippedFile
 
 
 class Histories:
-    """One for each stream reader."""
+    """The checks of one stream reader, and the losses it has logged."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options: Final = options
         self.missing: tuple[SkippedFile, ...] = ()
-        """The files of the last checkpoint that are not there."""
+        """The files of the last checkpoint that are missing."""
         self._told: set[str] = set()
 
-    def still_so(self, known: Positions, cut: Cut) -> Positions:
-        """Without the files that have a different history, and the topics that are others: they are read
-        from their beginning, if data loss is allowed at all."""
+    def still_valid(self, known: Positions, cut: Cut) -> Positions:
+        """Return the positions without files of another history and without recreated topics, which are
+        then read from their beginning. Raises SparkOptionError unless data loss is allowed."""
         gone: set[str] = set()
         others: set[tuple[str, str]] = set()
         for (key, tp), marked in known.offsets.items():
@@ -59,8 +59,8 @@ class Histories:
         self._told.add(what)
         catalog.LOSS_ACCEPTED.say(loss=what)
 
-    def look_for(self, known: Positions, cut: Cut) -> None:
-        """Note the files that are not there; their offsets stay. Raises SparkOptionError unless they may be
+    def note_missing(self, known: Positions, cut: Cut) -> None:
+        """Find the missing files, whose offsets are kept. Raises SparkOptionError unless files may be
         missing."""
         keys = {key for key, _ in known.offsets if key != ONLY and key not in cut.files}
         told, self.missing = {one.path for one in self.missing}, ()

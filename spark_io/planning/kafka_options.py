@@ -1,5 +1,5 @@
-"""Every option of Spark's Kafka connector, and what becomes of it here: honoured, accepted although there
-is nothing for it to do, or refused with what to do instead. The page about Spark has the same table.
+"""The options of Spark's Kafka connector: honoured, accepted without effect, or refused with an
+alternative. docs/spark.md has the same table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ACCEPTED: Final = (
     "kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "groupIdPrefix",
 )  # fmt: skip
-"""A file has no servers, no requests that time out, and no consumers of its own to name."""
+"""Accepted without effect: a file has no servers, no requests that time out, and no internal consumers."""
 REFUSED: Final = {
     "kafka.group.id": "no group reads here; groupId commits the progress for one",
     "kafka.auto.offset.reset": "use startingOffsets",
@@ -33,21 +33,19 @@ REFUSED: Final = {
     "kafka.partitioner.class": "use option partitioner",
     "kafka.transactional.id": "the sink is exactly once by itself",
 }
-"""And what to do instead. The connector, too, refuses most of these."""
+"""Refused, with the alternative. The connector refuses most of these, too."""
 _KAFKAS_OWN: Final = "kafka."
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 _ACCEPTED: Final = frozenset(name.lower() for name in ACCEPTED)
 
 
 def check(options: Mapping[str, str], own: Collection[str]) -> None:
-    """All names of options, in lower case; `own` are those that are honoured.
-
-    Raises SparkOptionError for the first that is refused or not known.
-    """
+    """Raises SparkOptionError for the first option that is refused or unknown. Names are in lower case;
+    `own` are those that the caller honours."""
     for name in options:
         if name in REFUSED:
             raise SparkOptionError(f"option {name} does nothing here: {REFUSED[name]}")
-        # The other settings of Kafka's clients are about connections and speed.
+        # All other settings of Kafka's clients concern connections and speed.
         if not (name in own or name in _ACCEPTED | _SPARKS_OWN or name.startswith(_KAFKAS_OWN)):
             raise SparkOptionError(f"option {name} is not known; see the page about Spark")
 

@@ -1,10 +1,10 @@
-"""What is known of many files, so that only those that have changed are opened again.
+"""Remembers the state of many files, so that only changed files are opened again.
 
-A file and its write-ahead log are compared by inode, size and times. That is not proof: a file may change
-again within the same tick of the clock of its times, and a commit is readable an instant after its write to
-the log. So an entry is trusted only when the file had been left alone for a while before it was looked at;
-and in each pass a few entries are looked at again whatever they say, the oldest first, so that no file
-stays overlooked for ever (decisions/0036).
+A file and its WAL are compared by inode, size and times. This is not proof of no change: a file may change
+twice within one tick of its timestamps, and a commit becomes readable an instant after its write to the
+WAL. So an entry is trusted only if the file had not changed for a while before it was opened; and each pass
+reopens a few files in any case, least recently opened first, so that no change is missed for ever
+(decisions/0036).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _A_WHILE_MS: Final = 3_000
-"""A file with younger times has been left alone if it is seen unchanged for so long: the coarsest times
-(FAT) have ticks of two seconds."""
+"""A file with recent times is trusted once it has been seen unchanged for this long: the coarsest
+timestamps (FAT) have ticks of two seconds."""
 _AGAIN: Final = 50
-"""How many files each pass looks at again: some 40 ms."""
+"""How many trusted files each pass reopens; takes some 40 ms."""
 _AT_ONCE: Final = min(max(os.cpu_count() or 1, 2), 8)
-"""Threads."""
+"""Number of threads."""
 _CHUNK: Final = 32
 _MANY: Final = 500
-"""Fewer files are looked at sooner than children are made."""
+"""Below this number of files, starting child processes takes longer than opening the files."""
 
 
-class Found(Protocol):
-    """What a look finds."""
+class Look(Protocol):
+    """What `KnownFiles` needs of the state of a file."""
 
     @property
     def file_id(self) -> str: ...
@@ -50,7 +50,7 @@ class Found(Protocol):
     def mark(self) -> str: ...
 
 
-F = TypeVar("F", bound=Found)
+F = TypeVar("F", bound=Look)
 MarksOf = Callable[[str], Collection[str]]
 """The remembered marks of the file with this id."""
 
@@ -59,28 +59,29 @@ MarksOf = Callable[[str], Collection[str]]
 class _Entry(Generic[F]):
     stamp: Stamp
     since_ms: int
-    """When the file was first seen like this."""
+    """When the file was first seen with this stamp (monotonic)."""
     is_trusted: bool
-    found: F | EosdbError
+    look: F | EosdbError
     checked: frozenset[str]
-    """The marks that `found` tells about."""
+    """The marks that `look` was compared with."""
 
 
-class Manifest(Generic[F]):
-    """`look` opens a file, and raises EosdbError for one that cannot be read. For one thread at a time."""
+class KnownFiles(Generic[F]):
+    """Caches the results of `look`, which opens a file and raises EosdbError if it cannot be read. Not
+    thread-safe."""
 
     def __init__(self, look: Callable[[str, MarksOf], F], clock: Clock | None = None) -> None:
         self._look: Final = look
         self._clock: Final = clock or SystemClock()
         self._entries: dict[str, _Entry[F]] = {}
-        """By path; those looked at longest ago come first."""
+        """By path, least recently opened first."""
         self.looked_at = 0
         """How many files the last pass opened."""
 
     def looks(
         self, paths: Sequence[str], marks_of: MarksOf = lambda file_id: ()
     ) -> dict[str, F | EosdbError]:
-        """What is in each file, or why it cannot be read. Files that are not named are left alone."""
+        """Return the state of each file, or the error that reading it raised."""
         entries, now = self._entries, self._clock.monotonic_ms()
         old_ns = self._clock.time_ms() * 1_000_000 - LONG_AGO_NS
         again = frozenset(itertools.islice(entries, _AGAIN))
@@ -101,17 +102,17 @@ class Manifest(Generic[F]):
 
         here = [one for one in due if not remote.is_remote(one[0])]
         due = here + [one for one in due if remote.is_remote(one[0])]
-        made = [*in_processes(entry_of, here), *in_parallel(entry_of, due[len(here) :])]
-        for (path, stamp), entry in zip(due, made, strict=True):
+        fresh = [*in_processes(entry_of, here), *in_parallel(entry_of, due[len(here) :])]
+        for (path, stamp), entry in zip(due, fresh, strict=True):
             entries.pop(path, None)
             if stamp is not None:
                 entries[path] = entry
-        gone = {p: e.found for (p, s), e in zip(due, made, strict=True) if s is None}
+        gone = {p: e.look for (p, s), e in zip(due, fresh, strict=True) if s is None}
         self.looked_at = len(due)
-        return {path: entries[path].found if path in entries else gone[path] for path in paths}
+        return {path: entries[path].look if path in entries else gone[path] for path in paths}
 
     def forget_others(self, paths: Iterable[str]) -> None:
-        """Keep only what is known of these files."""
+        """Drop the entries of all other files."""
         named = frozenset(paths)
         for path in [path for path in self._entries if path not in named]:
             del self._entries[path]
@@ -126,11 +127,11 @@ class Manifest(Generic[F]):
             checked = frozenset(marks_of(file_id))
             return checked
 
-        found: F | EosdbError
+        look: F | EosdbError
         try:
-            found = self._look(path, asked)
+            look = self._look(path, asked)
         except EosdbError as error:
-            found = error.with_traceback(None)
+            look = error.with_traceback(None)
         before = self._entries.get(path)
         stamp = stamp or Stamp((), None)
         since = before.since_ms if before is not None and before.stamp == stamp else now
@@ -138,13 +139,13 @@ class Manifest(Generic[F]):
         is_trusted = (
             now - since >= _A_WHILE_MS or (stamp.newest_ns if stamp.database else 0) < old_ns
         )
-        return _Entry(stamp, since, is_trusted, found, checked)
+        return _Entry(stamp, since, is_trusted, look, checked)
 
 
 def in_processes(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """The results in order, which must be picklable. Threads that read schemas wait for each other inside
-    SQLite; so many files are looked at by children of this process."""
-    # decisions/0019: nothing of SQLite's is inherited, and a child opens its own.
+    """Return the results, which must be picklable, in order. Many files are opened by child processes,
+    because threads that read schemas block each other inside SQLite."""
+    # decisions/0019: a child inherits no SQLite connection and opens its own.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if len(items) < _MANY or cores < 2:
         return [function(item) for item in items]
@@ -154,13 +155,13 @@ def in_processes(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     try:
         with pool:
             chunks = pool.map(_done, range(0, len(items), _CHUNK))
-            return [one for chunk in chunks for one in chunk]
+            return [result for chunk in chunks for result in chunk]
     except BrokenProcessPool:
         return [function(item) for item in items]
 
 
 _work: tuple[Callable[[Any], Any], Sequence[Any]]
-"""In a child: what it inherited to do."""
+"""In a child process: the function and all items, inherited by fork."""
 
 
 def _work_at(function: Callable[[Any], Any], items: Sequence[Any]) -> None:
@@ -174,19 +175,19 @@ def _done(begin: int) -> list[Any]:
 
 
 def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """The results in order, by threads: for what waits for a network or for files."""
+    """Return the results in order, computed by threads; for functions that wait for a network or files."""
     if len(items) <= _CHUNK:
         return [function(item) for item in items]
     chunks = [items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK)]
     with ThreadPoolExecutor(_AT_ONCE, "eosdb-look") as pool:
         with threads.needed("looking at files"):
-            found = pool.map(lambda chunk: [function(item) for item in chunk], chunks)
-        return [one for chunk in found for one in chunk]
+            results = pool.map(lambda chunk: [function(item) for item in chunk], chunks)
+        return [result for chunk in results for result in chunk]
 
 
 def _covers(entry: _Entry[F], marks_of: MarksOf) -> bool:
-    """Whether it is known of all these marks if they belong to the file. Its present mark does."""
-    if isinstance(entry.found, EosdbError):
+    """Whether the entry has been compared with all these marks; its own mark needs no comparison."""
+    if isinstance(entry.look, EosdbError):
         return True
-    own = entry.found.mark
-    return all(mark == own or mark in entry.checked for mark in marks_of(entry.found.file_id))
+    own = entry.look.mark
+    return all(mark == own or mark in entry.checked for mark in marks_of(entry.look.file_id))

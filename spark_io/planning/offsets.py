@@ -1,9 +1,10 @@
 """The position of a stream in each partition, and its form in Spark's checkpoint.
 
-The form is the Kafka connector's, `{"topic": {"0": "23@MARK@TOPIC"}}`; for a fleet, one such object per
-file, under the file's id, with the path where it was: `{"ID": {"@": "PATH", "topic": …}}`. Each offset is
-followed by the mark of the file's history at that time, and by the topic's id: a name is not an identity
-(decisions/0057). Earlier versions wrote no topic's id, before that no mark, and paths instead of ids.
+The form is the Kafka connector's, `{"topic": {"0": "23@MARK@TOPIC"}}`. If the request may match several
+files, each file has such an object under its id, with its last path: `{"ID": {"@": "PATH", "topic": …}}`.
+MARK identifies the file's history at that offset, and TOPIC is the topic's id, since a topic may be
+recreated under its name (decisions/0057). Earlier versions wrote no topic id, and before that no mark, and
+paths instead of file ids.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from eosdb import TopicPartition
 from eosdb.admin import summary
 
 ONLY: Final = ""
-"""The key of the file of a request for one file, whichever it is today."""
+"""The key of the file if the request names a single one, whatever its id."""
 _AT: Final = "@"
 _PATH: Final = "@"
 """No topic has this name."""
 _SLASH: Final = "/"
-"""In every absolute path, and in no id."""
+"""Every absolute path contains it, and no id does."""
 
 Place = tuple[str, TopicPartition]
-"""A partition in a file: the file's id, or `ONLY`, or a path of which the id is not known yet."""
+"""A partition of a file. The file is given by its id, by `ONLY`, or by its path while the id is unknown."""
 
 
 class MarkedOffset(NamedTuple):
-    """An offset, and the mark of the file and the id of the topic it belongs to; None if not known."""
+    """An offset, the mark of its file's history, and the id of its topic; None if unknown."""
 
     offset: int
     mark: str | None
@@ -41,7 +42,7 @@ MarkedOffsets = Mapping[Place, MarkedOffset]
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where a stream stands, and by the same keys the path where each file was when it last moved."""
+    """The position of a stream in each partition, and the last path of each file, by its key."""
 
     offsets: MarkedOffsets = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Positions:
         )
 
     def without_topics(self, topics: Collection[tuple[str, str]]) -> Positions:
-        """Each topic by its file's key and its name."""
+        """Return the positions without these topics, each given by its file's key and its name."""
         if not topics:
             return self
         kept = {
@@ -67,7 +68,7 @@ class Positions:
         return Positions(kept, self.paths)
 
     def with_ids(self, ids: Mapping[str, str]) -> Positions:
-        """With ids, by path, for files that are known by their path."""
+        """Replace the paths that stand for file ids. `ids` maps path to id."""
         named = {key: ids[key] for key in self.paths if _SLASH in key and key in ids}
         if not named:
             return self
@@ -82,7 +83,7 @@ def numbers(offsets: MarkedOffsets) -> dict[Place, int]:
 
 
 def marks(*several: MarkedOffsets) -> dict[str, set[str]]:
-    """The known marks, by file."""
+    """Collect the marks, by file."""
     found: dict[str, set[str]] = {}
     for offsets in several:
         for (key, _), marked in offsets.items():
@@ -98,8 +99,8 @@ def moved(
     paths: Mapping[str, str],
     topic_ids: Mapping[str, Mapping[str, str]],
 ) -> Positions:
-    """The offsets with the newest mark and path of their file and with their topic's id, but unchanged
-    where a stream has not moved: different offsets are a new micro-batch to Spark."""
+    """Return the new positions: each partition that has moved gets the newest mark and path of its file and
+    its topic's id. Others stay as they are, because Spark takes any difference for a new micro-batch."""
     if offsets == numbers(before.offsets):
         return before
     found: dict[Place, MarkedOffset] = {}
@@ -117,7 +118,7 @@ def moved(
 
 
 def to_json(positions: Positions, *, is_fleet: bool) -> dict[str, Any]:
-    """The JSON object that Spark stores."""
+    """Build the JSON object that Spark stores."""
     by_file: dict[str, dict[str, Any]] = {}
     for (key, tp), marked in sorted(positions.offsets.items(), key=itemgetter(0)):
         topics = by_file.get(key)
@@ -147,14 +148,14 @@ def parse(given: Mapping[str, Any], *, is_fleet: bool) -> Positions:
                 paths[file] = topics.get(_PATH, key)
         for tp, marked in found.items():
             place = (file, tp)
-            # Copies of one file had a path each.
+            # Earlier versions listed each copy of a file under its own path.
             if place not in offsets or offsets[place].offset < marked.offset:
                 offsets[place] = marked
     return Positions(offsets, paths)
 
 
 def parse_offset(value: int | str) -> MarkedOffset:
-    """Raises ValueError unless it is an offset."""
+    """Parse an offset with its optional mark and topic id. Raises ValueError."""
     offset, mark, topic_id, *_ = [*str(value).split(_AT), "", ""]
     return MarkedOffset(int(offset), mark or None, topic_id or None)
 
@@ -165,7 +166,7 @@ def _text(marked: MarkedOffset) -> int | str:
 
 
 def _id_of(key: str, found: Iterable[MarkedOffset]) -> str:
-    """The id in the first mark of a file that an earlier version knew by its path."""
+    """Return the file id: if an earlier version wrote a path, the id that the first mark contains."""
     if _SLASH not in key:
         return key
     return next((summary.id_in(marked.mark) for marked in found if marked.mark is not None), key)

@@ -1,6 +1,6 @@
-"""The options of Spark's Kafka connector, checked: what to read, from where to where, and how.
+"""Parses the options of a reader: what to read, from where to where, and how.
 
-Names and meanings are those of the connector's guide; `kafka_options` has those that do nothing here.
+Names and meanings are those of Spark's Kafka connector; `kafka_options` has those without effect here.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ _UNITS_MS = {
 }
 
 Offsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition; EARLIEST and LATEST stand for themselves."""
+"""Offsets, or times, by topic and partition; EARLIEST and LATEST are allowed as offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Where reading begins or ends: a special offset, offsets, or times (ms), by partition or for all."""
+    """Where reading begins or ends: EARLIEST or LATEST, or offsets or times (ms) for all or each
+    partition."""
 
     special: int | None = None
     offsets: Offsets | None = None
     timestamp: int | None = None
     timestamps: Offsets | None = None
     marked: Mapping[TopicPartition, MarkedOffset] = field(default_factory=dict)
-    """Of the offsets those that come from a checkpoint, with the file and topic that they are of."""
+    """The offsets that come from a checkpoint, with the mark of their file and the id of their topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class ReadOptions:
     start: Limit
     end: Limit
     late_start_is_latest: bool
-    """A start time after the newest record begins at the end, instead of being an error."""
+    """Whether a start time after the newest record means the log end; otherwise it is an error."""
     read_committed: bool
     min_partitions: int | None
     rows_per_task: int
@@ -91,7 +92,7 @@ class ReadOptions:
 
 
 def parse(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Raises SparkOptionError."""
+    """Parse the options of a reader. Raises SparkOptionError."""
     options = {name.lower(): value for name, value in given.items()}
     kafka_options.check(options, _READING)
     topics, pattern, assigned = _subscription(options)
@@ -238,7 +239,7 @@ def _by_partition(name: str, text: str) -> Offsets:
 
 
 def _marked(text: str) -> dict[TopicPartition, MarkedOffset]:
-    """Of a text that has been parsed once."""
+    """The offsets that have a mark, in a text that is already known to be valid."""
     return {
         TopicPartition(topic, int(partition)): marked
         for topic, found in parsed(text).items()
@@ -268,7 +269,7 @@ def _whole(name: str, text: str) -> int:
 
 
 def _milliseconds(name: str, options: Mapping[str, str], default: str) -> int:
-    """A time as Spark writes them: a number and its unit, milliseconds without one."""
+    """Parse a duration as Spark writes it: a number with a unit, or milliseconds."""
     text = options.get(name.lower(), default)
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     if found is None or found[2] not in _UNITS_MS:

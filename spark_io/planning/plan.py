@@ -1,7 +1,7 @@
-"""From the options to what the tasks read: ranges of offsets, pinned in one snapshot of each file.
+"""Plans what the tasks read: ranges of offsets, fixed in one snapshot of each file.
 
-Below the last stable offset a range never changes, so tasks that run late read the same as early ones. A
-task costs Spark some 50 ms whatever it does, so small ranges share one.
+Below the last stable offset a range never changes, so late tasks read the same records as early ones. Each
+task costs Spark some 50 ms, so one task reads several small ranges.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .options import Limit, ReadOptions
 
 
 class Range(NamedTuple):
-    """Offsets [start, end) of one partition in one file; `mark` and `topic_id` say which file and topic
-    that was when it was planned (decisions/0057)."""
+    """Offsets [start, end) of a partition of a file; `mark` and `topic_id` identify the file's history and
+    the topic at planning time (decisions/0057)."""
 
     path: str
     topic: str
@@ -45,21 +45,17 @@ class Range(NamedTuple):
 
 
 def batch(asked: files.Given, options: ReadOptions) -> list[Range]:
-    """The ranges a batch reads. Raises SparkOptionError for offsets outside a log."""
+    """Plan a batch query. Raises SparkOptionError for offsets outside a log."""
     cut = limits_cut(Lens(asked, options), options)
-    found = list(cut.files.values())
-    return [
-        range_
-        for ranges in in_parallel(lambda one: _ranges(one, options), found)
-        for range_ in ranges
-    ]
+    by_file = in_parallel(lambda file: _ranges(file, options), list(cut.files.values()))
+    return [range_ for ranges in by_file for range_ in ranges]
 
 
 def limits_cut(lens: Lens, options: ReadOptions) -> Cut:
-    """A cut that has what the options name to begin and to end at.
+    """Take a cut, and check the starting and ending offsets of the options against it.
 
-    Raises SparkOptionError for partitions that are not there, as Kafka's connector does, and for offsets of
-    a checkpoint that are of another file or topic.
+    Raises SparkOptionError for partitions that do not exist, as Kafka's connector does, and for offsets
+    from a checkpoint that belong to another file or topic.
     """
     limits = {"starting": options.start, "ending": options.end}
     marks = {m.mark for limit in limits.values() for m in limit.marked.values() if m.mark}
@@ -105,7 +101,7 @@ def range_of(file: FileState, tp: TopicPartition, start: int, end: int) -> Range
 def positions(
     file: FileState, limit: Limit, options: ReadOptions, *, at_end: bool
 ) -> dict[TopicPartition, int]:
-    """The limit as an offset of each partition. Only a time needs the file."""
+    """Resolve the limit to an offset of each partition. Opens the file only if the limit is a time."""
     asked = {tp: _asked(limit, tp) for tp in file.states}
     timed: dict[TopicPartition, int] = {}
     if limit.timestamp is not None or limit.timestamps is not None:
@@ -123,13 +119,13 @@ def positions(
 
 
 def split(ranges: Iterable[Range], options: ReadOptions) -> list[tuple[Range, ...]]:
-    """What each task reads: large ranges are cut and small ones combined, about equal amounts for each. The
-    ranges of a file follow each other, so that a task opens it once."""
+    """Distribute the ranges over tasks of about equal size: split large ranges and combine small ones. The
+    ranges of a file are adjacent, so that a task opens it once."""
     wanted = sorted((range_ for range_ in ranges if range_.size), key=attrgetter("path"))
     total = sum(range_.size for range_ in wanted)
     tasks = -(-total // options.rows_per_task)
     if tasks > 1:
-        # As many for each core as for the others, as far as the driver's tell.
+        # A multiple of the cores; the driver's stand for those of the executors.
         cores = os.cpu_count() or 1
         tasks = -(-tasks // cores) * cores
     tasks = max(tasks, options.min_partitions or 1)
@@ -170,7 +166,7 @@ def _offset(
 ) -> int:
     start = state.offsets.log_start_offset
     if asked is None:
-        # Kafka's connector requires every partition; here those not named begin and end as usual.
+        # Kafka's connector requires every partition; here unnamed ones have the default limits.
         return state.end if at_end else start
     if asked in (EARLIEST, LATEST):
         return start if asked == EARLIEST else state.end
@@ -195,7 +191,7 @@ def _at_time(
     *,
     at_end: bool,
 ) -> int:
-    # An end is found as a start is, so that times cut a log into parts that do not overlap.
+    # An end is resolved like a start, so that consecutive time ranges do not overlap.
     found = db.admin.first_record_at(tp, time_ms, isolation_level=options.isolation_level)
     if found is not None:
         return min(found.offset, state.end)

@@ -1,7 +1,7 @@
-"""Files that are published in object storage: there a path is a URL, such as `s3://bucket/fleet/ID`.
+"""Files published in object storage, whose path is a URL such as `s3://bucket/fleet/ID`.
 
-The driver plans by what a snapshot says of itself, and downloads nothing; a task fetches the snapshot into
-the cache of its host, and reads the copy there.
+The driver plans by the manifest of the latest snapshot and downloads no data. A task fetches the snapshot
+into the cache of its host, and reads it there.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from eosdb.integrations import publishing
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Whether it is a URL; `file:` is what Spark prepends to paths."""
+    """Whether the path is a URL other than `file:`, which Spark prepends to local paths."""
     text = os.fspath(path)
     return publishing.is_url(text) and not text.startswith("file:")
 
 
 def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
-    """What the latest snapshot says, as `summary.look` does of a local file. Raises StorageError,
+    """Return the summary of the latest snapshot, like `summary.look` for a local file. Raises StorageError,
     CorruptDatabaseError and ConfigError."""
     (one,) = publishing.published(path)
     found = one.manifest
-    # The snapshot knows the marks of those just before it; of others the file must be asked.
+    # The manifest has the marks of the preceding snapshots; for older ones the file is needed.
     unknown = set(marks_of(found.file_id)) - {found.mark, *found.marks}
     departures = {}
     if unknown:
@@ -37,5 +37,5 @@ def look(path: str, marks_of: Callable[[str], Iterable[str]]) -> FileSummary:
 
 
 def connect(path: str) -> eosdb.Database:
-    """A file to read, fetched first if it is published elsewhere."""
+    """Open a file read-only; fetch it first if it is remote."""
     return eosdb.connect(publishing.fetch(path) if is_remote(path) else path, read_only=True)

@@ -1,7 +1,7 @@
-"""Files that are left out: options ignoreCorruptFiles and ignoreMissingFiles, with Spark's meaning.
+"""Skipped files: options ignoreCorruptFiles and ignoreMissingFiles, with Spark's meaning.
 
-A corrupt file is damaged, copied in part, or of another kind; a missing one was there before. Both are
-errors, unless the option allows to go on without them; then each is told of in the log.
+A corrupt file is damaged, incomplete, or not an eosdb file; a missing file existed before. Both are errors
+unless the option is set; then each skipped file is logged.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ _CORRUPT: Final = (CorruptDatabaseError, CorruptRecordError, NotAnEosdbFileError
 
 
 class SkippedFile(NamedTuple):
-    """A file that a reader leaves out."""
+    """A file that a reader skips, and the reason."""
 
     path: str
     reason: str
 
 
 class Ignoring(NamedTuple):
-    """The two options."""
+    """The options ignoreCorruptFiles and ignoreMissingFiles."""
 
     corrupt: bool = False
     missing: bool = False
 
     def allows(self, error: EosdbError) -> bool:
-        """Whether to go on without the file that raised this."""
+        """Whether the file that raised this error may be skipped."""
         return (self.corrupt and isinstance(error, _CORRUPT)) or (
             self.missing and isinstance(error, DatabaseNotFoundError)
         )
 
 
 def with_advice(error: EosdbError) -> EosdbError:
-    """The error of one file among many, with the option that leaves such files out."""
+    """Add to a file's error the option that skips such files."""
     if isinstance(error, _CORRUPT):
         return type(error)(f"{error}. Set ignoreCorruptFiles=true to leave such files out")
     if isinstance(error, DatabaseNotFoundError):

@@ -1,4 +1,4 @@
-"""Whether a micro-batch is worth its while: options minOffsetsPerTrigger and maxTriggerDelay."""
+"""Options minOffsetsPerTrigger and maxTriggerDelay: whether to start a micro-batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from eosdb.model.clock import Clock, SystemClock
 
 
 class Trigger:
-    """Of one query. The first micro-batch does not wait, as in Kafka's connector."""
+    """The trigger of one query. The first micro-batch does not wait, as in Kafka's connector."""
 
     def __init__(self, least: int | None, most_ms: int, clock: Clock | None = None) -> None:
         self._least = least
@@ -15,7 +15,8 @@ class Trigger:
         self._last_ms: int | None = None
 
     def is_due(self, waiting: int) -> bool:
-        """Whether to read the offsets that wait: as many as asked for, or any after the longest delay."""
+        """Whether to read the `waiting` offsets: they reach the minimum, or the maximum delay has
+        passed."""
         if self._least is None:
             return True
         now_ms = self._clock.monotonic_ms()

@@ -1,1 +1,1 @@
-"""Tasks, streams and the table function: what reads the planned ranges."""
+"""Reads the planned ranges: tasks, streams and the table function."""

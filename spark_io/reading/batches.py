@@ -1,7 +1,7 @@
-"""What a task of Spark executes to read: open the file, and yield Arrow batches.
+"""Reads one file in a Spark task, as Arrow batches.
 
-Between the plan and the task, which Spark may run again at any later time, the file may have been replaced,
-a topic made anew, and records deleted: each is told of, never read over.
+Spark may run a task long after planning. Meanwhile the file may have been replaced, a topic recreated, or
+records deleted: each is detected, and is an error or a logged loss.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ _AGAIN: Final = (
 def batches(
     ranges: Sequence[Range], names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges of one file, in order; there is at least one.
+    """Yield the records of at least one range of a single file, in order.
 
-    Raises SparkOptionError if the file or a topic is another than was planned, and OffsetOutOfRangeError if
-    retention has removed some of the records since; with failOnDataLoss=false the rest is read, except of
-    another file or topic by a DataFrame. Raises CorruptRecordError for a damaged record.
+    Raises SparkOptionError if the file was replaced or a topic recreated since planning, and
+    OffsetOutOfRangeError if retention has removed records of the range. With failOnDataLoss=false a stream
+    skips what is lost, and a DataFrame reads the remaining records unless the file or topic is another.
+    Raises CorruptRecordError for a damaged record.
     """
     with contextlib.ExitStack() as cleanup:
-        # Millions of tuples without references: looking for cycles among them takes a sixth of the time.
+        # The collector would spend a sixth of the time on millions of tuples, which form no cycles.
         cleanup.enter_context(without_garbage_collection())
         path = ranges[0].path
         db = cleanup.enter_context(remote.connect(path))
@@ -55,7 +56,7 @@ def batches(
 def _checked(
     db: eosdb.Database, source: Range, names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one range, as long as they are those that were planned."""
+    """Yield the records of one range, and check that file and topic are the planned ones."""
     departure = None if source.mark is None else db.admin.history_departure(source.mark)
     if departure is not None:
         departure = f"the file is another than was there: {departure}"
@@ -76,7 +77,7 @@ def _checked(
             skip_lost=not options.fail_on_data_loss,
             source_file=source.path,
         ):
-            # An id is never given again: the topic that it is now it was when these were read.
+            # Ids are not reused: if the id is unchanged now, it was unchanged when this batch was read.
             if _is_lost(_other_topic(db, source), source, options):
                 return
             yield batch
@@ -89,7 +90,8 @@ def _checked(
 
 
 def _is_lost(why: str | None, source: Range, options: ReadOptions) -> bool:
-    """Whether a stream that accepts losses has lost the range. Raises SparkOptionError."""
+    """Whether the range is lost and the stream accepts losses, which is logged. Otherwise a loss raises
+    SparkOptionError."""
     if why is None:
         return False
     what = f"{source.path}, {source.topic_partition}: since this was planned {why}"
@@ -102,7 +104,7 @@ def _is_lost(why: str | None, source: Range, options: ReadOptions) -> bool:
 
 
 def _other_topic(db: eosdb.Database, source: Range) -> str | None:
-    """Why this is not the topic that was planned."""
+    """Return why the topic is not the planned one; None if it is."""
     if source.topic_id is None:
         return None
     try:
@@ -119,7 +121,7 @@ def _log_start(db: eosdb.Database, source: Range) -> int:
 
 
 def _tell(source: Range, first: int, options: ReadOptions) -> None:
-    """Say that a range has lost what is before an offset."""
+    """Log that the records of a range below `first` are lost."""
     if first > source.start:
         catalog.RECORDS_LOST.say(
             file=source.path,

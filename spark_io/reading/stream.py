@@ -1,8 +1,5 @@
 """The stream reader: micro-batches of committed records, from offsets that Spark stores in its checkpoint.
-
-The checkpoint outlives the file: before an offset is used, the file is checked to be the one that the
-offset belongs to, with a history that has only grown.
-"""
+`Histories` checks that these still belong to the files."""
 
 from __future__ import annotations
 
@@ -31,12 +28,12 @@ from eosdb.spark_io.planning.trigger import Trigger
 from . import tasks
 
 _MOST_OFFSETS: Final = 5_000_000
-"""Of a micro-batch, unless maxOffsetsPerTrigger says otherwise: a backfill comes in pieces, each of which
-stays when the query is killed. Kafka's connector takes everything at once."""
+"""The default of maxOffsetsPerTrigger. A backfill is split into micro-batches, so that a killed query does
+not repeat all of it; Kafka's connector reads everything in one."""
 
 
 class StreamTask(InputPartition):
-    """What one task of a micro-batch reads."""
+    """The ranges that one task of a micro-batch reads."""
 
     def __init__(self, ranges: tuple[plan.Range, ...]) -> None:
         super().__init__(None)
@@ -44,11 +41,11 @@ class StreamTask(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One for each query, in the driver. A micro-batch contains each transaction whole or not at all,
-    unless maxOffsetsPerTrigger, or its default, cuts it shorter."""
+    """Runs in the driver, one for each query. A micro-batch contains each transaction whole or not at all,
+    unless maxOffsetsPerTrigger, or its default, limits the micro-batch."""
 
     def __init__(self, given: MutableMapping[str, str], schema: StructType) -> None:
-        # Spark also makes one for each micro-batch, only to send it to the tasks: nothing is opened here.
+        # Spark also creates one for each micro-batch, only to send it to the tasks: open nothing here.
         self._names = tuple(schema.fieldNames())
         columns.check(self._names)
         self._options = options.parse(given, streaming=True)
@@ -64,10 +61,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group_id = self._options.group_id
         self._group = None if group_id is None else GroupProgress(group_id)
         self._told: tuple[dict[str, Any], Positions] = {}, Positions()
-        """The last offsets, as Spark has them and parsed: as a rule the next call begins with these."""
+        """The offsets last returned to Spark, and parsed; usually Spark passes them to the next call."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need the options only, not what is known of ten thousand files."""
+        """Tasks need only the options, not the state of all files."""
         return {"_names": self._names, "_options": self._options}
 
     # -- offsets --------------------------------------------------------------------------------
@@ -90,8 +87,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut, (known,) = self._cut_at(start)
         before = offsets.numbers(known.offsets)
         if self._group is not None:
-            # Everything before the next micro-batch has been written. (Spark's own `commit` comes one
-            # batch late, and after the last one not at all.)
+            # Everything before the next micro-batch has been written. (Spark calls `commit` one batch
+            # late, and not after the last one.)
             self._group.tell(
                 {
                     (cut.files[key].path, tp): offset
@@ -100,14 +97,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 }
             )
         newest = _ends(cut)
-        if self._frozen is not None:  # A topic may have been made anew since, and is shorter.
+        if self._frozen is not None:  # A topic recreated since may be shorter.
             newest = {p: min(end, newest[p]) for p, end in self._frozen.items() if p in newest}
         first = {
             (key, tp): state.offsets.log_start_offset
             for key, file in cut.files.items()
             for tp, state in file.states.items()
         }
-        # Whoever asks for all there is, or for what there was at a time, waits for nothing.
+        # ReadAllAvailable and Trigger.AvailableNow do not wait for a minimum.
         if self._frozen is None and not isinstance(limit, ReadAllAvailable):
             waiting = sum(
                 max(end - before.get(place, first.get(place, 0)), 0)
@@ -122,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._to_json(self._moved(known, reached, cut))
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """For `query.lastProgress`: the newest offsets, and which files are left out, if any."""
+        """Return the newest offsets, and the skipped files if any, for `query.lastProgress`."""
         cut = self._last or self._cut()
         newest = self._moved(Positions(), _ends(cut), cut)
         told = offsets.to_json(newest, is_fleet=self._is_fleet)
@@ -131,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return told
 
     def skipped_files(self) -> list[SkippedFile]:
-        """The files that the newest micro-batch was planned without."""
+        """The files that were skipped when the last micro-batch was planned."""
         return [] if self._last is None else [*self._last.skipped, *self._histories.missing]
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -144,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = []
         for (key, tp), (stop, *_) in sorted(after.offsets.items()):
             if key not in cut.files:
-                continue  # The history has said so.
+                continue  # `Histories` has reported the file as missing.
             file = cut.files[key]
             path, state = file.path, file.states.get(tp)
             if state is None:
@@ -168,19 +165,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- inside ---------------------------------------------------------------------------------
 
     def _cut_at(self, *told: Mapping[str, Any]) -> tuple[Cut, list[Positions]]:
-        """The files as they are now, and of the told positions those that hold in them."""
-        known = [self._parsed(one) for one in told]
+        """Take a cut of the files, and return it with those of the checkpoint's positions that are valid in
+        it."""
+        known = [self._parsed(each) for each in told]
         cut = self._cut(*known)
         ids = {file.path: key for key, file in cut.files.items()}
-        known = [one.with_ids(ids) for one in known]
-        self._histories.look_for(known[-1], cut)
-        # What was planned for a file that is gone is gone; only then it matters where it was to begin.
-        known = [self._histories.still_so(one, cut) for one in reversed(known)]
+        known = [positions.with_ids(ids) for positions in known]
+        self._histories.note_missing(known[-1], cut)
+        # The end of a micro-batch first: a loss of planned records is reported before any other.
+        known = [self._histories.still_valid(positions, cut) for positions in reversed(known)]
         return cut, known[::-1]
 
     def _cut(self, *known: Positions) -> Cut:
-        """A glob or directory also includes files created since."""
-        remembered = offsets.marks(*(one.offsets for one in known))
+        """Take a cut; a glob or directory then includes files created since the last one."""
+        remembered = offsets.marks(*(positions.offsets for positions in known))
         self._last = self._lens.cut(
             lambda key: remembered.get(key, ()),
             may_be_gone=not self._options.fail_on_data_loss and bool(known),
@@ -216,7 +214,7 @@ def _not_back(before: Mapping[Place, int], newest: Mapping[Place, int]) -> dict[
 def _limited(
     before: Mapping[Place, int], first: Mapping[Place, int], newest: Mapping[Place, int], most: int
 ) -> dict[Place, int]:
-    """Move at most `most` offsets further, shared out in proportion to what waits in each partition."""
+    """Advance by at most `most` offsets, shared in proportion to the waiting offsets of each partition."""
     starts = {place: before.get(place, first.get(place, 0)) for place in newest}
     waiting = {place: max(newest[place] - starts[place], 0) for place in newest}
     total = sum(waiting.values())

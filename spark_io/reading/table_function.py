@@ -1,7 +1,7 @@
-"""The table function `eosdb('shop.db', 'orders')` of SQL: read anew each time it is asked.
+"""The SQL table function `eosdb('shop.db', 'orders')`, which reads the current records at each call.
 
-Spark keeps the first plan of a DataFrame and of a view over a data source, and gives a source no hook to
-plan again. A function has no plan to keep: it reads as of its run, in one task.
+Spark keeps the first plan of a DataFrame or view over a data source, and never asks the source to plan
+again. A function has no such plan: it reads the records present when it runs, in one task.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _NAME: Final = "eosdb"
 
 
 class Records:
-    """Its arguments: a path, and if not every topic is to be read, topics as in option `subscribe`."""
+    """Takes a path and, optionally, the topics to read, as in option `subscribe`; the default is all
+    topics."""
 
     def eval(self, path: pa.Array, subscribe: pa.Array | None = None) -> Iterator[pa.RecordBatch]:
         given = {} if subscribe is None else {"subscribe": subscribe[0].as_py()}
         parsed = options.parse(given, streaming=False)
-        # Pinned at one instant of each file, as every read.
+        # One snapshot of each file, as for every read.
         ranges = plan.batch(files.absolute(path[0].as_py()), parsed)
         yield from tasks.batches((one for one in ranges if one.size), columns.KAFKA, parsed)
 

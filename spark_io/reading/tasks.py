@@ -1,4 +1,4 @@
-"""What a task reads, file by file, and which files it may leave out."""
+"""Reads the ranges of a task, file by file, and skips files as the options allow."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from . import batches as reading
 def batches(
     ranges: Iterable[Range], names: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, in order. Of a file that fails on the way, what was read stays; the rest
-    is left out if the options allow that, and else an error."""
+    """Yield the records of the ranges, in order. If reading a file fails part-way and the options allow to
+    skip it, the batches read so far are kept and the rest is skipped; otherwise the error is raised."""
     for path, of_file in itertools.groupby(ranges, key=attrgetter("path")):
         try:
             yield from reading.batches(tuple(of_file), names, options)

@@ -1,4 +1,4 @@
-"""Rows from Spark on their way into topics: the columns allowed, and the records made from them."""
+"""Converts Spark rows to records: the options of a write, the allowed columns, and the partitioning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPTIONS: Final = {
     "path", "topic", "txnappid", "txnversion", "checkpointlocation", "partitioner", "stagingdir",
     "includeheaders", "sinkid", "writename", "microbatch", "report",
 }  # fmt: skip
-"""The last two are what `write` tells the commit."""
+"""The last two are set by `write` for the commit."""
 
 _TABLE_ROWS: Final = 50_000
 _TABLE_BYTES: Final = 16 * 1024 * 1024
@@ -43,16 +43,19 @@ Pair = tuple[TopicPartition, Sequence[Record]]
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write. `app_id` and `version` identify a batch that numbers itself, `sink_id` a stream; None
-    if Spark does. `name` distinguishes several writes of one batch. `micro_batch` is the query and the
-    number, `report` the file in which the driver looks for what was done."""
+    """The options of a writer.
+
+    `app_id` and `version` identify a batch job and its run; `sink_id` identifies a stream; None if Spark's
+    ids do. `name` distinguishes several writes of one batch. `micro_batch` is the query id and the batch
+    number. `report` is the file in which the commit leaves its report for the driver.
+    """
 
     path: str
     topic: str | None
     partitioner: str
     staging: str
     is_shared: bool
-    """Whether the staging folder may be on several hosts: the user has named it."""
+    """Whether the user named the staging folder, which may then be shared by several hosts."""
     checkpoint: str | None
     sink_id: str | None
     app_id: str | None
@@ -63,12 +66,12 @@ class WriteOptions:
 
     @property
     def which(self) -> str:
-        """Which of the writes of a batch this is, as far as the options say."""
+        """Name this write among those of a batch, by the options."""
         return f"name={self.name}" if self.name is not None else self.topic or "*"
 
 
 def parse(given: Mapping[str, str], types: Mapping[str, str]) -> WriteOptions:
-    """Raises SparkOptionError."""
+    """Parse the options of a writer. Raises SparkOptionError."""
     options = {name.lower(): value for name, value in given.items()}
     kafka_options.check(options, _OPTIONS)
     path = options.get("path")
@@ -109,8 +112,8 @@ def _micro_batch(text: str | None) -> tuple[str, int] | None:
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Other columns are left out, as Kafka's sink does. Raises SparkOptionError for a DataFrame that cannot
-    be converted to records."""
+    """Raises SparkOptionError for a DataFrame that cannot be converted to records. Unknown columns are
+    ignored, as by Kafka's sink."""
     for name, found in types.items():
         if name not in COLUMNS:
             if name.lower() in COLUMNS:
@@ -130,7 +133,7 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
 
 
 class Outgoing:
-    """Makes records from Arrow batches for one file, and chooses their partitions."""
+    """Converts Arrow batches to records of one file, and chooses their partitions."""
 
     def __init__(self, db: eosdb.Database, options: WriteOptions) -> None:
         self._db = db
@@ -139,10 +142,11 @@ class Outgoing:
         self._counts: dict[str, int] = {}
 
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Pair]:
-        """Records by partition, some Arrow batches at a time; within a partition in the order of the rows.
+        """Yield records by partition, a few Arrow batches at a time. Within a partition the order of rows
+        is kept.
 
-        Arrow moves the rows, and no object is made for a record. Raises UnknownTopicOrPartitionError and
-        SparkOptionError.
+        Arrow groups the rows, and no Python object is created for a record. Raises
+        UnknownTopicOrPartitionError and SparkOptionError.
         """
         for table in _tables(batches):
             for topic, its_rows in self._by_topic(table):
@@ -158,7 +162,8 @@ class Outgoing:
         return _grouped(table, topics)
 
     def _partitions(self, topic: str, table: pa.Table) -> list[int]:
-        """Of each row: the one it names, or that of its key; rows without either stay together."""
+        """Return the partition of each row: its own, or by its key. Rows with neither share a random
+        one."""
         given = _column(table, "partition")
         if None not in given:
             return given
@@ -176,7 +181,7 @@ class Outgoing:
 
 
 def _grouped(table: pa.Table, by: list[Any]) -> Iterator[tuple[Any, pa.Table]]:
-    """The rows by what belongs to each; their order stays within each group."""
+    """Group the rows by the values `by`; within a group their order is kept."""
     counts = Counter(by)
     if len(counts) > 1:
         table = table.take(pc.sort_indices(pa.array(by)))  # A stable sort.
@@ -187,8 +192,7 @@ def _grouped(table: pa.Table, by: list[Any]) -> Iterator[tuple[Any, pa.Table]]:
 
 
 def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Some batches together, as long as they are small: what goes to one partition makes larger batches of
-    the log."""
+    """Combine small Arrow batches, so that the batches in the log are larger."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
@@ -211,13 +215,13 @@ def _records(rows: pa.Table) -> RecordColumns:
 
 
 def _column(table: pa.Table, name: str) -> list[Any]:
-    """None for each row where there is no such column."""
+    """Return the values of a column; None for each row if there is no such column."""
     is_given = name in table.schema.names
     return values(table.column(name)) if is_given else [None] * table.num_rows
 
 
 def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column as Python values: text as UTF-8 bytes for keys and values, times as ms."""
+    """Convert a column to Python values; timestamps become ms."""
     if pa.types.is_timestamp(column.type):
         return [
             None if us is None else us // 1_000
@@ -225,12 +229,12 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
             .cast(pa.int64())
             .to_pylist()
         ]
-    found: list[Any] = column.to_pylist()
-    return found
+    plain: list[Any] = column.to_pylist()
+    return plain
 
 
 def as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are written, keys and values of type string as binary, with the same bytes."""
+    """Select the columns to write, and cast keys and values of type string to binary (UTF-8)."""
     arrays = {
         name: column.cast(pa.binary())
         if name in ("key", "value") and not pa.types.is_binary(column.type)

@@ -1,5 +1,5 @@
-"""What a write did, as it is returned and as it is logged. A batch that is left out is always told of: it
-may be a repeat, and it may be somebody's mistake."""
+"""The report of a write, as returned and as logged. A skipped batch is always reported: it may be a repeat,
+or a user's mistake."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from eosdb.model.notices import catalog
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What a write did: either all rows were appended, or none."""
+    """The result of a write: either all rows were appended, or none."""
 
     rows: int | None
-    """How many were appended; None if that is not known here: over Spark Connect to another host."""
+    """The number of appended rows; None if unknown, as over Spark Connect to another host."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    """The first offset in each partition that has some of them."""
+    """The first offset of the rows in each partition that got some."""
     skipped: bool = False
     why: str | None = None
-    """Why the rows were left out, as in the log."""
+    """Why the rows were skipped, as logged."""
 
     def say(self, path: str | os.PathLike[str]) -> None:
-        """Log that rows were left out of the file, if they were."""
+        """Log a warning if the rows were skipped."""
         if self.skipped:
             catalog.BATCH_LEFT_OUT.say(file=os.fspath(path), cause=self.why)
 
     def to_file(self, path: str) -> None:
-        """For the driver, to which Spark hands on nothing from a commit."""
+        """Write the report for the driver, because Spark passes nothing back from a commit."""
         offsets = [[*tp, offset] for tp, offset in self.offsets.items()]
-        with contextlib.suppress(OSError):  # Over Spark Connect it may be another host's.
+        with contextlib.suppress(OSError):  # Over Spark Connect the folder may be on another host.
             Path(path).write_text(json.dumps({**asdict(self), "offsets": offsets}))
 
 

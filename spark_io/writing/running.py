@@ -1,8 +1,7 @@
-"""What a session says about the streaming query whose foreachBatch is running; Spark Connect says
-nothing.
+"""Identifies the streaming query whose foreachBatch is running. Spark Connect offers no way to do so.
 
-A micro-batch is known in any thread: its DataFrames have the session that Spark makes for the query. The
-marks that Spark sets are properties of the thread in which it calls the function, and of no other.
+The micro-batch is found in any thread, through the session of its DataFrames, which Spark creates for the
+query. Spark's local properties exist only in the thread in which it calls the function.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 
 
 class Query(NamedTuple):
-    """`id` belongs to the checkpoint for good; `run` only to this run of this micro-batch."""
+    """`id` identifies the query and its checkpoint; `run` one attempt of one micro-batch."""
 
     id: str | None = None
     run: str | None = None
@@ -26,13 +25,13 @@ class Query(NamedTuple):
 
 
 def query_of(spark: SparkSession) -> Query:
-    """The query; None for what the session does not say."""
+    """Return the query; fields that the session does not reveal are None."""
     try:
         context = spark.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
         batch_id = context.getLocalProperty("streaming.sql.batchId")
         run = context.getLocalProperty("spark.sql.execution.id")
-    except Exception:  # Spark Connect has no context, and says so in several ways.
+    except Exception:  # Spark Connect has no context, and raises several kinds of errors.
         return Query()
     found = _running(spark, query_id)
     if found is not None:
@@ -41,7 +40,7 @@ def query_of(spark: SparkSession) -> Query:
 
 
 def _running(spark: Any, query_id: str | None) -> Query | None:
-    """From Spark's internals, for foreachBatch is told of nothing but the batch's number."""
+    """Find the query in Spark's internals, because foreachBatch gets only the batch number."""
     try:
         session = spark._jsparkSession
         for query in session.sharedState().activeStreamingQueries().values():
@@ -66,8 +65,8 @@ def _running(spark: Any, query_id: str | None) -> Query | None:
 
 @contextlib.contextmanager
 def active(spark: Any) -> Iterator[None]:
-    """During the block Spark looks for data sources in this session: in a thread that it did not start it
-    would look in another, and not find them."""
+    """Make this session the active one during the block. Spark resolves data sources in the active session,
+    and in a thread that it did not start that may be another, where `eosdb` is not registered."""
     before = classes = None
     with contextlib.suppress(Exception):  # Spark Connect has its session on the server.
         classes = SparkSession._get_j_spark_session_class(spark._jvm)

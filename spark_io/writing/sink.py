@@ -1,9 +1,9 @@
-"""The exactly-once sink: tasks stage their rows in separate files, and the driver's commit appends them.
+"""The exactly-once sink: tasks stage their rows in files, and the driver's commit appends them.
 
-Whatever Spark repeats, retries or speculates leaves files that no commit names. The commit goes through
-`Database.append_once`: all rows of a batch become readable together, with the record that they were
-written, and a batch that Spark replays after a crash is skipped if its content is the same. (Spark's own
-Kafka sink is at-least-once.)
+Files of repeated, failed or speculative tasks are ignored, because the commit names the files to append. It
+calls `Database.append_once`, which stores all rows of a batch and the batch's id atomically, and
+skips a batch that Spark replays after a crash if its content is the same. (Spark's own Kafka sink is
+at-least-once.)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from eosdb.errors import BatchDiffersError
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 
 from . import staging
+from .last_write import LastWrite, last_write_of
 from .outgoing import Outgoing, WriteOptions, as_bytes, parse
 from .report import WriteReport, left_out, of_result
 from .staging import Write
-from .standing import Standing, standing_of
 from .writes import (
     Content,
     Rows,
@@ -47,7 +47,7 @@ from .writes import (
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """A task's message that it has staged its rows. `path` is None if it had none."""
+    """A task's message that its rows are staged. `path` is None if there were no rows."""
 
     path: str | None
     task: int
@@ -61,15 +61,15 @@ class Staged(WriterCommitMessage):
 def stage(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, own_id: str | None = None
 ) -> Staged:
-    """Write the rows to a file that only this attempt knows, and return its path. `own_id` distinguishes
-    several writes of one micro-batch."""
+    """Write the rows to a new file, and return the message for the commit. `own_id` distinguishes several
+    writes of one micro-batch."""
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     query_id, batch_id = (
         None if context is None else context.getLocalProperty(name)
         for name in ("sql.streaming.queryId", "streaming.sql.batchId")
     )
-    if options.micro_batch is not None:  # In a thread of the user's Spark says nothing.
+    if options.micro_batch is not None:  # Spark sets no properties in threads of the user.
         query_id, batch_id = options.micro_batch[0], str(options.micro_batch[1])
     write = _write(options, query_id, batch_id, own_id)
     parts = [Rows()]
@@ -78,7 +78,7 @@ def stage(
     path = None
     with staging.alive(options.staging, write):
         if (first := next(full, None)) is not None:
-            sync = options.is_shared  # Its host may fail without the driver's.
+            sync = options.is_shared  # The host of the task may fail while the driver's runs on.
             with staging.new_file(options.staging, write, first.schema, sync=sync) as (path, file):
                 for batch in chain([first], full):
                     file.write_batch(batch)
@@ -104,12 +104,12 @@ def bring(
     batch_id: int,
     sink_id: str,
     plan: str | None = None,
-    standing: Standing | None = None,
+    last_write: LastWrite | None = None,
     *,
     consecutive: bool = False,
 ) -> eosdb.AppendOnceResult:
-    """Append the contents of the files, in the order of Spark's partitions, unless they are stored already.
-    Raises BatchDiffersError if a different batch is stored in their place."""
+    """Append the staged rows, in the order of Spark's partitions, unless this batch is already stored.
+    Raises BatchDiffersError if a different batch is stored under its id."""
     files = [m.path for m in sorted(staged, key=lambda m: m.task) if m.path is not None]
     content = Content(
         lambda: chain.from_iterable(map(staging.read, files)),
@@ -123,7 +123,7 @@ def bring(
         db = cleanup.enter_context(eosdb.connect(options.path, create=False))
         outgoing = Outgoing(db, options)
         result = bring_in(
-            db, sink_id, batch_id, outgoing, content, standing, consecutive=consecutive
+            db, sink_id, batch_id, outgoing, content, last_write, consecutive=consecutive
         )
         discard(staged)
         for write in {m.write for m in staged}:
@@ -132,7 +132,7 @@ def bring(
 
 
 def discard(messages: Sequence[object]) -> None:
-    """Remove staged files that are no longer needed. Rows already appended stay."""
+    """Remove the staged files of these messages."""
     for message in _staged(messages):
         if message.path is not None:
             staging.discard(message.path)
@@ -143,8 +143,8 @@ def _staged(messages: Sequence[object]) -> list[Staged]:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("eosdb")`. With txnAppId and txnVersion a job that is run again appends nothing, nor
-    does a replayed micro-batch within foreachBatch."""
+    """The writer of `df.write.format("eosdb")`. A repeated job with txnAppId and txnVersion appends
+    nothing, and neither does a replayed micro-batch in foreachBatch."""
 
     def __init__(
         self, given: MutableMapping[str, str], schema: StructType, overwrite: bool
@@ -152,7 +152,7 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite:
             raise SparkOptionError('a log is only appended to; write with mode("append")')
         self._options = parse(given, _types(schema))
-        # Made in the driver and sent to the tasks and back, so it is the same for all attempts.
+        # Created in the driver and pickled for the tasks, so that all attempts share it.
         self._own_id = f"spark-batch:{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -178,12 +178,12 @@ class BatchWriter(DataSourceArrowWriter):
         self, staged: Sequence[Staged], sink_id: str, version: int, *, is_query: bool
     ) -> WriteReport:
         try:
-            standing = self._standing(sink_id)
-            result = bring(self._options, staged, version, sink_id, standing=standing)
+            last_write = self._last_write(sink_id)
+            result = bring(self._options, staged, version, sink_id, last_write=last_write)
         except OtherTargetError:
             raise
         except BatchDiffersError as error:
-            # Versions of a job that is not a query increase: an older one is over, whatever it was.
+            # Outside of a query, versions increase, so an older one is obsolete.
             if is_query or error.newest == version:
                 raise
             discard(staged)
@@ -196,22 +196,23 @@ class BatchWriter(DataSourceArrowWriter):
     def _within_a_micro_batch(
         self, staged: Sequence[Staged], query_id: str, batch_id: int
     ) -> WriteReport:
-        """Which call this is cannot be known here: batches that other calls have appended are skipped."""
+        """Append under the first number that no other write of this micro-batch has taken: the order of the
+        calls is unknown here."""
         options, which = self._options, f"df.write {self._options.which}"
-        standing = self._standing(sink_of(query_id, which))
+        last_write = self._last_write(sink_of(query_id, which))
         result = bring_in_some_order(
             lambda order: bring(
-                options, staged, batch_id, sink_of(query_id, which, order), standing=standing
+                options, staged, batch_id, sink_of(query_id, which, order), last_write=last_write
             ),
             batch_id,
         )
         return self._report(result, staged, sink_of(query_id, which), batch_id)
 
-    def _standing(self, sink_id: str) -> Standing | None:
-        """Only `write` knows the checkpoint of a query."""
+    def _last_write(self, sink_id: str) -> LastWrite | None:
+        """Return the sink's state in the query's checkpoint, which only `write` knows."""
         options = self._options
         checkpoint = options.checkpoint if options.micro_batch is not None else None
-        return standing_of(checkpoint, options.path, sink_id)
+        return last_write_of(checkpoint, options.path, sink_id)
 
     def _report(
         self, result: eosdb.AppendOnceResult, staged: Sequence[Staged], sink_id: str, batch_id: int
@@ -223,7 +224,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("eosdb")`: the sink is the query, so each of its batches is appended once."""
+    """The writer of `df.writeStream.format("eosdb")`, which appends each batch of the query exactly
+    once."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = parse(given, _types(schema))
@@ -245,12 +247,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     "Spark does not provide the query id here; set option sinkId, one for each "
                     "query and checkpoint"
                 )
-            return  # No task has staged anything: there is nothing to append.
+            return  # No task has staged rows.
         plan = plan_of(options.checkpoint, query_id, batchId)
         sink_id = sink_of(owner)
-        standing = standing_of(options.checkpoint, options.path, sink_id)
-        # Spark commits every micro-batch, also one without rows.
-        result = bring(options, staged, batchId, sink_id, plan, standing, consecutive=True)
+        last_write = last_write_of(options.checkpoint, options.path, sink_id)
+        # Spark commits every micro-batch, even without rows, so batch ids are consecutive.
+        result = bring(options, staged, batchId, sink_id, plan, last_write, consecutive=True)
         rows = total(m.rows for m in staged).size
         of_result(result, sink_id, batchId, rows).say(options.path)
 

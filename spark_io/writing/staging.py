@@ -1,8 +1,9 @@
-"""Staged files: their names, which say whose they are; how they stay; and when they go.
+"""Staged files: how they are named, kept and removed.
 
-A file is named by the write it belongs to. When a write has been committed, its other files and those of
-earlier batches go: attempts that failed or lost, and what a killed driver left. Files of writes that nobody
-repeats go an hour after anything of their write was alive, at the next commit to the same folder.
+The name of a file contains the write it belongs to. Once a write is committed, its remaining files and
+those of earlier batches are removed: files of failed or speculative attempts, and of a killed driver. Files
+of a write that is never repeated are removed by the first commit to the folder an hour after the write's
+last sign of life.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from eosdb.model import threads
 
 _SUFFIX: Final = ".arrow"
 _ORPHAN_MS: Final = 3600 * 1000
-"""So long after the last sign of life no commit will name a staged file any more."""
+"""A staged file is an orphan this long after the last sign of life of its write."""
 _SIGN_S: Final = 300.0
-"""How often those who live say so."""
+"""How often running tasks and commits renew the times of their files."""
 
 
 class Write(NamedTuple):
-    """What a staged file belongs to. Batches of one job are numbered; several writes of one batch have
-    names."""
+    """The write that a staged file belongs to: a job, the number of a batch, and the name of the write in
+    the batch."""
 
     job: str
     batch: int
@@ -36,11 +37,11 @@ class Write(NamedTuple):
 
     @classmethod
     def of(cls, owner: str, batch: int, name: str = "") -> Write:
-        """For texts of any kind."""
+        """Build a write from an owner and name of any characters and length."""
         return cls(*(_short(owner), batch, _short(name)))
 
     def makes_useless(self, other: Write) -> bool:
-        """Whether nobody needs the other's files once this write has been committed."""
+        """Whether the other write's files are no longer needed once this write is committed."""
         return self.job == other.job and (other.batch < self.batch or other == self)
 
     def __str__(self) -> str:
@@ -52,7 +53,7 @@ def _short(text: str) -> str:
 
 
 def _write_of(file: str) -> Write | None:
-    """None for a file of an earlier version."""
+    """Parse a file's name; None if an earlier version wrote it."""
     match file.split("."):
         case [job, batch, name, _, _] if batch.isdigit():
             return Write(job, int(batch), name)
@@ -63,8 +64,7 @@ def _write_of(file: str) -> Write | None:
 def new_file(
     folder: str, write: Write, schema: pa.Schema, *, sync: bool
 ) -> Iterator[tuple[str, pa.ipc.RecordBatchFileWriter]]:
-    """A file that only this attempt knows: its path, and the writer of its rows. Removed when the block
-    raises."""
+    """Context manager: a new file, as its path and a writer. The file is removed if the block raises."""
     path = os.path.join(folder, f"{write}.{uuid.uuid4().hex}{_SUFFIX}")
     with contextlib.ExitStack() as cleanup:
         sink = None
@@ -90,8 +90,8 @@ def read(path: str) -> Iterator[pa.RecordBatch]:
 
 @contextlib.contextmanager
 def alive(folder: str, write: Write) -> Iterator[None]:
-    """During the block the files of the write are not taken for orphans: also those of tasks that have
-    ended, while others go on."""
+    """Context manager: until it exits, no file of the write becomes an orphan, including files of tasks
+    that have ended."""
     ended = threading.Event()
 
     def say_so() -> None:
@@ -112,8 +112,8 @@ def alive(folder: str, write: Write) -> Iterator[None]:
 
 
 def sweep(folder: str, done: Write, now_ms: int) -> None:
-    """Remove what is of no use once `done` has been committed, and orphans; the folder, too, if it is
-    empty then."""
+    """Remove orphans and the files that the commit of `done` made useless; and the folder if it is then
+    empty."""
     for path in _files(folder):
         other = _write_of(os.path.basename(path))
         with contextlib.suppress(FileNotFoundError):
@@ -125,7 +125,7 @@ def sweep(folder: str, done: Write, now_ms: int) -> None:
 
 
 def discard(path: str) -> None:
-    """Remove a staged file that is no longer needed, and the folder if it is empty then."""
+    """Remove a staged file, and the folder if it is then empty."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""The identity of a write, and of its content. The identity recognizes it when Spark repeats it; it counts
-as a repeat only if the content is the same, and different content under its key is an error.
+"""The identity of a write, and of its content, by which a repeat is recognized and skipped. Different
+content under the same identity is an error.
 
-The content is identified twice: by its rows, and by Spark's plan of the micro-batch. Either is enough: rows
-may come out differently when a batch is replayed, and a new checkpoint may bring the same rows again. Both
-are said of the topics they go to, by their ids: in another topic the same rows are another write.
+Content is identified by its rows, and by Spark's plan of the micro-batch. One match is enough: a replayed
+batch may compute different rows, and a new checkpoint may bring the same rows again. Both include the ids
+of the target topics, because the same rows in another topic are another write.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from eosdb.errors import (
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
 from eosdb.spark_io.planning.files import local
 
+from .last_write import PUT_BACK, LastWrite
 from .outgoing import Outgoing, values
-from .standing import PUT_BACK, Standing
 
 _DIGEST_SIZE: Final = 2**128
 _DIGEST: Final = methodcaller("digest")
 _NUMBER: Final[Callable[[bytes, Any], int]] = int.from_bytes
 _TEXT: Final = "rows2"
-"""What the text about a batch's rows begins with; it was "rows" when the hashes were SHA-256."""
+"""The prefix of a text that identifies rows; it was "rows" when the hashes were SHA-256."""
 _TO: Final = " to "
-"""Between what a batch holds and the topics it goes to. Earlier versions did not say where."""
+"""Separates the content of a batch from its target topics, which earlier versions omitted."""
 
 
 class _Hash(Protocol):
@@ -46,7 +46,7 @@ class _Hash(Protocol):
 
 
 class Rows(NamedTuple):
-    """The number of rows, and the sum of their hashes: independent of their order and batches."""
+    """The number of rows and the sum of their hashes, which do not depend on order and batching."""
 
     size: int = 0
     digest: int = 0
@@ -56,27 +56,28 @@ class Rows(NamedTuple):
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Rows:
-    """For Arrow batches whose keys and values are binary."""
+    """Identify the rows of Arrow batches whose keys and values are binary."""
     return total(Rows(batch.num_rows, _sum(batch, hashlib.blake2b, "little")) for batch in batches)
 
 
 def topics_of(batches: Iterable[pa.RecordBatch]) -> set[str]:
-    """Those that the rows name."""
+    """Collect the topics that the rows name."""
     return {
         name for batch in batches for name in batch.column("topic").unique().to_pylist() if name
     }
 
 
 def text_before(batches: Iterable[pa.RecordBatch]) -> str:
-    """What earlier versions stored of the same rows: a replay of their last batch is recognized by it."""
+    """Return the text that earlier versions stored for these rows, to recognize a replay of their last
+    batch."""
     rows = total(Rows(batch.num_rows, _sum(batch, hashlib.sha256, "big")) for batch in batches)
     return str(rows).replace(_TEXT, "rows", 1)
 
 
 def _sum(batch: pa.RecordBatch, make: Callable[[bytes], _Hash], order: str) -> int:
-    """The sum of the rows' hashes. Nothing of Python's own runs for a row."""
+    """Sum the rows' hashes, without Python bytecode for each row."""
     rows = zip(*map(values, batch.columns), strict=True)
-    # Version 0 of marshal writes equal values alike, whoever else refers to them.
+    # Version 0 of marshal encodes equal values alike, whatever their reference counts.
     hashes = map(make, map(marshal.dumps, rows, repeat(0)))
     return sum(map(_NUMBER, map(_DIGEST, hashes), repeat(order)))
 
@@ -90,8 +91,9 @@ def total(parts: Iterable[Rows]) -> Rows:
 
 
 def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str | None:
-    """A digest of what Spark stores in the checkpoint about the micro-batch before it runs: the sources'
-    offsets and the time. None if that cannot be read here; then the rows must do."""
+    """Return a digest of the file that Spark stores in the checkpoint before it runs the micro-batch, with
+    the sources' offsets and the time. None if it cannot be read here; then only the rows identify the
+    content."""
     if checkpoint is None:
         return None
     try:
@@ -102,19 +104,19 @@ def plan_of(checkpoint: str | None, query_id: str | None, batch_id: int) -> str 
 
 
 def sink_of(owner: str, which: str | None = None, order: int = 0) -> str:
-    """The name of a sink in eosdb. `owner` is a query or a job, `which` distinguishes its writes by topic
-    or name, and `order` counts several of those in one batch."""
+    """Build the sink id. `owner` is a query or a job, `which` distinguishes its writes by topic or name,
+    and `order` numbers several such writes in one batch."""
     return f"spark:{owner}" + (f"/{which}" if which else "") + (f"#{order}" if order else "")
 
 
 class Content(NamedTuple):
-    """What a write holds, and how to tell that it is a repeat."""
+    """The content of a write, and the texts that identify it."""
 
     read: Callable[[], Iterable[pa.RecordBatch]]
-    """Its rows, as often as they are asked for."""
+    """Returns the rows; may be called several times."""
     rows: Rows
     topics: Collection[str]
-    """Those that its rows go to."""
+    """The target topics."""
     plan: str | None = None
 
     @property
@@ -128,21 +130,21 @@ def bring_in(
     batch_id: int,
     outgoing: Outgoing,
     content: Content,
-    standing: Standing | None = None,
+    last_write: LastWrite | None = None,
     *,
     consecutive: bool = False,
 ) -> eosdb.AppendOnceResult:
-    """Append once. Raises BatchDiffersError, which says what to do, and SparkOptionError if the file lacks
-    what the same query has written before."""
-    if standing is not None:
-        standing.check(db)
+    """Append the content exactly once. Raises BatchDiffersError, with advice, and SparkOptionError if the
+    file lacks batches that the same query has written."""
+    if last_write is not None:
+        last_write.check(db)
     # decisions/0057: the same rows in another topic are another write, whatever its name.
     ids = {topic: _id_of(db, topic, may_create=content.rows.size > 0) for topic in content.topics}
     there = _together(ids.values())
     held = [f"{text}{_TO}{there}" for text in content.held]
 
     def append(*held: str) -> eosdb.AppendOnceResult:
-        # decisions/0014: the driver appends, and the proof goes into the same unit.
+        # decisions/0014: the driver appends, and the batch id is stored in the same unit.
         pairs = outgoing.pairs(content.read())
         return db.append_once(sink_id, batch_id, pairs, held=held, consecutive=consecutive)
 
@@ -155,16 +157,16 @@ def bring_in(
         raise _explained(db, error, ids, there) from error
     except OutOfOrderSequenceNumberError as error:
         raise SparkOptionError(f"{db.path}: {error}. {PUT_BACK}") from error
-    if standing is not None:
-        standing.keep(db, batch_id)
+    if last_write is not None:
+        last_write.keep(db, batch_id)
     return result
 
 
 def bring_in_some_order(
     bring: Callable[[int], eosdb.AppendOnceResult], batch_id: int
 ) -> eosdb.AppendOnceResult:
-    """For several writes of one batch, where it cannot be known which of them this is: what others have
-    appended has other content. `bring` gets the number of the write."""
+    """Append one of several writes of a batch when their order is unknown: try the numbers from 0, and go
+    on to the next if another write, whose content differs, has taken it. `bring` gets the number."""
     for order in itertools.count():
         try:
             return bring(order)
@@ -175,7 +177,7 @@ def bring_in_some_order(
 
 
 def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
-    """A topic that nothing goes to need not be there."""
+    """Return the topic's id. The topic of an empty write need not exist."""
     try:
         return str(db.broker.topic(topic, may_create=may_create).topic_id)
     except UnknownTopicOrPartitionError:
@@ -185,7 +187,7 @@ def _id_of(db: eosdb.Database, topic: str, *, may_create: bool) -> str:
 
 
 def _together(ids: Iterable[str]) -> str:
-    """One text of limited length for any number of topics."""
+    """Combine the ids of any number of topics into a short text."""
     match sorted(ids):
         case [one]:
             return one
@@ -196,7 +198,7 @@ def _together(ids: Iterable[str]) -> str:
 def _explained(
     db: eosdb.Database, error: BatchDiffersError, ids: Mapping[str, str], there: str
 ) -> BatchDiffersError:
-    """The same error, with what to do."""
+    """Return the same error with advice."""
     went_to = {text.partition(_TO)[2] for text in error.held} - {"", there}
     if not went_to:
         return BatchDiffersError(
@@ -220,9 +222,9 @@ def _explained(
 
 
 class Calls:
-    """Numbers the writes to one place within one run of a micro-batch, so that each has a key of its own.
+    """Numbers the writes to one place within one run of a micro-batch, so that each has its own key.
 
-    The same rows are the same write, so that a failed one may be tried again.
+    A write of the same rows gets the same number, so that a failed write may be retried.
     """
 
     def __init__(self) -> None:
@@ -230,10 +232,10 @@ class Calls:
         self._runs: dict[str, tuple[object, dict[Rows, int]]] = {}
 
     def number(self, place: str, run: object, rows: Rows) -> int:
-        """`run` identifies one run, even of the same micro-batch."""
+        """Return the number of a write. `run` identifies one attempt of a micro-batch."""
         with self._lock:
-            known, numbers = self._runs.get(place, (run, {}))
-            if known != run:
+            last, numbers = self._runs.get(place, (run, {}))
+            if last != run:
                 numbers = {}
             self._runs[place] = (run, numbers)
             return numbers.setdefault(rows, len(numbers))

@@ -15,9 +15,9 @@ from pyspark.sql.types import BinaryType, StructType
 import eosdb
 from eosdb.spark_io import foreach_batch, write
 from eosdb.spark_io.planning.errors import OtherTargetError, SparkOptionError
+from eosdb.spark_io.writing.last_write import last_write_of
 from eosdb.spark_io.writing.outgoing import Outgoing, parse
 from eosdb.spark_io.writing.sink import StreamWriter
-from eosdb.spark_io.writing.standing import standing_of
 from eosdb.spark_io.writing.writes import Content, bring_in, rows_of, text_before, topics_of
 from tests.spark.test_another_file import remove
 from tests.spark.test_repeats import (
@@ -119,11 +119,11 @@ def test_a_target_that_is_an_older_copy_is_refused_and_another_file_or_name_is_n
     checkpoint.mkdir()
 
     def stands(path: Path = pipe, sink: str = "sink") -> None:
-        standing = standing_of(f"file:{checkpoint}", path, sink)
-        assert standing is not None
+        last_write = last_write_of(f"file:{checkpoint}", path, sink)
+        assert last_write is not None
         with eosdb.connect(path) as db:
-            standing.check(db)
-            standing.keep(db, 7)
+            last_write.check(db)
+            last_write.keep(db, 7)
 
     with eosdb.connect(pipe) as db:
         db.backup(tmp_path / "older.db")
@@ -141,7 +141,7 @@ def test_a_target_that_is_an_older_copy_is_refused_and_another_file_or_name_is_n
     stands(sink="a new one")
     stands(tmp_path / "older.db")
     for unknown in (None, str(tmp_path / "none"), "s3://bucket/cp"):
-        assert standing_of(unknown, pipe, "sink") is None
+        assert last_write_of(unknown, pipe, "sink") is None
 
 
 def test_a_stream_leaves_no_batch_out(pipe: Path) -> None:

@@ -15,9 +15,9 @@ from eosdb import ManualClock
 from eosdb.admin import summary
 from eosdb.admin.summary import stamp_of
 from eosdb.errors import CorruptDatabaseError, DatabaseNotFoundError
-from eosdb.spark_io.planning import known_files as manifest
+from eosdb.spark_io.planning import known_files
 from eosdb.spark_io.planning.cut import Lens
-from eosdb.spark_io.planning.known_files import Manifest, MarksOf, in_parallel, in_processes
+from eosdb.spark_io.planning.known_files import KnownFiles, MarksOf, in_parallel, in_processes
 from eosdb.spark_io.planning.options import parse
 from tests.spark.test_another_file import make
 from tests.spark.test_repeats import append
@@ -63,9 +63,9 @@ def clock(tmp_path: Path) -> ManualClock:
 
 
 @pytest.fixture
-def known(looks: Looks, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Manifest[Content]:
-    monkeypatch.setattr(manifest, "_AGAIN", 0)
-    return Manifest(looks, clock)
+def known(looks: Looks, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> KnownFiles[Content]:
+    monkeypatch.setattr(known_files, "_AGAIN", 0)
+    return KnownFiles(looks, clock)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def paths(tmp_path: Path) -> list[str]:
 
 
 def test_a_file_that_was_left_alone_is_opened_once(
-    known: Manifest[Content], looks: Looks, paths: list[str]
+    known: KnownFiles[Content], looks: Looks, paths: list[str]
 ) -> None:
     first = known.looks(paths)
     assert list(first) == paths
@@ -88,7 +88,7 @@ def test_a_file_that_was_left_alone_is_opened_once(
 
 @pytest.mark.parametrize("how", ["written", "replaced", "touched", "log", "log again"])
 def test_a_file_that_has_changed_is_opened_again(
-    known: Manifest[Content], looks: Looks, paths: list[str], how: str
+    known: KnownFiles[Content], looks: Looks, paths: list[str], how: str
 ) -> None:
     path, log = Path(paths[1]), Path(f"{paths[1]}-wal")
     if how == "log again":
@@ -127,11 +127,11 @@ def test_a_file_with_fresh_times_is_opened_until_it_was_left_alone_for_a_while(
     looks: Looks, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever this machine's clock says: a share has its own."""
-    monkeypatch.setattr(manifest, "_AGAIN", 0)
+    monkeypatch.setattr(known_files, "_AGAIN", 0)
     now_ms = int(os.stat(paths[0]).st_mtime * 1_000)
     for skew_ms in (-3_600_000, 0, 30_000):
         clock = ManualClock(start_ms=now_ms + skew_ms)
-        known = Manifest(looks, clock)
+        known = KnownFiles(looks, clock)
         opened = []
         for _ in range(5):
             known.looks(paths[:1])
@@ -143,10 +143,10 @@ def test_a_file_with_fresh_times_is_opened_until_it_was_left_alone_for_a_while(
 def test_a_change_within_one_tick_of_the_files_times_is_seen(
     looks: Looks, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifest, "_AGAIN", 0)
+    monkeypatch.setattr(known_files, "_AGAIN", 0)
     monkeypatch.setattr(summary, "_times", lambda status: (status.st_size, 10**18, 10**18))
     clock = ManualClock(start_ms=10**12 + 1)
-    known = Manifest(looks, clock)
+    known = KnownFiles(looks, clock)
     known.looks(paths)
     Path(paths[0]).write_text("two")
     found = known.looks(paths)[paths[0]]
@@ -155,11 +155,11 @@ def test_a_change_within_one_tick_of_the_files_times_is_seen(
 
 
 def test_each_pass_looks_again_at_those_that_were_looked_at_longest_ago(
-    known: Manifest[Content], looks: Looks, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    known: KnownFiles[Content], looks: Looks, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known.looks(paths)
     looks.taken()
-    monkeypatch.setattr(manifest, "_AGAIN", 1)
+    monkeypatch.setattr(known_files, "_AGAIN", 1)
     opened = []
     for _ in range(4):
         known.looks(paths)
@@ -168,7 +168,7 @@ def test_each_pass_looks_again_at_those_that_were_looked_at_longest_ago(
 
 
 def test_marks_that_were_not_asked_about_open_the_file(
-    known: Manifest[Content], looks: Looks, paths: list[str]
+    known: KnownFiles[Content], looks: Looks, paths: list[str]
 ) -> None:
     def marks_of(*marks: str) -> MarksOf:
         return lambda file_id: marks if "a.db" in file_id else ()
@@ -184,7 +184,7 @@ def test_marks_that_were_not_asked_about_open_the_file(
 
 
 def test_files_that_cannot_be_read_are_told_of_and_known_too(
-    known: Manifest[Content], looks: Looks, paths: list[str]
+    known: KnownFiles[Content], looks: Looks, paths: list[str]
 ) -> None:
     Path(paths[0]).write_text("damaged")
     os.unlink(paths[1])
@@ -217,7 +217,7 @@ def test_work_is_shared_by_threads_and_comes_back_in_order() -> None:
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """One file is as good as hundreds, and one core as two."""
-    monkeypatch.setattr(manifest, "_MANY", 1)
+    monkeypatch.setattr(known_files, "_MANY", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
 
 
@@ -237,7 +237,7 @@ def test_what_children_of_this_process_find_is_what_it_finds_itself(
     (tmp_path / "b.db").write_bytes(b"SQLite format 3\0" + b"x" * 5_000)
     options = parse({"ignoreCorruptFiles": "true"}, streaming=True)
     by_children = Lens(str(tmp_path), options).cut()
-    monkeypatch.setattr(manifest, "_MANY", 1_000)
+    monkeypatch.setattr(known_files, "_MANY", 1_000)
     assert by_children == Lens(str(tmp_path), options).cut()
     assert [one.path for one in by_children.skipped] == [str(tmp_path / "b.db")]
 
@@ -257,8 +257,8 @@ def test_a_child_that_dies_is_done_without() -> None:
 def test_commits_are_seen_whether_in_the_log_or_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manifest, "_AGAIN", 0)
-    monkeypatch.setattr(manifest, "LONG_AGO_NS", 0)  # Trusted as soon as it was looked at.
+    monkeypatch.setattr(known_files, "_AGAIN", 0)
+    monkeypatch.setattr(known_files, "LONG_AGO_NS", 0)  # Trusted as soon as it was looked at.
     make(tmp_path / "a.db", range(10))
     lens = Lens(str(tmp_path / "*.db"), parse({}, streaming=True))
 

@@ -1,7 +1,7 @@
-"""How a target was when a query last wrote to it, in the query's checkpoint.
+"""The last write of a query to a target: the mark of the target's history, noted in the query's checkpoint.
 
-A target may be replaced by an older copy: then it lacks batches that Spark takes for written. Their numbers
-do not show it, for a query may leave batches out; the mark of the file's history does (decisions/0057).
+If a target is replaced by an older copy, it lacks batches that Spark considers written. The batch ids do
+not reveal this, because a query may skip ids; the mark does (decisions/0057).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PUT_BACK: Final = (
 )
 
 
-class Standing(NamedTuple):
-    """Of one sink of one query in one file."""
+class LastWrite(NamedTuple):
+    """The note about one sink of a query, in a file of the checkpoint."""
 
     note: Path
     sink: str
@@ -37,10 +37,7 @@ class Standing(NamedTuple):
         """Raises SparkOptionError if the file lacks what the query wrote there."""
         try:
             mark, batch_id = parsed(self.note.read_text())
-        except (
-            OSError,
-            ValueError,
-        ):  # None yet, or cut off by a crash: an append has not needed it.
+        except (OSError, ValueError):  # No note yet, or one truncated by a crash.
             return
         if (why := db.admin.history_departure(mark)) is not None:
             raise SparkOptionError(
@@ -49,7 +46,7 @@ class Standing(NamedTuple):
             )
 
     def keep(self, db: eosdb.Database, batch_id: int) -> None:
-        """Note how the file is now. A crash before it leaves an older note, which holds as well."""
+        """Note the present mark. After a crash just before, the older note is still valid."""
         with contextlib.suppress(OSError):
             self.note.parent.mkdir(exist_ok=True)
             new = self.note.with_suffix(f".{uuid.uuid4().hex}")
@@ -57,10 +54,12 @@ class Standing(NamedTuple):
             new.replace(self.note)
 
 
-def standing_of(checkpoint: str | None, path: str | os.PathLike[str], sink: str) -> Standing | None:
-    """None where the checkpoint is not a folder of this host."""
+def last_write_of(
+    checkpoint: str | None, path: str | os.PathLike[str], sink: str
+) -> LastWrite | None:
+    """Return the note; None if the checkpoint is not a folder on this host."""
     if checkpoint is None or not os.path.isdir(folder := local(checkpoint)):
         return None
     place = f"{os.path.realpath(path)} {sink}"
     name = hashlib.blake2b(place.encode(), digest_size=10).hexdigest()
-    return Standing(Path(folder, _FOLDER, name), sink)
+    return LastWrite(Path(folder, _FOLDER, name), sink)
