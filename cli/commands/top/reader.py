@@ -1,5 +1,5 @@
-"""Reads a file again and again for `eosdb top`: holds no snapshot between two readings, and goes on through
-whatever happens to the file meanwhile."""
+"""Polls a file for `eosdb top`. It holds no snapshot between two readings, and survives errors and the
+replacement of the file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from eosdb.model.values import TopicPartition
 from .tables import Reading
 
 _STEADY_MS: Final = 500
-"""Rates of less time than this would jump."""
+"""The least time over which a rate is computed; shorter ones would fluctuate."""
 _COUNTED_MAX: Final = 10_000
-"""Where more offsets than this wait for a transaction, records are not told from markers."""
+"""If more offsets than this wait for a transaction, markers are counted as records."""
 _LARGE_WAL: Final = 1 << 20
 
 
 class Reader(Closeable):
-    """`read` makes a reading; `note` says what stands in its way, or has just happened to the file."""
+    """`read` takes a reading; `note` is the last error, or says that the file was replaced."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -35,20 +35,21 @@ class Reader(Closeable):
         self.note = ""
 
     def first(self) -> Reading:
-        """The first reading. Raises what opening a file raises."""
+        """Take the first reading. Raises the errors of `connect`."""
         return self._read()
 
     def read(self) -> Reading | None:
-        """None when the file cannot be read now; `note` says why, and the next call tries again."""
+        """Take a reading. Returns None if the file cannot be read: `note` has the reason, the next call
+        retries."""
         try:
             self.note = ""
             return self._read()
         except (EosdbError, OSError) as error:
-            self.note = _told(error)
+            self.note = _text_of(error)
             try:
                 self.close()
             except (EosdbError, OSError) as second:
-                self.note = _told(second)
+                self.note = _text_of(second)
             return None
 
     def close(self) -> None:
@@ -81,14 +82,14 @@ def _inode(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _told(error: EosdbError | OSError) -> str:
+def _text_of(error: EosdbError | OSError) -> str:
     if isinstance(error, OSError):
         return cell(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     return cell(f"{type(error).__name__}: {error}")
 
 
 def _waiting(db: eosdb.Database, found: Overview) -> dict[TopicPartition, int]:
-    """How many records wait in each partition that a transaction holds."""
+    """Count the records that wait in each partition whose LSO a transaction holds."""
     offsets = {one.topic_partition: one.offsets for one in found.partitions}
     waiting = {}
     for holder in found.holders():

@@ -1,7 +1,7 @@
-"""What `eosdb top` shows, and what its keys change: pure, from a reading, the state of the view, and the
-size of the terminal to lines of text.
+"""Renders `eosdb top`, and handles its keys. Pure functions of a reading, the view, and the terminal's
+size.
 
-Names come last in every line: whatever is in them, however wide a terminal shows it, moves nothing else.
+Names come last in every line, because their width in a terminal is not certain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELAY_MIN, DELAY_MAX = 0.1, 3600.0
 _HEADER_LINES: Final = 5
 _NAME_MAX: Final = 300
 _SWITCHES: Final = ("\ufe0e", "\ufe0f")
-"""Characters that make terminals disagree about how wide the one before is."""
+"""Variation selectors; terminals disagree about the width of the character before them."""
 _LEFT_TO_RIGHT: Final = "\u200e"
 HELP: Final = """\
  q           quit                        space   refresh now
@@ -46,7 +46,7 @@ HELP: Final = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What somebody has chosen to see."""
+    """What the user has chosen to see."""
 
     delay_s: float = 2.0
     table: int | None = None
@@ -57,7 +57,7 @@ class View:
     """The first row shown."""
     containing: str = ""
     typing: str = ""
-    """`/` or `d` while a text is typed for it."""
+    """`/` or `d` while its text is being typed."""
     typed: str = ""
     help: bool = False
     quit: bool = False
@@ -70,7 +70,7 @@ class View:
 
 
 def press(view: View, key: str, width: int, height: int) -> View:
-    """The view after a key, in a terminal of this size."""
+    """Return the view after a key press."""
     view = replace(view, refresh=False, note="")
     if key == "resize":
         return view
@@ -146,7 +146,7 @@ def _typing(view: View, key: str) -> View:
 def frame(
     reading: Reading | None, note: str, view: View, width: int, height: int
 ) -> tuple[list[Text], View]:
-    """The lines of a screen, and the view with its scrolling kept inside the table."""
+    """Return the lines of a screen, and the view with its scroll position limited to the table."""
     lines = _header(reading, view) if reading else [Text("eosdb top", style="bold")]
     lines.append(_message(note, view, width))
     if view.help:
@@ -179,14 +179,13 @@ def frame(
 
 
 def batch(reading: Reading, note: str, view: View) -> str:
-    """The same with all rows, as plain text for files and pipes."""
+    """Return all rows as plain text, for files and pipes."""
     lines, _ = frame(reading, note, view, 0, 10**9)
     return "\n".join(line.plain.rstrip() for line in lines) + "\n"
 
 
 def _shares(wanted: Sequence[int], room: int) -> list[int]:
-    """How many rows each table gets: what it needs where all fit, else the room in equal parts, and what
-    one leaves goes to the others."""
+    """Divide `room` rows among the tables: equally, except that none gets more than it needs."""
     shares = [0] * len(wanted)
     left = max(room, 0)
     while left > 0:
@@ -295,7 +294,7 @@ def _line(table: Table, row: Row, width: int) -> Text:
 
 
 def name(text: str) -> str:
-    """A name that can do nothing to a terminal but be seen, and that ends where it ends."""
+    """Make a name safe to print: no control characters, and no effect on the direction of what follows."""
     shown = cell(text[:_NAME_MAX])
     for switch in _SWITCHES:
         shown = shown.replace(switch, "")

@@ -1,5 +1,5 @@
-"""The tables of `eosdb top`: what one reading of a file says of groups, transactions, topics and dead
-letters, as rows that can be sorted. Pure."""
+"""The tables of `eosdb top`: groups, transactions, topics and dead letters of one reading, as sortable
+rows. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ Key = int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A file at one instant, and how it has changed since an earlier one."""
+    """A snapshot of a file's figures, and their rates since an earlier one."""
 
     overview: Overview
     rates: Rates | None = None
     """None in the first reading, and after the file was replaced."""
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
-    """Records that readers of committed records do not get yet, in partitions that a transaction holds."""
+    """By partition whose LSO a transaction holds: the records that read_committed readers do not get
+    yet."""
     wal_held_by: str = ""
 
 
 class Row(NamedTuple):
-    """`keys` are what the cells are sorted by; the last cell is the name, which may have any length."""
+    """One row. `keys` are the sort keys of the cells; the last cell is the name, of any length."""
 
     cells: tuple[str, ...]
     keys: tuple[Key, ...]
@@ -39,23 +40,23 @@ class Row(NamedTuple):
 class Column(NamedTuple):
     title: str
     room: int = 0
-    """0: what is left of the line."""
+    """Width in characters; 0 is the rest of the line."""
     is_text: bool = False
     at_least: int = 0
-    """Columns of the terminal from which on it is shown."""
+    """The least width of the terminal at which the column is shown."""
 
 
 class Table(NamedTuple):
-    """The last of the columns has the names."""
+    """A table, whose last column has the names."""
 
     columns: tuple[Column, ...]
     sort: int
-    """The column it is sorted by until somebody chooses another."""
+    """The number of the column it is initially sorted by."""
     rows: Callable[[Reading], list[Row]]
 
 
 def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: str) -> list[Row]:
-    """Those whose name contains the text, the highest figures first, names from A to Z."""
+    """Filter the rows by name, and sort them: figures descending, text ascending, or `backwards`."""
     chosen = [row for row in rows if containing.lower() in row.cells[-1].lower()]
     chosen.sort(key=lambda row: row.keys[-1])
     by_name = bool(chosen) and isinstance(chosen[0].keys[column], str)
@@ -101,7 +102,7 @@ def _groups(reading: Reading) -> list[Row]:
 
 
 def _time_left(behind: int, gain: float | None) -> tuple[str, float]:
-    """Until a group has caught up, at the rate by which it gains on its producers."""
+    """The time until a group has caught up, at the rate `gain` at which its lag shrinks."""
     if not behind:
         return "", 0
     if gain is None or gain <= 0:
@@ -110,7 +111,7 @@ def _time_left(behind: int, gain: float | None) -> tuple[str, float]:
 
 
 def _transactions(reading: Reading) -> list[Row]:
-    """One row for each transaction, with all partitions that it is open in."""
+    """One row for each transaction, across all its partitions."""
     now = reading.overview.now_ms
     holders = set(map(id, reading.overview.holders()))
     together: defaultdict[tuple[int, int], list[OpenTransaction]] = defaultdict(list)
@@ -238,7 +239,7 @@ TABLES: Final[Sequence[Table]] = (
 
 
 def visible(table: Table, width: int) -> list[int]:
-    """The columns that a terminal of this width has room for; 0 for any."""
+    """Return the numbers of the columns to show at this width; 0 means any width."""
     return [i for i, column in enumerate(table.columns) if not 0 < width < column.at_least]
 
 

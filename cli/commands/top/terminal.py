@@ -1,8 +1,7 @@
-"""The terminal under `eosdb top`: a screen of its own, single keys, and its state given back whatever ends
-or stops the program.
+"""The terminal of `eosdb top`: the alternate screen and single key presses. The previous state is restored
+however the program ends or is suspended.
 
-Lines are painted at places of their own, and the terminal does not wrap them, so that nothing in a line
-can reach another.
+Each line is painted at its own position with wrapping off, so that no line can overflow into another.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """A signal asks the program to end."""
+    """Raised by a signal that ends the program."""
 
     def __init__(self, which: int) -> None:
         super().__init__(which)
@@ -48,7 +47,7 @@ class Stopped(BaseException):
 
 
 class Terminal:
-    """Standard input and output, while the program has them."""
+    """Takes over standard input and output."""
 
     def __init__(self) -> None:
         self._keys = sys.stdin.fileno()
@@ -59,7 +58,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """The terminal is ours, and is given back as it was."""
+        """Context manager: take over the terminal, and restore it on exit."""
         self._before = termios.tcgetattr(self._keys)
         self._woken, self._wake = os.pipe()
         for end in (self._woken, self._wake):
@@ -76,7 +75,7 @@ class Terminal:
             for which in _STOPS:
                 signal.signal(which, signal.SIG_IGN)
             signal.set_wakeup_fd(waker)
-            # Whoever has hung up needs no terminal back.
+            # After a hangup there is no terminal to restore.
             with contextlib.suppress(OSError, termios.error):
                 self._leave()
             for which, handler in before.items():
@@ -85,14 +84,14 @@ class Terminal:
             os.close(self._wake)
 
     def size(self) -> tuple[int, int]:
-        """Columns and lines."""
+        """Return the number of columns and lines."""
         found = shutil.get_terminal_size((80, 24))
         with contextlib.suppress(OSError):
             found = os.get_terminal_size(self._screen.fileno())
         return max(found.columns, 1), max(found.lines, 1)
 
     def paint(self, lines: Sequence[Text]) -> None:
-        """Show the lines, and nothing else."""
+        """Replace the content of the screen by these lines."""
         width, height = self.size()
         painted = [
             f"\x1b[{number};1H{line}\x1b[0m\x1b[K"
@@ -102,7 +101,7 @@ class Terminal:
         self._screen.flush()
 
     def keys(self, timeout_s: float) -> list[str]:
-        """The keys pressed until the first one, or until the time is up; `resize` to paint again."""
+        """Wait for a key or the timeout, and return the keys pressed; `resize` asks for a repaint."""
         readable, _, _ = select.select([self._keys, self._woken], [], [], max(timeout_s, 0))
         found = []
         if self._woken in readable:
@@ -133,13 +132,13 @@ class Terminal:
         self._leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        # Here it goes on when the shell says so.
+        # Execution resumes here on SIGCONT.
         signal.signal(signal.SIGTSTP, self._suspend)
         self._enter()
 
 
 def parsed(typed: str) -> list[str]:
-    """The keys in what a terminal sends: characters, and names such as `up`."""
+    """Parse terminal input into keys: characters, and names such as `up`."""
     keys = []
     while typed:
         if typed[0] != "\x1b":
@@ -152,7 +151,7 @@ def parsed(typed: str) -> list[str]:
             keys.append(_SEQUENCES[known])
             typed = typed[len(known) :]
         elif typed[:1] in ("[", "O"):
-            # One that means nothing here: up to its last character.
+            # Skip an unknown escape sequence up to its final character.
             end = next((i for i, c in enumerate(typed[1:], 1) if "@" <= c <= "~"), len(typed))
             typed = typed[end + 1 :]
         else:
@@ -161,7 +160,7 @@ def parsed(typed: str) -> list[str]:
 
 
 def _in_colour(lines: Sequence[Text], width: int) -> list[str]:
-    """The lines with the escapes that this terminal understands, cut at its edge."""
+    """Render the lines with the escapes of this terminal, cropped to its width."""
     console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False)
     with console.capture() as capture:
         for line in lines:

@@ -51,7 +51,7 @@ def top(session: Session, delay_s: float, iterations: int | None, batch: bool) -
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("standard input or output is not a terminal; use -b for plain text")
     try:
-        import termios  # noqa: F401 – what is not everywhere
+        import termios  # noqa: F401 – missing on some systems
     except ModuleNotFoundError:
         raise click.UsageError("this system cannot read single keys (no termios); use -b") from None
     _on_screen(session, view, iterations)

@@ -1,7 +1,7 @@
-"""What Datasette shows beside a file: what views and columns mean, queries to click, inner tables hidden.
+"""Metadata for Datasette: descriptions of views and columns, canned queries, and hidden internal tables.
 
-datasette.json is made from docs/sql.md (`make docs`) and is part of the package. Here it gets the name of
-the database, by which Datasette finds it, and the file's own typed views.
+datasette.json is generated from docs/sql.md (`make docs`) and part of the package. This module adds the
+name that Datasette gives the database, and the file's typed views.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _COORDINATES: Final = {
 
 
 def of_database(views: Iterable[JsonView] = ()) -> dict[str, Any]:
-    """The metadata of one database that holds these typed views."""
-    known: dict[str, Any] = parsed(
+    """Return the metadata of a database with these typed views."""
+    metadata: dict[str, Any] = parsed(
         files("eosdb.integrations.datasette").joinpath(FILE).read_text(encoding="utf-8")
     )
-    known["tables"] |= {view.name: _typed(view) for view in views}
-    return known
+    metadata["tables"] |= {view.name: _typed(view) for view in views}
+    return metadata
 
 
 def of_instance(name: str, views: Iterable[JsonView] = ()) -> dict[str, Any]:
-    """The whole of it, for a file that Datasette calls `name`: its own name without the ending."""
+    """Return complete metadata for a file that Datasette calls `name`: the file name without suffix."""
     return {
         "title": f"{name}: an eosdb file",
         "description": "Kafka's exactly-once machinery in one SQLite file: records, transactions, "

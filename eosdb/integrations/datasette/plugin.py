@@ -1,8 +1,8 @@
-"""A plugin of Datasette 0.65, which finds it where eosdb is installed beside it: `datasette shop.db` shows
-what `eosdb datasette-metadata` prints, unasked.
+"""A plugin for Datasette 0.65, which loads it if eosdb is installed in the same environment: `datasette
+shop.db` then uses the metadata that `eosdb datasette-metadata` prints.
 
-It is more than comfort: without the queries that stand in for them, Datasette answers 500 for views with
-BLOBs (its issue 2601).
+The plugin is also a workaround: without the metadata's queries in their place, Datasette answers 500 for
+views with BLOBs (its issue 2601).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from eosdb.model.damage import parsed, reads
 from eosdb.model.reports import JsonView
 
 hookimpl: Final = HookimplMarker("datasette")
-_FOUND: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
+_METADATA: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
 """The metadata of the eosdb files that each Datasette has open, by their names."""
 
 
 @hookimpl
 async def startup(datasette: Any) -> None:
-    """Look which files are eosdb's."""
-    _FOUND[datasette] = {
+    """Build the metadata of the files that are eosdb's."""
+    _METADATA[datasette] = {
         name: of_database(await _typed_views(database))
         for name, database in datasette.databases.items()
         if await database.table_exists("eosdb_json_views")
@@ -33,13 +33,13 @@ async def startup(datasette: Any) -> None:
 
 @hookimpl
 def get_metadata(datasette: Any) -> dict[str, Any]:
-    """Datasette lays its user's own metadata over it, in place: the same at every call."""
-    return {"databases": _FOUND.get(datasette, {})}
+    """Return the same object at every call: Datasette merges the user's own metadata into it, in place."""
+    return {"databases": _METADATA.get(datasette, {})}
 
 
 async def _typed_views(database: Any) -> list[JsonView]:
-    found = await database.execute("SELECT name, topic, columns FROM eosdb_json_views")
-    return _views_of(found.rows)
+    result = await database.execute("SELECT name, topic, columns FROM eosdb_json_views")
+    return _views_of(result.rows)
 
 
 @reads("eosdb_json_views")

@@ -1,2 +1,1 @@
-"""Figures for Prometheus: the text format, what of a database it shows, and a small server;
-metadata for Datasette."""
+"""Metrics for Prometheus: the metrics of a database, and a small HTTP server."""

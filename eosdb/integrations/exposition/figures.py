@@ -1,4 +1,4 @@
-"""Which figures of a database Prometheus gets: those of one open database object, and those of the file."""
+"""The metrics for Prometheus: those of one open Database object, and those of the file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _COUNTERS: Final = {
     "bytes-in-total": ("eosdb_record_bytes_in_total", "Bytes of their keys, values and headers."),
     "duplicate-batches-total": (
         "eosdb_duplicate_batches_total",
-        "Batches that had been stored already.",
+        "Batches that were already stored.",
     ),
-    "commit-total": ("eosdb_commits_total", "Commits of SQLite by this process."),
+    "commit-total": ("eosdb_commits_total", "SQLite commits by this process."),
     "fsync-total": ("eosdb_synced_commits_total", "Commits that were synced to the disk."),
 }
 _REQUESTS: Final = "requests:"
@@ -25,9 +25,9 @@ _ERRORS: Final = "errors-total:"
 
 
 def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Metric]:
-    """What `Database.metrics` says, in Prometheus' names and units."""
-    for known, (name, text) in _COUNTERS.items():
-        yield counter(name, text, [({}, figures.get(known, 0))])
+    """Convert `Database.metrics` to Prometheus' names and units."""
+    for key, (name, text) in _COUNTERS.items():
+        yield counter(name, text, [({}, figures.get(key, 0))])
     yield counter(
         "eosdb_requests_total",
         "Requests to the broker in this process.",
@@ -35,7 +35,7 @@ def of_process(figures: Mapping[str, float], times: CommitTimes) -> Iterator[Met
     )
     yield counter(
         "eosdb_request_seconds_total",
-        "Time that they took.",
+        "Time spent in these requests.",
         [({"request": name}, ns / 1e9) for name, ns in _named(figures, _TIME, "-total")],
     )
     yield counter(
@@ -66,11 +66,11 @@ def _named(figures: Mapping[str, float], prefix: str, suffix: str) -> Iterable[t
 
 
 def of_file(found: Overview) -> Iterator[Metric]:
-    """The file at one instant."""
+    """The metrics of the file, from one snapshot."""
     yield gauge("eosdb_file_bytes", "Size of the database file.", [({}, found.size_bytes)])
     yield gauge("eosdb_wal_bytes", "Size of its WAL.", [({}, found.wal_bytes)])
     yield gauge(
-        "eosdb_free_bytes", "Pages in the file that hold nothing.", [({}, found.free_bytes)]
+        "eosdb_free_bytes", "Bytes of the free pages in the file.", [({}, found.free_bytes)]
     )
     yield counter(
         "eosdb_events_total", "Events in the history of the file.", [({}, found.journal_position)]
@@ -89,51 +89,51 @@ def _of_partitions(partitions: Iterable[PartitionFigures]) -> Iterator[Metric]:
     labelled = [({"topic": p.topic, "partition": p.partition}, p) for p in partitions]
     yield gauge(
         "eosdb_partition_start_offset",
-        "First offset that is kept.",
+        "Log start offset.",
         [(labels, p.offsets.log_start_offset) for labels, p in labelled],
     )
     yield gauge(
         "eosdb_partition_end_offset",
-        "Next offset to be given out.",
+        "Log end offset: that of the next record.",
         [(labels, p.offsets.log_end_offset) for labels, p in labelled],
     )
     yield gauge(
         "eosdb_partition_stable_offset",
-        "Last stable offset: up to it read_committed reads.",
+        "Last stable offset: read_committed consumers read below it.",
         [(labels, p.offsets.last_stable_offset) for labels, p in labelled],
     )
     yield gauge(
         "eosdb_partition_bytes",
-        "Bytes of the records that it has.",
+        "Bytes of the stored records.",
         [(labels, p.size_bytes) for labels, p in labelled],
     )
     yield gauge(
         "eosdb_partition_newest_timestamp_seconds",
-        "Highest timestamp of its records, in seconds since 1970.",
+        "Highest timestamp of a record, in seconds since 1970.",
         [(labels, p.max_timestamp / 1000) for labels, p in labelled if p.max_timestamp >= 0],
     )
 
 
 def _of_groups(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
-    known = list(groups)
+    listed = list(groups)
     yield gauge(
         "eosdb_group_members",
         "Members of the consumer group.",
-        [({"group": g.group_id, "state": g.state}, g.members) for g in known],
+        [({"group": g.group_id, "state": g.state}, g.members) for g in listed],
     )
     placed = [
         ({"group": g.group_id, "topic": p.topic, "partition": p.partition}, p)
-        for g in known
+        for g in listed
         for p in g.positions
     ]
     yield gauge(
         "eosdb_group_committed_offset",
-        "Where the group goes on.",
+        "Committed offset of the group.",
         [(labels, p.committed_offset) for labels, p in placed],
     )
     yield gauge(
         "eosdb_group_lag_offsets",
-        "Offsets from there to the end: records, markers and what was aborted.",
+        "Offsets from the committed one to the log end; includes markers and aborted records.",
         [(labels, p.behind) for labels, p in placed],
     )
 
@@ -145,7 +145,7 @@ def _of_transactions(found: Overview) -> Iterator[Metric]:
         oldest[name] = max(oldest.get(name, 0), found.now_ms - one.start_time_ms)
     yield gauge(
         "eosdb_open_transactions",
-        "Transactions that are open, by the partitions that they are in.",
+        "Open transactions, counted once for each of their partitions.",
         [({}, len(found.transactions))],
     )
     yield gauge(

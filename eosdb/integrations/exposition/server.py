@@ -1,4 +1,4 @@
-"""A small server that shows a text to Prometheus."""
+"""A small HTTP server for Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FigureServer(Closeable):
                 self.wfile.write(data)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nobody reads it."""
+                """Log nothing."""
 
         class Serving(ThreadingHTTPServer):
             address_family = _family(host)

@@ -1,6 +1,6 @@
-"""The page of `eosdb ui`: an open file in a browser of this machine, live, read-only unless asked.
+"""The web page of `eosdb ui`: an open file in a browser of this machine, live, read-only by default.
 
-Server-rendered pages (`pages`, `templates/`), one look per second at the file for all browsers
-(`watching`), changes behind a token (`changes`), and what keeps every other origin out (`guard`).
+Server-rendered pages (`pages`, `templates/`), one reading of the file per second for all browsers
+(`watching`), changes that need a token (`changes`), and the refusal of other origins (`guard`).
 Needs the extra `ui`.
 """

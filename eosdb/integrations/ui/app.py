@@ -1,6 +1,6 @@
-"""The application: pages, what they load, live changes by server-sent events, errors as pages.
+"""The ASGI application: pages, static files, live updates by server-sent events, and error pages.
 
-decisions/0049: the server makes each page whole, and a browser fetches it again when the file has changed.
+decisions/0049: the server renders whole pages, and a browser reloads a page when the file has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eosdb.model.timeline.svg import STYLE
 
 _TYPES: Final = {"ui.css": "text/css", "ui.js": "text/javascript"}
 _QUIET_S: Final = 15
-"""How often a stream says that it is still there."""
+"""The interval of keep-alive comments in a stream."""
 
 
 def make_app(
@@ -39,10 +39,10 @@ def make_app(
     open_to_write: Open | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
-    """The pages of `db` for browsers that ask 127.0.0.1:`port`.
+    """Build the application that serves the pages of `db` at 127.0.0.1:`port`.
 
-    With a `token` and `open_to_write` they may send back dead letters and abort transactions. The streams
-    of live changes end when `stopping` says so.
+    With a `token` and `open_to_write`, pages can replay dead letters and abort transactions. The streams of
+    live updates end when `stopping()` is true.
     """
     watcher = Watcher(db)
     may_change = bool(token) and open_to_write is not None
@@ -57,7 +57,7 @@ def make_app(
         routes += Changes(token, open_to_write, pages.done).routes()
     handlers = dict.fromkeys((HTTPException, EosdbError, Exception), pages.error)
     app = Starlette(routes=routes, exception_handlers=handlers)
-    return Guard(app, port)  # Around all of it: errors get its headers, too.
+    return Guard(app, port)  # Outermost, so that error pages get its headers, too.
 
 
 def _file(name: str) -> bytes:

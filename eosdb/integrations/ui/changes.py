@@ -1,8 +1,8 @@
-"""What the page may change, with the token that `eosdb ui --allow-changes` prints: send dead letters back,
-abort a transaction. Without that flag these paths do not exist.
+"""The changes that the page offers with `eosdb ui --allow-changes`: replay dead letters, abort a
+transaction. Without that flag these paths do not exist.
 
-The file is opened for writing for one change at a time, and the token is part of the form, so a page that
-does not know it can do nothing.
+Every form must contain the token that the command prints. The file is opened for writing for one change at
+a time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Changes:
         return self._show(await run_in_threadpool(abort))
 
     async def _form(self, request: Request) -> Mapping[str, str]:
-        """The fields, once the token among them is the right one."""
+        """Return the fields of the form after checking its token."""
         body = b""
         async for chunk in request.stream():
             body += chunk

@@ -1,5 +1,5 @@
-"""Keeps everybody out who is not a page of this server: other hosts' names, other origins' scripts,
-frames and links. And the headers that let a page load nothing but its own files.
+"""Refuses requests that do not come from a page of this server: other host names, and scripts, frames and
+links of other origins. Also sets the headers that restrict a page to its own files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _OUR_SITES: Final = (None, "same-origin", "none")
 """Of Sec-Fetch-Site: not a browser (or an old one), a page of ours, or typed by the user."""
-# decisions/0049: reads are refused, too, and a page loads its own files alone.
+# decisions/0049: reads are refused, too, and a page loads only its own files.
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -31,9 +31,9 @@ HEADERS: Final = {
 
 
 def refusal(headers: Mapping[str, str], port: int) -> str | None:
-    """Why a request with these headers (names in lower case) is refused; None if it is one of ours.
+    """Return why a request with these headers (names in lower case) is refused; None if it is allowed.
 
-    The name of the host is checked since any name may be made to resolve to this machine (DNS rebinding).
+    The host name is checked because any name may be made to resolve to this machine (DNS rebinding).
     """
     hosts = {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == 80 else set())
     host = headers.get("host", "")
@@ -48,7 +48,7 @@ def refusal(headers: Mapping[str, str], port: int) -> str | None:
 
 
 class Guard:
-    """ASGI middleware: refuses with 403 what `refusal` names, and adds `HEADERS` to every answer."""
+    """ASGI middleware: answers refused requests with 403, and adds `HEADERS` to every response."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Each page: what it asks of the database, and the template that shows it. Nothing here writes."""
+"""The pages: each queries the database and renders a template. Read-only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LETTERS: Final = 50
 
 
 class Pages:
-    """The pages of one file. Each method answers one path, in a thread of the server."""
+    """The pages of one file. Each method handles one path, in a thread of the server."""
 
     def __init__(self, db: Database, watcher: Watcher, *, may_change: bool) -> None:
         self._db = db
@@ -178,19 +178,20 @@ class Pages:
         )
 
     def error(self, request: Request, error: Exception) -> Response:
-        """What went wrong as a page, with the status that belongs to it."""
+        """Render an error as a page, with its status."""
         status, why = _status(error)
         return self._page("error", status=status, why=why, code=status)
 
     def done(self, what: str) -> Response:
-        """What has been changed, as a page."""
+        """Render the result of a change as a page."""
         return self._page("done", what=what)
 
     def _figures(self) -> dict[str, Any]:
         return {"now": self._watcher.overview(), "rates": self._watcher.rates()}
 
     def _holders(self) -> list[tuple[OpenTransaction, int]]:
-        """The open transactions that hold a last stable offset, and how many offsets wait behind each."""
+        """Return the open transactions that hold a last stable offset, and the number of offsets behind
+        each."""
         found: Overview = self._watcher.overview()
         ends = {one.topic_partition: one.offsets.log_end_offset for one in found.partitions}
         return [(one, ends[one.topic_partition] - one.start_offset) for one in found.holders()]
@@ -209,7 +210,7 @@ class Pages:
 
 
 def _offset(request: Request, name: str) -> int | None:
-    """An offset of the query; nothing at all is none."""
+    """Parse an offset of the query; None if it is missing or empty."""
     given = request.query_params.get(name, "").strip()
     if not given:
         return None
@@ -219,7 +220,7 @@ def _offset(request: Request, name: str) -> int | None:
 
 
 def _moment(request: Request, name: str) -> int | None:
-    """A time of the query (epoch ms); nothing at all is none."""
+    """Parse a time of the query to epoch ms; None if it is missing or empty."""
     given = request.query_params.get(name, "").strip()
     return _time(given) if given else None
 

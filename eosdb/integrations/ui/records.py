@@ -1,5 +1,5 @@
-"""What the page asks of the documented views: records with what became of them, a page at a time, and the
-transactional ids that were used last."""
+"""Queries of the page on the documented views: records with their outcome, a page at a time, and the
+transactional ids used last."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from eosdb.model.values import TopicPartition
 
 PAGE: Final = 50
 SEARCHED: Final = 20_000
-"""How many offsets a search for records of one fate goes through at once."""
+"""How many offsets one search for records of a fate covers."""
 FATES: Final = ("committed", "aborted", "open", "plain", "marker")
 _COLUMNS: Final = (
     '"offset", timestamp, timestamp_type, key, value, headers, producer_id, producer_epoch, '
     "sequence, transactional_id, is_transactional, control, status"
 )
-# The status is costly to compute, so the window bounds how many rows are looked at.
+# The status is expensive to compute, so the window bounds the number of rows.
 _RECORDS: Final = (
     f"SELECT {_COLUMNS} FROM all_records WHERE topic = ? AND partition = ? "
     'AND "offset" >= ? AND "offset" < ?'
@@ -43,7 +43,7 @@ _TRANSACTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """One stored record, markers included."""
+    """A stored record or marker."""
 
     offset: int
     timestamp: int
@@ -62,7 +62,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Records in [start, end), the newest first; there is more below if `start` is above the log start."""
+    """Records in [start, end), newest first; older ones exist if `start` is above the log start."""
 
     records: tuple[StoredRecord, ...]
     start: int
@@ -72,11 +72,11 @@ class RecordPage:
 def page(
     db: Database, tp: TopicPartition, first: int, last: int, *, fate: str, newest: bool
 ) -> RecordPage:
-    """Up to PAGE records in [first, last), offsets of the log: the newest of them, or the oldest.
+    """Return up to PAGE records with offsets in [first, last): the newest of them, or the oldest.
 
     Raises TopicAuthorizationFailedError.
     """
-    db.broker.fetch(tp, last, max_records=1)  # The view knows nothing of access control.
+    db.broker.fetch(tp, last, max_records=1)  # The view does not check authorization.
     if fate:
         first, last = (
             (max(first, last - SEARCHED), last) if newest else (first, min(last, first + SEARCHED))
@@ -93,13 +93,13 @@ def page(
 
 
 def record_at(db: Database, tp: TopicPartition, offset: int) -> StoredRecord | None:
-    """The record at this offset, if there is one. Raises TopicAuthorizationFailedError."""
+    """Return the record at this offset, or None. Raises TopicAuthorizationFailedError."""
     found = page(db, tp, offset, offset + 1, fate="", newest=True).records
     return found[0] if found else None
 
 
 def latest_transactions(db: Database, count: int) -> list[tuple[Any, ...]]:
-    """Transactional id, producer id, epoch, state and time of the last change, the latest first."""
+    """Return transactional id, producer id, epoch, state and time of the last change, latest first."""
     return [tuple(row) for row in db.query(_TRANSACTIONS, (count,)).rows]
 
 

@@ -1,4 +1,4 @@
-"""Runs the pages on loopback until somebody stops them."""
+"""Serves the pages on loopback, from a thread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _HOST: Final = "127.0.0.1"
 
 
 class UiServer(Closeable):
-    """The pages of an open file at `url`, from a thread of this process, until it is closed. A context
-    manager.
+    """Context manager that serves the pages of an open file at `url`, from a thread of this process.
 
-    With `open_to_write`, which opens the file for one change, the pages may change what docs/ui.md says,
-    for who knows `token`. Raises ListenError when the port is taken; 0 takes a free one.
+    With `open_to_write`, which opens the file for one change, users who know `token` can make the changes
+    that docs/ui.md lists. Port 0 takes a free port. Raises ListenError if the port is in use.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class UiServer(Closeable):
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((_HOST, port))
-            self._socket.listen(128)  # Who asks before the thread answers waits.
+            self._socket.listen(128)  # Connections queue until the thread accepts them.
         except OSError as error:
             self._socket.close()
             raise ListenError(
@@ -50,7 +49,7 @@ class UiServer(Closeable):
             open_to_write=open_to_write,
             stopping=lambda: self._server.should_exit,
         )
-        # Streams of live changes never end by themselves, so the server waits for nobody.
+        # Streams of live changes do not end by themselves, so the server does not wait for them.
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off",
             ws="none", server_header=False,
@@ -62,7 +61,7 @@ class UiServer(Closeable):
 
     @property
     def url(self) -> str:
-        """Where the pages are. The token is behind the #, which no browser sends to a server."""
+        """The address of the pages. The token is in the fragment, which browsers do not send."""
         return f"http://{_HOST}:{self.port}/" + (f"#token={self.token}" if self.token else "")
 
     def __enter__(self) -> Self:
@@ -83,5 +82,5 @@ class UiServer(Closeable):
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The signals are the program's own."""
+        """Leave signals to the program."""
         yield

@@ -16,16 +16,16 @@ LONG: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A key or value as text. `kind`: "text", "json", "hex" or "null"."""
+    """A key or value as text. `kind` is "text", "json", "hex" or "null"."""
 
     text: str
     kind: str
     left_out: int = 0
-    """How many characters, or bytes of hex, are not shown."""
+    """The number of omitted characters, or bytes if the kind is hex."""
 
 
 def shown(data: object, limit: int = SHORT, *, pretty: bool = False) -> Shown:
-    """A stored key, value or header. JSON is laid out in lines when `pretty`."""
+    """Convert a stored key, value or header. `pretty` indents JSON."""
     if data is None:
         return Shown("null", "null")
     if isinstance(data, bytes):
@@ -53,5 +53,5 @@ def visible(value: object) -> object:
 
 
 def moment(epoch_ms: int | None) -> str:
-    """ISO 8601 in UTC; "–" for none."""
+    """Format a time as ISO 8601 in UTC; "–" for none."""
     return "–" if epoch_ms is None or epoch_ms < 0 else format_time_ms(epoch_ms)

@@ -1,7 +1,5 @@
-"""One look at the file per second, whoever asks: every browser and every page shares it.
-
-Nothing is read between the looks, no snapshot is held, and while nobody asks nobody looks.
-"""
+"""Reads the overview of the file at most once per second, shared by all browsers and pages. Without
+requests it reads nothing, and it holds no snapshot."""
 
 from __future__ import annotations
 
@@ -18,33 +16,33 @@ _WINDOW_MS: Final = 10_000
 
 
 class Watcher:
-    """The newest overview of a file, not older than a second, and the rates of the last ten."""
+    """Caches the overview of a file for a second, and computes rates over the last ten seconds."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._clock: Final[Clock] = db.clock
         self._lock = threading.Lock()
-        self._looks: deque[tuple[int, Overview]] = deque()
+        self._readings: deque[tuple[int, Overview]] = deque()
 
     def overview(self) -> Overview:
-        """Raises what `Admin.overview` raises."""
+        """Return an overview at most a second old. Raises the errors of `Admin.overview`."""
         with self._lock:
             now = self._clock.monotonic_ms()
-            if not self._looks or now - self._looks[-1][0] >= INTERVAL_MS:
-                self._looks.append((now, self._db.admin.overview()))
-                while now - self._looks[0][0] > _WINDOW_MS and len(self._looks) > 1:
-                    self._looks.popleft()
-            return self._looks[-1][1]
+            if not self._readings or now - self._readings[-1][0] >= INTERVAL_MS:
+                self._readings.append((now, self._db.admin.overview()))
+                while now - self._readings[0][0] > _WINDOW_MS and len(self._readings) > 1:
+                    self._readings.popleft()
+            return self._readings[-1][1]
 
     def rates(self) -> Rates | None:
-        """None until there are two looks."""
+        """Return the rates, or None before the second reading."""
         with self._lock:
-            if len(self._looks) < 2:
+            if len(self._readings) < 2:
                 return None
-            return between(self._looks[0][1], self._looks[-1][1])
+            return between(self._readings[0][1], self._readings[-1][1])
 
     def version(self) -> str:
-        """Another one whenever what pages show may have changed."""
+        """Return a text that changes whenever the content of a page may have changed."""
         found = self.overview()
-        still = found.wal_bytes, found.size_bytes, found.journal_position, len(found.transactions)
-        return "-".join(str(figure) for figure in still)
+        figures = found.wal_bytes, found.size_bytes, found.journal_position, len(found.transactions)
+        return "-".join(str(figure) for figure in figures)
