@@ -39,7 +39,7 @@ class EosdbDataSource(DataSource):
         return "eosdb"
 
     def schema(self) -> str:
-        if "provider" in self.options:  # Only for CREATE TABLE.
+        if "provider" in self.options:  # Set only when a table is created.
             raise SparkOptionError(kafka_options.CATALOG)
         names = columns.chosen(self.options, is_fleet=files.of_options(self.options).is_fleet)
         return columns.sql_schema(names)
