@@ -1,1 +1,1 @@
-"""The consume–process–produce loop, and what becomes of records that fail."""
+"""The consume–process–produce loop, its retries and its dead letters."""

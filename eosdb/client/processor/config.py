@@ -1,4 +1,4 @@
-"""A processor's settings, and what they mean for the clients and topics that it needs."""
+"""A processor's settings, and the client settings and topics derived from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""As in Kafka Streams: how long a killed copy's open transaction blocks the copies that take over."""
+"""The default of Kafka Streams: a killed copy's open transaction blocks the copies that take over for up to
+this time."""
 
 
 class ProcessorConfig(TypedDict, total=False):
@@ -40,7 +41,8 @@ class ProcessorConfig(TypedDict, total=False):
 
 
 class Processing(ProcessorConfig, total=False):
-    """All keywords of `db.processor(…)` but the deserializers, which say what the handler is given."""
+    """All keywords of `db.processor(…)` but the deserializers, which decide the types of the handler's
+    record."""
 
     group_id: Required[str]
     transactional_id: str | None
@@ -67,38 +69,42 @@ class ValuesMade(Processing, Generic[MadeValue]):
 
 
 class BothMade(KeysMade[MadeKey], ValuesMade[MadeValue]):
-    """With both."""
+    """With deserializers of keys and values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorSettings:
-    """Settings, checked. Raises ConfigError naming the setting."""
+    """A processor's settings, checked. Raises ConfigError naming the setting."""
 
     transaction_size: int = 500
-    """Records after which a transaction ends."""
+    """The number of records after which a transaction is committed."""
     transaction_interval_ms: int = 100
-    """The time after its first record, in ms, after which a transaction ends."""
+    """The time after its first record, in ms, after which a transaction is committed."""
     max_attempts: int = 3
-    """How often a failing record is tried in a row."""
+    """How many times in a row a failing record is tried."""
     retry_backoff_ms: int = 100
     """The pause between two of these attempts, in ms."""
     retry_delays_ms: Sequence[int] = ()
-    """Then it waits in a retry topic for each of these times, in ms, and is tried as often again."""
+    """The delays of the retry topics, in ms. A record that has used up its attempts waits in each retry
+    topic in turn, and is tried `max_attempts` times again after each delay."""
     dead_letter_topic: str | None = None
-    """Where it goes in the end, with the reason in headers. None: the run ends with HandlerFailedError."""
+    """The topic for records whose attempts and retries are used up; headers have the reason. None: such a
+    record ends the run with HandlerFailedError."""
     key_deserializer: Deserializer | None = None
-    """Makes of a key's bytes what the handler's `record.key` is. None: the bytes."""
+    """Converts a key's bytes to the handler's `record.key`. None: the bytes."""
     value_deserializer: Deserializer | None = None
-    """Makes of a value's bytes what the handler's `record.value` is. None: the bytes."""
+    """Converts a value's bytes to the handler's `record.value`. None: the bytes."""
     key_serializer: Serializer | None = None
-    """Makes bytes of the keys that the handler returns. None: they are `bytes`, `str` (UTF-8) or None."""
+    """Converts the keys that the handler returns to bytes. None: keys are `bytes`, `str` (UTF-8) or
+    None."""
     value_serializer: Serializer | None = None
-    """Makes bytes of the values that the handler returns. None: they are `bytes`, `str` (UTF-8) or None."""
+    """Converts the values that the handler returns to bytes. None: they are `bytes`, `str` (UTF-8) or
+    None."""
     consumer: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
-    """More settings of the consumer. Unless they say otherwise, it begins at the earliest record, and its
-    assignor is "cooperative-sticky"."""
+    """Further settings of the consumer. Here auto_offset_reset defaults to "earliest" and
+    partition_assignment_strategy to "cooperative-sticky"."""
     producer: ProducerConfig = field(default_factory=lambda: ProducerConfig())
-    """More settings of the producer. Unless they say otherwise, `transaction_timeout_ms` is 10_000."""
+    """Further settings of the producer. Here transaction_timeout_ms defaults to 10_000."""
 
     def __post_init__(self) -> None:
         check_whole("transaction_size", self.transaction_size, 1)
@@ -110,7 +116,7 @@ class ProcessorSettings:
         if self.retry_delays_ms and self.dead_letter_topic is None:
             raise ConfigError(
                 f"retry_delays_ms={self.retry_delays_ms!r} needs a dead_letter_topic: its name is the "
-                "prefix of the retry topics' names, and what fails in the last one goes there"
+                "prefix of the retry topics' names, and records that fail in the last one go there"
             )
         for name in ("key_deserializer", "value_deserializer", "enable_auto_commit"):
             if name in self.consumer:
@@ -125,14 +131,14 @@ class ProcessorSettings:
 
     @property
     def retry_topics(self) -> tuple[str, ...]:
-        """Where records wait for their next attempts, one topic for each delay."""
+        """The topics in which records wait for further attempts, one for each delay."""
         return tuple(
             f"{self.dead_letter_topic}.retry.{number}"
             for number in range(1, len(self.retry_delays_ms) + 1)
         )
 
     def stage(self, topic: str) -> int:
-        """Which of `own_topics` is next for a record that has failed in `topic`."""
+        """The index in `own_topics` of the next topic for a record that has failed in `topic`."""
         retries = self.retry_topics
         return retries.index(topic) + 1 if topic in retries else 0
 
@@ -145,7 +151,7 @@ class ProcessorSettings:
     def subscription(
         self, topics: str | Iterable[str] | re.Pattern[str]
     ) -> tuple[str, ...] | re.Pattern[str]:
-        """The user's topics and the retry topics; never the dead letters."""
+        """The user's topics and the retry topics, without the dead letter topic."""
         retries = self.retry_topics
         if isinstance(topics, re.Pattern):
             own = "|".join(map(re.escape, self.own_topics)) or r"\Z."
@@ -156,7 +162,7 @@ class ProcessorSettings:
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         if forbidden := set(names) & set(self.own_topics):
             raise ConfigError(
-                f"topics: got {sorted(forbidden)}, to which this processor sends what has failed"
+                f"topics: got {sorted(forbidden)}, to which this processor sends failed records"
             )
         return (*names, *retries)
 

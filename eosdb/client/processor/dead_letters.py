@@ -1,8 +1,8 @@
-"""Dead letters: inspect them, and send them back to where they came from, each exactly once.
+"""Dead letters: inspect them, and replay them to their original topics, each exactly once.
 
-Which letters have been replayed is kept as offsets of a separate group: all below the committed offset, and
-above it those listed in the offset's metadata. Records and offsets share a transaction, and all replays of
-a topic share a transactional id, so concurrent replays fence each other and no letter is sent twice.
+The replayed letters are recorded as committed offsets of a separate group: all letters below the offset,
+and above it those listed in the offset's metadata. Records and offsets share a transaction, and all replays
+of a topic share a transactional id, so concurrent replays fence each other and no letter is sent twice.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from eosdb.model.values import (
 )
 
 REPLAYED_FROM: Final = "__eosdb.replayed-from"
-"""The header with the name of the dead letter that a replayed record was."""
+"""The header of a replayed record that names its dead letter."""
 _TRANSACTION_SIZE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that has failed for good. `failure` is None if its headers do not say why."""
+    """A record that has failed for good. `failure` is None if its headers do not have the reason."""
 
     record: ConsumerRecord
     failure: Failure | None
@@ -60,7 +60,7 @@ class DeadLetters:
         self._name = replay_group(topic)
 
     def letters(self) -> Iterator[DeadLetter]:
-        """All letters still in the topic, in order of partition and offset.
+        """Iterate over all letters still in the topic, in order of partition and offset.
 
         Raises UnknownTopicOrPartitionError.
         """
@@ -75,26 +75,27 @@ class DeadLetters:
                         yield DeadLetter(record, read_failure(record.headers), replayed)
 
     def letter(self, partition: int, offset: int) -> DeadLetter:
-        """The letter at this offset. Raises InvalidRequestError if there is none."""
+        """Return the letter at this offset. Raises InvalidRequestError if there is none."""
         tp = TopicPartition(self._topic, partition)
         with self._consumer() as consumer:
             consumer.assign([tp])
             consumer.seek(tp, offset)
-            found = consumer.poll(max_records=1)
-            if not found or found[0].offset != offset:
+            records = consumer.poll(max_records=1)
+            if not records or records[0].offset != offset:
                 raise InvalidRequestError(f"{tp} has no record at offset {offset}")
             replayed = _progress(consumer, tp).has(offset)
-        return DeadLetter(found[0], read_failure(found[0].headers), replayed)
+        return DeadLetter(records[0], read_failure(records[0].headers), replayed)
 
     def replay(
         self, offsets: Collection[tuple[int, int]] | None = None, to: str | None = None
     ) -> ReplayReport:
-        """Send letters back: those at the given (partition, offset) pairs, or all; none twice.
+        """Replay the letters at the given (partition, offset) pairs, or all letters; none is replayed
+        twice.
 
-        Each goes to its original topic and partition, or to the topic `to`, without the failure headers.
-        Raises InvalidRequestError for an offset without a letter and for a letter without an origin,
-        ProducerFencedError when another replay has taken over, and InvalidTxnStateError while it is doing
-        so.
+        Each is sent to its original topic and partition, or to the topic `to`, without the failure headers.
+        Raises InvalidRequestError for an offset without a letter, and for a letter whose headers do not
+        name its origin if there is no `to`; ProducerFencedError when another replay has taken over, and
+        InvalidTxnStateError while another is taking over.
         """
         replayed = skipped = 0
         with self._consumer() as consumer, contextlib.ExitStack() as cleanup:
@@ -133,7 +134,7 @@ class DeadLetters:
     def _chosen(
         self, consumer: Consumer, tp: TopicPartition, wanted: set[tuple[int, int]] | None
     ) -> Iterator[ConsumerRecord]:
-        """The wanted records of a partition; those found are removed from `wanted`."""
+        """Iterate over the wanted records of a partition, removing each from `wanted`."""
         consumer.assign([tp])
         consumer.seek_to_beginning()
         end = consumer.end_offsets([tp])[tp]
@@ -154,7 +155,7 @@ class DeadLetters:
 
 
 class _Progress:
-    """Which letters of a partition have been replayed."""
+    """The letters of a partition that have been replayed."""
 
     def __init__(self, committed: OffsetAndMetadata | None) -> None:
         self._below = 0 if committed is None else committed.offset
@@ -188,7 +189,8 @@ def _send_back(
     progress: _Progress,
     batch: list[ConsumerRecord],
 ) -> int:
-    """`is_complete`: every letter between those of the batch has been replayed."""
+    """Replay a batch in one transaction. If `is_complete`, every letter between those of the batch has been
+    replayed before."""
     if not batch:
         return 0
     with producer.transaction():

@@ -1,7 +1,7 @@
-"""What a failed record carries with it: where it came from, what went wrong, and how often.
+"""The headers of a failed record: where it came from, what went wrong, and how often.
 
-Headers, so that any consumer and plain SQL can read them; their names begin with `__eosdb.errors.`
-(Kafka Connect and Kafka Streams, KIP-298 and KIP-1034, do the same under prefixes of their own).
+Any consumer and plain SQL can read headers. Their names begin with `__eosdb.errors.` (Kafka Connect and
+Kafka Streams have such headers with other prefixes: KIP-298, KIP-1034).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Failure:
     stacktrace: str
     failed_ms: int
     due_ms: int = NEVER
-    """When it will be tried again; -1 for never."""
+    """The time of the next attempt, in ms since 1970; -1 for none."""
 
     @classmethod
     def of(
         cls, record: ConsumerRecord, error: Exception, group_id: str, attempts: int, now_ms: int
     ) -> Failure:
-        """The failure of a record that has just been processed."""
+        """Describe the failure of a record that has just been processed."""
         return cls(
             group_id,
             record.topic,
@@ -56,11 +56,11 @@ class Failure:
         )
 
     def back_at_origin(self, record: ConsumerRecord) -> ConsumerRecord:
-        """A retried record, as it was in its original topic."""
+        """Return a record from a retry topic as it was in its original topic."""
         return record._replace(topic=self.topic, partition=self.partition, offset=self.offset)
 
     def mark(self, headers: Iterable[Header]) -> tuple[Header, ...]:
-        """The record's own headers and this failure, which replaces an earlier one."""
+        """Return the record's own headers and those of this failure, which replace an earlier failure's."""
         of_failure = (
             (f"{PREFIX}{name}", str(getattr(self, name)).encode()) for name in self.__slots__
         )
@@ -68,12 +68,12 @@ class Failure:
 
 
 def unmarked(headers: Iterable[Header]) -> tuple[Header, ...]:
-    """The record's own headers."""
+    """Return the record's headers without those of a failure."""
     return tuple(header for header in headers if not header[0].startswith(PREFIX))
 
 
 def read_failure(headers: Iterable[Header]) -> Failure | None:
-    """The failure in a record's headers; None if it is absent or incomplete."""
+    """Read the failure from a record's headers; None if it is absent or incomplete."""
     fields: dict[str, str] = {}
     for name, data in headers:
         if name.startswith(PREFIX) and data is not None:

@@ -19,7 +19,7 @@ Key = tuple[TopicPartition, int]
 
 
 class FailureLog:
-    """Collects the lines until they may be logged. Used by the one thread that processes."""
+    """Collects log lines until they may be written. Used only by the thread that processes."""
 
     def __init__(self, settings: ProcessorSettings, group_id: str) -> None:
         self._settings = settings
@@ -83,7 +83,7 @@ class FailureLog:
         return "dead_letter", 0, f"goes to the dead letter topic {name}"
 
     def _place(self, failure: Failure) -> dict[str, Any]:
-        """The values that both kinds of lines have."""
+        """The values that both kinds of lines contain."""
         message = one_line(failure.message)
         return {
             "topic": failure.topic,

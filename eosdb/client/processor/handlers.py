@@ -1,6 +1,5 @@
-"""Handlers: what a processor calls for each record, with how many parameters, and which file's records are
-being handled.
-"""
+"""Handlers, the user's functions that a processor calls for each record: their types and parameters, and a
+check against `db.begin()` inside one."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from eosdb.model.values import ConsumerRecord, ProducerRecord
 Result = ProducerRecord | bytes | str
 Results = Result | Iterable[Result] | None
 Handler = Callable[[ConsumerRecord[Key, Value]], Results]
-"""Turns a record into what is to be sent: a value for the sink under the record's key, a ProducerRecord,
-several of those, or nothing."""
+"""Turns a record into the records to send: returns a value for the sink, which gets the record's key, a
+ProducerRecord, several of these, or None."""
 AnyHandler = Callable[..., Results]
-"""A handler of one parameter, or of two: the second is the transaction that the record is processed in."""
+"""A handler of one parameter, or of two: the second is the transaction in which the record is processed."""
 
 _POSITIONAL: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -34,15 +33,15 @@ _running: Final = ContextVar[tuple[tuple[str, bool], ...]]("eosdb_handlers", def
 def takes_transaction(handler: object) -> bool:
     """Whether a handler takes two parameters, the record and the transaction.
 
-    It does when it requires two: one with a default is not passed, and `*args` alone takes the record.
-    Raises ConfigError for what cannot be called with either.
+    It does if it requires two: a second parameter with a default is not passed, and `*args` alone gets only
+    the record. Raises ConfigError for an object that cannot be called with one or two arguments.
     """
     if not callable(handler):
         raise ConfigError(f"handler: got {handler!r:.80}, expected a function of a record")
     try:
         parameters = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):
-        return False  # Something built in, such as `bytes`, does not tell.
+        return False  # Some builtins, such as `bytes`, have no signature.
     required = [p for p in parameters if p.default is p.empty]
     count = sum(p.kind in _POSITIONAL for p in required)
     takes_one = any(p.kind in (*_POSITIONAL, p.VAR_POSITIONAL) for p in parameters)
@@ -57,7 +56,7 @@ def takes_transaction(handler: object) -> bool:
 
 @contextlib.contextmanager
 def running(file: str, *, has_transaction: bool) -> Iterator[None]:
-    """A handler of this file's records runs in the block."""
+    """Mark the block as the run of a handler for a record of this file."""
     token = _running.set((*_running.get(), (file, has_transaction)))
     try:
         yield
@@ -66,8 +65,8 @@ def running(file: str, *, has_transaction: bool) -> Iterator[None]:
 
 
 def check_may_begin(file: str) -> None:
-    """Raises IllegalStateError inside a handler of this file's records: what it would store would stay,
-    and be stored again, when the record is processed again."""
+    """Check that no handler for records of this file is running. A block of `db.begin()` inside a handler
+    would commit its rows once for each attempt at the record. Raises IllegalStateError."""
     for other, has_transaction in _running.get():
         if not _is_same(file, other):
             continue
@@ -83,18 +82,18 @@ def check_may_begin(file: str) -> None:
         )
 
 
-def _is_same(one: str, other: str) -> bool:
-    if one == other:
+def _is_same(path: str, other: str) -> bool:
+    if path == other:
         return True
     with contextlib.suppress(OSError):
-        return os.path.samefile(one, other)
+        return os.path.samefile(path, other)
     return False
 
 
 def call(handler: AnyHandler, given: ConsumerRecord, tx: Any) -> list[object]:
-    """What the handler returns, as a list."""
+    """Call the handler and return its results as a list."""
     returned = handler(given) if tx is None else handler(given, tx)
     if returned is None:
         return []
-    one = isinstance(returned, (ProducerRecord, bytes, str))
-    return [returned] if one else list(returned)  # type: ignore[arg-type]
+    is_single = isinstance(returned, (ProducerRecord, bytes, str))
+    return [returned] if is_single else list(returned)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""When a processor has nothing left to do: when its group has not, whoever has the partitions.
+"""Decides when a processor is idle: when its whole group has read everything, not only its own partitions.
 
-A member that hangs keeps its unread records to itself until its session ends, and a transaction that holds
-offsets until it ends; those who returned before that would leave them unread.
+Until its session ends, a hanging member keeps its partitions and their unread records; until it ends, an
+open transaction keeps the offsets it holds. A processor that returned before that would leave them unread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eosdb.model.values import EARLIEST, OffsetAndMetadata, TopicPartition
 
 LOOK_EVERY_MS: Final = 200
 _TELL_AFTER_MS: Final = 1_000
-"""How long nobody else may have got any further before that is worth a warning."""
+"""The time without progress of the group after which a warning is logged, in ms."""
 _TRANSACTION: Final = "a transaction with offsets of the group, which has not ended,"
 
 Unread = dict[TopicPartition, int]
@@ -37,7 +37,7 @@ Unread = dict[TopicPartition, int]
 
 # decisions/0040: idle is the group's lag being 0, in everybody's partitions.
 class GroupIdleness:
-    """Looks at what the group has not read yet, for one processor that has nothing to do."""
+    """Checks whether the group of a waiting processor has read everything."""
 
     def __init__(
         self,
@@ -59,9 +59,8 @@ class GroupIdleness:
         self._told: set[object] = set()
 
     def is_idle(self) -> bool:
-        """Whether the group's lag is 0 and no transaction holds offsets of it; also in the caller's
-        partitions, of which it can read nothing while their offsets are held. Looks again only some time
-        after the last look, and when the file has changed."""
+        """Whether the group's lag is 0 in all partitions and no open transaction holds offsets of the
+        group. Checks at most every LOOK_EVERY_MS, and returns False in between."""
         now = self._clock.monotonic_ms()
         if self._version is not None and now - self._looked_ms < LOOK_EVERY_MS:
             return False
@@ -94,7 +93,7 @@ class GroupIdleness:
         if not tps:
             return {}
         committed = self._requests.offset_fetch(self._group_id, tps, require_stable=False)
-        # The record behind a pending offset is one, whatever a reset would skip.
+        # A pending offset counts as one unread record, whatever a reset would skip.
         lags = {tp: max(self._lag(tp, committed.get(tp)), tp in self._pending) for tp in tps}
         return {tp: lag for tp, lag in lags.items() if lag}
 
@@ -116,8 +115,8 @@ class GroupIdleness:
         return (topic for topic in self._topics if topic in counts)
 
     def _lag(self, tp: TopicPartition, committed: OffsetAndMetadata | None) -> int:
-        """How many records the group has yet to read. Where it has no offset, or one that retention has
-        passed, only "earliest" reads what is there."""
+        """Count the unread records. If the group has no offset, or one below the log start, records count
+        only with auto_offset_reset="earliest"."""
         reads_all = self._settings.auto_offset_reset == "earliest"
         if committed is None and not reads_all:
             return 0
@@ -127,7 +126,7 @@ class GroupIdleness:
             if lag and not reads_all and offset < self._requests.list_offsets(tp, EARLIEST).offset:
                 return 0
         except UnknownTopicOrPartitionError:
-            return 0  # It has been deleted meanwhile.
+            return 0  # The topic has been deleted meanwhile.
         return lag
 
     # -- saying so ------------------------------------------------------------------------------
@@ -156,7 +155,7 @@ class GroupIdleness:
             try:
                 assigned = decode_assignment(member.assignment)
             except ValueError:
-                continue  # Another program's; or not assigned yet.
+                continue  # The assignment of another program, or none yet.
             holders.update(dict.fromkeys(assigned, member.member_id))
         return holders
 

@@ -1,9 +1,9 @@
-"""A unit of the file instead of Kafka's transaction: for handlers of two parameters, which write tables of
-their own.
+"""Transactions of handlers with two parameters, which write the user's tables: a unit of the file instead
+of Kafka's transaction.
 
-The unit holds the file's only write lock. So it begins when the first record is handed to the handler, and
-ends with the records of one poll, or earlier; it is held over no poll and no pause. Each attempt is a part
-of it that is undone by itself when it fails.
+The unit holds the file's only write lock. So it begins when the handler gets the first record, and ends
+with the last record of the poll at the latest; it is never held during a poll or a pause. Each attempt is a
+savepoint in the unit, which is rolled back alone if the attempt fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eosdb.model.values import ConsumerGroupMetadata, Headers, ProducerRecord, T
 
 
 class Part(Protocol):
-    """What a handler gets as its transaction."""
+    """The transaction that a handler gets, for one attempt."""
 
     def publish(
         self,
@@ -51,29 +51,31 @@ class OpenUnit(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of it has been undone as a whole."""
+        """Whether the unit as a whole has not been rolled back."""
 
     @property
     def failure(self) -> EosdbError | None:
-        """What the file or its disk has refused, for which no record is to blame."""
+        """The error of the file or disk that broke the unit, which no record caused; None if there is
+        none."""
 
     def part(self) -> AbstractContextManager[Part]:
-        """A block that is undone by itself when it raises; its Part is of no use after it."""
+        """Open a savepoint, which is rolled back if the block raises. Its Part must not be used after the
+        block."""
 
     def commit_offsets(self, group: ConsumerGroupMetadata, offsets: Offsets) -> None:
-        """Commit offsets of the group with everything else; a member that has lost them is refused."""
+        """Commit offsets of the group in the unit. Raises if the member has lost its partitions."""
 
 
 BeginUnit = Callable[[], AbstractContextManager[OpenUnit]]
 
 
 class _Undone(Exception):
-    """Ends a unit that is not to be committed."""
+    """Raised in a unit's block to roll it back."""
 
 
 # decisions/0040: a record's rows, results and offset are in one unit, and an attempt is a savepoint in it.
 class UnitTransaction(ProcessingTransaction):
-    """One unit at a time."""
+    """Processes records in units of the file, one unit at a time."""
 
     outlives_poll = False
 
@@ -85,14 +87,14 @@ class UnitTransaction(ProcessingTransaction):
         self._block: AbstractContextManager[OpenUnit] | None = None
         self._unit: OpenUnit | None = None
         self._in_hand: tuple[TopicPartition, int] | None = None
-        """The record that was taken in last, unless it is complete."""
+        """The newest record of the unit, unless it is complete."""
 
     @property
     def holds_lock(self) -> bool:
         return self._unit is not None
 
     def prepare(self) -> None:
-        """A unit needs no name, and nobody leaves one open: it dies with its process."""
+        """Do nothing: a unit has no transactional id, and an open unit ends with its process."""
 
     def take_in(self, tp: TopicPartition, offset: int) -> None:
         super().take_in(tp, offset)
@@ -118,7 +120,7 @@ class UnitTransaction(ProcessingTransaction):
             if is_sending and not isinstance(error, (*FAULTS_OF_RESULTS, IllegalStateError)):
                 raise
             if not unit.is_whole:
-                # The records before this one are undone with it, and processed again.
+                # The records before this one are rolled back with it, and processed again.
                 self._break_off()
             return error
         return None
@@ -168,9 +170,9 @@ class UnitTransaction(ProcessingTransaction):
             raise UnknownMemberIdError(str(error)) from error
 
     def _open(self) -> OpenUnit:
-        """The unit; it begins here if there is none."""
+        """Return the open unit; begin one if there is none."""
         if self._unit is None:
-            # Known before it begins, so that whatever raises in between leaves nothing held.
+            # Assigned before it begins, so that `_undo` finds it whatever raises in between.
             self._block = self._begin()
             self._unit = self._block.__enter__()
             self._began_ms = self._clock.monotonic_ms()
@@ -181,7 +183,7 @@ class UnitTransaction(ProcessingTransaction):
         self._undo()
 
     def _undo(self) -> None:
-        """End the unit without a commit; harmless when it has ended or never begun."""
+        """Roll back the unit; does nothing if none is open."""
         block, self._block, self._unit = self._block, None, None
         if block is not None:
             undone = _Undone()

@@ -1,6 +1,6 @@
-"""Consume, process, produce, exactly once: the loop that everybody would otherwise write, and get wrong.
+"""The processor: a loop that consumes, processes and produces records exactly once.
 
-Records are read as a member of a group; what the handler returns and the offsets go into one transaction,
+Records are read as a member of a group. The handler's results and the offsets go into one transaction,
 which carries the group metadata (KIP-447), so a copy that has lost its partitions cannot commit. Retries
 and dead letters go into the transaction that also commits the record's offset.
 """
@@ -61,11 +61,11 @@ _GOES_ON_AFTER: Final = (
     TransactionAbortableError,
     UnstableOffsetCommitError,
 )
-"""After these errors the open transaction is undone, and its records are processed again."""
+"""After these errors the open transaction is rolled back, and its records are processed again."""
 
 
 class Processor:
-    """One copy of a program that turns records into records. Any number of copies share the work.
+    """Runs a handler on the records of topics, as one of any number of copies that share the partitions.
 
     `run` belongs to one thread; `stop` and `metrics` may be called from any thread.
     """
@@ -113,14 +113,15 @@ class Processor:
             handler, file, sink, group_id, self._settings, self._transaction, clock, self._metrics
         )
         self._presence: Presence | None = None
-        """That the owner of this copy's transactions is there, as the others on its machine notice it."""
+        """The lock by which other processes notice that this copy, owner of its transactions, has died."""
         self._own_id: str | None = None
         self._resting: dict[TopicPartition, int] = {}
         """Partitions of retry topics that are paused, and until when (ms)."""
         self._current: Attempt | None = None
         self._broken_by: EosdbError | None = None
         self._alone = 0
-        """How many records get a transaction each, to find the one that cannot be committed."""
+        """The number of next records that get a transaction each, to find the record whose results are
+        refused."""
         self._stopping = threading.Event()
 
     @property
@@ -131,18 +132,19 @@ class Processor:
     # -- the user's calls -----------------------------------------------------------------------
 
     def run(self, until_idle_ms: int | None = None) -> dict[str, float]:
-        """Process until `stop`, SIGTERM or SIGINT, or until no record has arrived for `until_idle_ms` and
-        the whole group has read everything: while other members have unread records, this one waits, to
-        take them over if need be, and the logger `eosdb.processor` warns of those who get no further.
+        """Process records until `stop`, SIGTERM or SIGINT, or until no record has arrived for
+        `until_idle_ms` and the whole group has read everything.
 
-        The current record is finished and committed, then the group is left. Signals are handled in the
-        main thread only. Returns the metrics. Raises HandlerFailedError when a record has failed for good
-        and there is no dead_letter_topic, FencedInstanceIdError, and errors that a retry cannot fix.
+        While other members have unread records, an idle copy keeps waiting, so that it can take over their
+        partitions; if they make no progress, the logger `eosdb.processor` warns. Before it returns, it
+        finishes the current record, commits and leaves the group. Signals are handled in the main thread
+        only. Returns the metrics. Raises HandlerFailedError when a record has failed for good and there is
+        no dead_letter_topic, FencedInstanceIdError, and errors that a retry cannot fix.
         """
         with _heeding_signals(self.stop):
             try:
                 if "group_instance_id" in self._settings.consumer:
-                    # Restarted under the same id: do not wait for what a killed run left open.
+                    # A restart under the same id: end the transaction that a killed run left open.
                     self._transaction.prepare()
                 self._consumer.subscribe(
                     self._topics,
@@ -163,9 +165,9 @@ class Processor:
         self._consumer.wakeup()
 
     def metrics(self) -> dict[str, float]:
-        """What this copy has done: `process-total`, `process-latency-avg`, `failed-total`, `retried-total`,
-        `dead-lettered-total`, `commit-total`, `abort-total`, errors by name; and the metrics of its
-        consumer and producer."""
+        """Return this copy's metrics: `process-total`, `process-latency-avg`, `failed-total`,
+        `retried-total`, `dead-lettered-total`, `commit-total`, `abort-total`, errors by name; and those of
+        its consumer and producer."""
         producer = self._transaction.producer
         theirs = {} if producer is None else producer.metrics()
         return {**theirs, **self._consumer.metrics(), **self._metrics.snapshot()}
@@ -189,7 +191,8 @@ class Processor:
         return not self._idleness.is_idle()
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
-        """Run `action`, after undoing an earlier failure; errors that a retry cannot fix are raised."""
+        """Run `action`, after rolling back what a failed attempt left open; errors that a retry cannot fix
+        are raised."""
         try:
             if self._transaction.is_broken:
                 self._mend()
@@ -233,7 +236,7 @@ class Processor:
         size = 1 if self._alone else settings.transaction_size
         records = self._consumer.poll(self._patience_ms(wait_ms), size - transaction.records)
         if transaction.is_broken:
-            # Lost in a rebalance. The new records belong to another generation, so to another transaction.
+            # A rebalance broke the transaction; the new records are of another generation.
             self._put_back(records)
             return True
         done = 0
@@ -268,7 +271,7 @@ class Processor:
         return max(wait_ms, 0)
 
     def _put_back(self, records: list[ConsumerRecord]) -> None:
-        """Seek back, so that records that were read but not processed are read again."""
+        """Seek back to the first of the records of each partition, so that they are read again."""
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -277,7 +280,7 @@ class Processor:
                 self._consumer.seek(tp, offset)
 
     def _rest(self, tp: TopicPartition, offset: int, due_ms: int) -> None:
-        """Pause the partition: nothing in a retry topic is due before its first record."""
+        """Pause the partition of a retry topic until its first record is due; the others are due later."""
         self._consumer.seek(tp, offset)
         self._consumer.pause([tp])
         self._resting[tp] = due_ms
@@ -290,7 +293,7 @@ class Processor:
     # -- one record -----------------------------------------------------------------------------
 
     def _process(self, record: ConsumerRecord) -> bool:
-        """Process one record completely. False: it must be read again."""
+        """Process one record. Returns False if it must be read again."""
         tp = TopicPartition(record.topic, record.partition)
         if tp in self._resting:
             return True  # It is read again when the partition is resumed.
@@ -302,7 +305,7 @@ class Processor:
         attempt = Attempt(tp, record, origin, 0 if earlier is None else earlier.attempts)
         self._current = attempt
         self._transaction.take_in(tp, record.offset)
-        # The retries of another group wait in the same topic, and are that group's business.
+        # Retries of other groups in the same topic are left to those groups.
         is_ours = earlier is None or earlier.group_id == self._group_id
         if is_ours and not self._records.try_or_give_up(attempt):
             return False
@@ -310,8 +313,9 @@ class Processor:
         return True
 
     def _find_the_culprit(self, error: EosdbError) -> None:
-        """A record's result was refused after it had been sent: give each record a transaction of its own,
-        and the one refused then has failed. Raises `error` if that does not help either."""
+        """Handle the refusal of a result after it was sent, when its record is not known: process each of
+        the records in its own transaction, so that the next refusal names the record, which has then
+        failed. Raises `error` if there is no record to blame."""
         if self._transaction.taken_in > 1:
             self._alone = self._transaction.taken_in
         elif self._current is None:
@@ -322,7 +326,7 @@ class Processor:
     # -- rebalances -----------------------------------------------------------------------------
 
     def _before_rebalance(self, partitions: list[TopicPartition]) -> None:
-        """Commit the completed records while the partitions are still ours."""
+        """Commit the completed records while this copy still owns the partitions."""
         try:
             if not self._transaction.is_broken:
                 self._commit()
@@ -332,7 +336,7 @@ class Processor:
         self._forget(partitions)
 
     def _break_off(self, partitions: list[TopicPartition]) -> None:
-        """Others may own the partitions already, so the open transaction must not be committed."""
+        """Mark the open transaction as broken: other members may own the partitions already."""
         self._transaction.is_broken = True
         self._forget(partitions)
 
@@ -342,12 +346,13 @@ class Processor:
         self._records.forget(partitions)
 
     def _make_producer(self) -> Producer:
-        """Each copy has a transactional id of its own; membership is what fences it (KIP-447)."""
+        """Create this copy's producer. Its transactional id is unique to the copy, which is fenced by its
+        group membership (KIP-447)."""
         if self._own_id is None:
             member = self._consumer.group_metadata()
             name = member.group_instance_id or member.member_id
             self._own_id = f"{self._transactional_id}-{name}"
-            # decisions/0034: nobody takes the id again when this process dies, so a lock says that it has.
+            # decisions/0034: no later copy takes this id, so a lock shows that the process has died.
             if not member.group_instance_id:
                 owned_id = with_owner(self._transactional_id, member.member_id)
                 self._presence = presence(self._transport, owned_id)
@@ -359,8 +364,8 @@ class Processor:
 
 @contextlib.contextmanager
 def _heeding_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop`; only in the main thread, the only one that Python allows to handle
-    them."""
+    """Make SIGTERM and SIGINT call `stop` in the block; only in the main thread, since Python allows signal
+    handlers in no other."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

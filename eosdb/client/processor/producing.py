@@ -1,4 +1,4 @@
-"""Kafka's transaction, with a producer of its own: for handlers of one parameter."""
+"""Transactions of handlers with one parameter: Kafka's transactions, with a producer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REFUSED: Final = {ClientState.ABORTABLE_ERROR.name, ClientState.FATAL_ERROR.nam
 
 
 class ProducerTransaction(ProcessingTransaction):
-    """One transaction at a time, with its producer."""
+    """Processes records in Kafka's transactions, one at a time."""
 
     outlives_poll = True
 
@@ -56,7 +56,7 @@ class ProducerTransaction(ProcessingTransaction):
         super().take_in(tp, offset)
 
     def deliver(self, make: Make) -> Exception | None:
-        # decisions/0010: results are sent when the handler has returned, so there is nothing to undo.
+        # decisions/0010: results are sent after the handler has returned, so there is nothing to roll back.
         try:
             results = make(None)
         except Exception as error:
@@ -70,7 +70,7 @@ class ProducerTransaction(ProcessingTransaction):
                 self.send(result)
             except FAULTS_OF_RESULTS as error:
                 if was_refused:
-                    raise  # An earlier send was refused, and which record's it was is not known.
+                    raise  # The refused send may have been for an earlier record.
                 return error
         self.is_broken = False
         return None
@@ -106,7 +106,7 @@ class ProducerTransaction(ProcessingTransaction):
         if producer.state in _MAY_BE_ABORTED:
             producer.abort_transaction()
         if producer.state != ClientState.READY.name:
-            # Fenced, or in the middle of a commit: taking the id again ends what is open.
+            # Fenced, or in the middle of a commit: initialising the id again ends the open transaction.
             producer.close()
             self.producer = None
             self.prepare()

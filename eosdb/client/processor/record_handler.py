@@ -1,7 +1,7 @@
-"""What becomes of one record: results, another attempt, a retry later, or a dead letter.
+"""Processes one record until it has results, or is sent to a retry topic or the dead letter topic.
 
-A transaction holds all results of a record or none. So a failing record does not affect those before it,
-and is simply tried again.
+A transaction holds all results of a record or none, so a failing record does not affect the records before
+it, and can be tried again in the same transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Attempt(NamedTuple):
     record: ConsumerRecord
     origin: ConsumerRecord
     before: int
-    """How often it has been tried in earlier topics."""
+    """The number of attempts in earlier topics."""
 
     @property
     def key(self) -> tuple[TopicPartition, int]:
@@ -38,7 +38,7 @@ class Attempt(NamedTuple):
 
 
 class RecordHandler:
-    """Runs the user's handler on one record after another, and remembers failures."""
+    """Runs the user's handler on one record after another, and counts the failures of each."""
 
     def __init__(
         self,
@@ -63,12 +63,13 @@ class RecordHandler:
         self._failure_log = FailureLog(settings, group_id)
 
     def tell(self) -> None:
-        """Say what became of records, unless the transaction keeps others waiting: then later."""
+        """Log failures and dead letters, unless the transaction holds the write lock: then a later call
+        does."""
         if not self.transaction.holds_lock:
             self._failure_log.tell()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Other copies take over these partitions, and count attempts from 0."""
+        """Forget the failures in these partitions: other copies take over, and count attempts from 0."""
         gone = set(partitions)
         self._failures = {key: f for key, f in self._failures.items() if key[0] not in gone}
         self._failure_log.forget(gone)
@@ -81,8 +82,8 @@ class RecordHandler:
         self.tell()
 
     def try_or_give_up(self, attempt: Attempt) -> bool:
-        """Whether the record is done, possibly as a retry or dead letter; if not, the transaction is
-        broken."""
+        """Process the record, or send it to a retry topic or the dead letter topic. Returns False if the
+        transaction broke before either was done."""
         while self._has_attempts(attempt):
             error = self.process(attempt.origin)
             if error is None:
@@ -99,8 +100,8 @@ class RecordHandler:
         return True
 
     def refused(self, attempt: Attempt, error: EosdbError) -> None:
-        """The record's results were refused at the commit. Raises `error` if they were a retry or a dead
-        letter, and HandlerFailedError."""
+        """Count a failure of the record whose results were refused at the commit. Raises `error` if the
+        refused result was its retry or dead letter, and HandlerFailedError."""
         if not self._has_attempts(attempt):
             raise error
         self._note_failure(attempt, error)
@@ -125,14 +126,14 @@ class RecordHandler:
     # -- small steps ----------------------------------------------------------------------------
 
     def _has_attempts(self, attempt: Attempt) -> bool:
-        """Whether it may be tried again in this topic."""
+        """Whether the record may be tried again in this topic."""
         failure = self._failures.get(attempt.key)
         here = 0 if failure is None else failure.attempts - attempt.before
         return here < self.settings.max_attempts
 
     def _note_failure(self, attempt: Attempt, error: Exception) -> None:
-        known = self._failures.get(attempt.key)
-        count = (attempt.before if known is None else known.attempts) + 1
+        earlier = self._failures.get(attempt.key)
+        count = (attempt.before if earlier is None else earlier.attempts) + 1
         now = self._clock.time_ms()
         failure = Failure.of(attempt.origin, error, self.group_id, count, now)
         self._failures[attempt.key] = failure
@@ -142,7 +143,8 @@ class RecordHandler:
         )
 
     def _check_may_give_up(self, attempt: Attempt, error: Exception) -> None:
-        """Raises HandlerFailedError if there is no dead letter topic."""
+        """Commit the records before this one and raise HandlerFailedError if there is no dead letter
+        topic."""
         if self.settings.dead_letter_topic is not None:
             return
         self.committed(self.transaction.let_go())
@@ -154,7 +156,7 @@ class RecordHandler:
         ) from error
 
     def _results(self, origin: ConsumerRecord, tx: Any) -> list[ProducerRecord]:
-        """What the handler returns for the record, ready to be sent."""
+        """Run the handler, and return its results ready to be sent."""
         given = self.settings.deserialized(origin)
         with handlers.running(self._file, has_transaction=tx is not None):
             results = handlers.call(self._handler, given, tx)
@@ -181,7 +183,7 @@ class RecordHandler:
         )
 
     def _give_up(self, attempt: Attempt, failure: Failure) -> None:
-        """Send it to the next retry topic, or to the dead letter topic."""
+        """Send the record to the next retry topic, or to the dead letter topic."""
         settings, record = self.settings, attempt.record
         stage = settings.stage(attempt.tp.topic)
         is_dead = stage == len(settings.retry_topics)

@@ -1,8 +1,8 @@
-"""The transaction of a processor: results and offsets together, and undoing what cannot be committed.
+"""The transaction of a processor, which commits results and offsets together or rolls both back.
 
-A transaction begins with its first record and ends with `commit` or by being undone; after the latter the
+A transaction begins with its first record and ends with `commit` or a rollback. After a rollback the
 consumer is back at the group's committed offsets, and the records are processed again. There are two kinds:
-Kafka's, with a producer (`producing`), and a unit of the file, in which handlers write tables of their own
+Kafka's, with a producer (`producing`), and a unit of the file, in which handlers write the user's tables
 (`own_tables`).
 """
 
@@ -40,17 +40,17 @@ FAULTS_OF_RESULTS: Final = (
     MessageTooLargeError,
     UnknownTopicOrPartitionError,
 )
-"""A result cannot be stored as it is, so its record has failed."""
+"""The errors of a result that cannot be stored as it is: its record has failed."""
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Make = Callable[[Any], list[ProducerRecord]]
-"""Runs the handler with its transaction, None if it takes none, and returns what it wants to send."""
+"""Runs the handler with its transaction (None if it takes none), and returns the records to send."""
 
 
 class ProcessingTransaction(ABC):
-    """One transaction at a time."""
+    """The open transaction of a processor, if any; the base of both kinds."""
 
     outlives_poll: ClassVar[bool]
-    """Whether it may wait for more records; if not, it ends with the records of one poll."""
+    """Whether a transaction may take records of several polls; if not, it ends with the records of one."""
     producer: Producer | None = None
 
     def __init__(self, consumer: Consumer, clock: Clock, metrics: Metrics) -> None:
@@ -58,27 +58,27 @@ class ProcessingTransaction(ABC):
         self._clock = clock
         self._metrics = metrics
         self.taken_in = self.records = 0
-        """Number of records in it, and how many of them are complete."""
+        """The numbers of records in the transaction, and of those that are complete."""
         self.is_broken = False
-        """It cannot be committed; `mend` undoes it."""
+        """Whether the transaction can only be rolled back, by `mend`."""
         self._began_ms: int | None = None
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._starts: dict[TopicPartition, int] = {}
         self._topic_ids: dict[TopicPartition, UUID] = {}
-        """Of the topics that the records of the last poll are from."""
+        """The topic ids of the partitions that the last poll read."""
 
     def age_ms(self) -> int:
-        """How long it has been open; 0 if there is none."""
+        """How long the transaction has been open; 0 if there is none."""
         return 0 if self._began_ms is None else self._clock.monotonic_ms() - self._began_ms
 
     @property
     def holds_lock(self) -> bool:
-        """Whether it keeps every other writer of the file waiting just now."""
+        """Whether the transaction holds the file's write lock now."""
         return False
 
     @abstractmethod
     def prepare(self) -> None:
-        """Take what names this copy, which ends what a previous holder left open."""
+        """Initialise the transactional id, which ends a transaction that its previous holder left open."""
 
     def take_in(self, tp: TopicPartition, offset: int) -> None:
         """Add a record to the transaction."""
@@ -87,29 +87,30 @@ class ProcessingTransaction(ABC):
 
     @abstractmethod
     def deliver(self, make: Make) -> Exception | None:
-        """Run the handler for the record that was added last, and send what it returns: all of it or
-        nothing. Returns what the record has failed with; raises what it is not to blame for."""
+        """Run the handler for the newest record and send its results, all or none. Returns the error if the
+        record has failed; raises errors that the record did not cause."""
 
     @abstractmethod
     def send(self, record: ProducerRecord) -> None:
-        """Send something for the record that was added last."""
+        """Send a record on behalf of the newest record in the transaction."""
 
     def complete(self, tp: TopicPartition, offset: int) -> None:
-        """The record is done, with all of its results."""
+        """Mark the record as complete: all of its results are sent."""
         self._offsets[tp] = OffsetAndMetadata(offset + 1)
         self.records += 1
 
     def let_go(self) -> Offsets:
-        """Before a pause: hold nothing that others wait for. Returns and raises what `commit` does."""
+        """Before a pause: commit if the transaction holds the write lock. Returns and raises the same as
+        `commit`."""
         return {}
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """The records of one poll are processed in the block."""
+        """Process the records of one poll in the block."""
         now = self._consumer.group_metadata().topic_ids
         for tp, topic_id in now.items():
             if self._topic_ids.get(tp, topic_id) != topic_id:
-                # What was processed of a topic that is gone is done, and has no offset in the new one.
+                # Processed records of a deleted topic have no offset in the recreated topic.
                 self._starts.pop(tp, None)
                 self._offsets.pop(tp, None)
         self._topic_ids = dict(now)
@@ -117,11 +118,12 @@ class ProcessingTransaction(ABC):
 
     @abstractmethod
     def commit(self) -> Offsets:
-        """Commit the completed records. Returns the committed offsets; raises the error of the group, the
-        coordinator or the file, after which only `mend` helps."""
+        """Commit the completed records. Returns the committed offsets. After an error of the group, the
+        coordinator or the file, which is raised, the transaction can only be rolled back by `mend`."""
 
     def mend(self) -> None:
-        """Undo what is open. The outcome of an unanswered commit shows in the committed offsets."""
+        """Roll back the open transaction, and seek to the committed offsets, which also show the outcome of
+        a commit whose response was lost."""
         self._undo()
         now = self._consumer.group_metadata().topic_ids
         mine = {
@@ -144,7 +146,7 @@ class ProcessingTransaction(ABC):
     def close(self) -> None: ...
 
     def _committer(self) -> ConsumerGroupMetadata:
-        """Who commits the offsets, and of which topics they are."""
+        """The group metadata for committing the offsets, with the topic ids."""
         return dataclasses.replace(self._consumer.group_metadata(), topic_ids=self._topic_ids)
 
     def _forget(self) -> None:

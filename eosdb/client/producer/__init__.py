@@ -1,1 +1,1 @@
-"""The producer: from `send` to a batch that is acknowledged, and the transaction round it."""
+"""The producer: from `send` to an acknowledged batch, and transactions."""

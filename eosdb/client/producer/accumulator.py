@@ -1,8 +1,8 @@
-"""Records on their way: gathered into batches by partition, and the futures that wait for them.
+"""Batches of unsent records by partition, and the futures of the records.
 
-One object exists per batch, one small one per record (its future). A batch gets its producer id, epoch
-and sequence when it is first sent, never before; a batch that has to be sent again goes back to its
-place by sequence, before everything that has none yet (Kafka: RecordAccumulator, ProducerBatch).
+There is one object per batch, and a small one per record (its future). A batch gets its producer id, epoch
+and sequence when it is first sent, never before. A batch that has to be sent again returns to its place by
+sequence, before all batches that have none yet (Kafka: RecordAccumulator, ProducerBatch).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ OnDelivery: TypeAlias = "Callable[[EosdbError | None, RecordMetadata | None], ob
 
 
 class Drive(Protocol):
-    """What sends the batches."""
+    """Sends the batches; the interface that futures use."""
 
     def until_answered(self, batch: ProducerBatch, timeout: float | None) -> None:
-        """Send what is waiting until the batch has been answered, or for at most that many seconds."""
+        """Send waiting batches until this batch is completed, or for at most `timeout` seconds."""
 
     def watch(self, future: ProduceFuture) -> None:
-        """Send what is waiting, in a thread, until the future is done."""
+        """Send waiting batches in a background thread until the future is done."""
 
 
 _SEQUENCES = 2**31
@@ -57,19 +57,19 @@ class ProducerBatch:
         self.records = RecordColumns([], [], [])
         self.size = 0
         self.is_filling = False
-        """Waiting to be sent, and open for more records."""
+        """Whether the batch takes more records."""
         self.callbacks: list[tuple[ProduceFuture, OnDelivery]] = []
         self.result: ProduceResult | None = None
         self.error: EosdbError | None = None
         self.parts: tuple[ProducerBatch, ...] = ()
         self.identity: ProducerIdAndEpoch | None = None
         self.serial = -1
-        """The first record's number in its epoch; the wire has it modulo 2**31."""
+        """The first record's number in its epoch; the wire has this number modulo 2**31."""
         self.attempts = 0
         self.in_doubt = False
-        """Some attempt was never answered, so the records may be stored."""
+        """Whether an attempt got no response, so that the records may be stored."""
         self.is_sent = False
-        """Sent, and not answered yet."""
+        """Whether the batch is in flight."""
         self.retry_at_ms = 0
 
     def append(
@@ -97,17 +97,18 @@ class ProducerBatch:
         return self.result is not None or self.error is not None
 
     def assign(self, identity: ProducerIdAndEpoch, serial: int) -> None:
-        """Give the batch its identity, or another one because it cannot be stored under the old."""
+        """Give the batch its identity and first sequence, or new ones if it cannot be stored under the
+        old."""
         self.identity, self.serial = identity, serial
 
     def request(self, is_transactional: bool) -> RecordBatch:
-        """What is sent."""
+        """Return the batch as it is sent."""
         if self.identity is None:
             return RecordBatch(self.records)
         return RecordBatch(self.records, *self.identity, self.serial % _SEQUENCES, is_transactional)
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch]:
-        """Two consecutive halves, with their futures and callbacks."""
+        """Split the batch into two consecutive halves, with their futures and callbacks."""
         middle = len(self.records) // 2
         halves = (
             ProducerBatch(self.tp, self.created_ms, self.drive),
@@ -129,7 +130,7 @@ class ProducerBatch:
         return halves
 
     def call_back(self) -> None:
-        """Call the delivery callbacks; an error in one does not keep the others from being called."""
+        """Call the delivery callbacks. An error in one does not prevent the others."""
         callbacks, self.callbacks = self.callbacks, []
         while callbacks:
             future, call = callbacks.pop(0)
@@ -140,27 +141,27 @@ class ProducerBatch:
 
 
 _STATE: Final = frozenset(vars(Future[RecordMetadata]()))
-"""What `concurrent.futures` keeps in a future."""
+"""The attributes of a `concurrent.futures.Future`."""
 _making_state: Final = threading.Lock()
 
 
 class ProduceFuture(Future[RecordMetadata]):
-    """The future of one record. It cannot be cancelled: the record is on its way.
+    """The future of one record. It cannot be cancelled, since the record is being sent.
 
-    `result()` sends what is still waiting, so it never hangs on a record that was not flushed. From the
-    first use of anything else that waits – `add_done_callback`, `asyncio.wrap_future`,
-    `concurrent.futures.wait` and `as_completed` – a thread of the producer sends it.
+    `result()` sends waiting batches, so it does not hang on a record that was not flushed. For the other
+    ways to wait – `add_done_callback`, `asyncio.wrap_future`, `concurrent.futures.wait` and `as_completed`
+    – a background thread of the producer sends the record.
     """
 
     __slots__ = ("_batch", "_index")
 
-    # decisions/0006: the rest is made when it is used; most futures are only asked for their result.
+    # decisions/0006: the other attributes are made when they are used; most futures need only `result`.
     def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
         self._index = index
 
     def __getattr__(self, name: str) -> Any:
-        """Make the state of a `concurrent.futures.Future`, for its first user."""
+        """Make the attributes of a `concurrent.futures.Future` when one is first used."""
         if name not in _STATE:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         # First, so that an interrupt leaves no state that nobody completes.
@@ -172,18 +173,19 @@ class ProduceFuture(Future[RecordMetadata]):
         return self.__dict__[name]
 
     def _watch(self) -> None:
-        """Be told by the batch when it is done. No lock: other futures' may be held."""
+        """Register `settle` as a callback of the batch. Takes no lock: locks of other futures may be
+        held."""
         batch = self.place()[0]
         if batch.done:
             return
         batch.callbacks.append((self, self.settle))
-        while batch.parts:  # Split meanwhile, and perhaps without this callback.
+        while batch.parts:  # The batch was split meanwhile, perhaps without this callback.
             batch = self.place()[0]
             batch.callbacks.append((self, self.settle))
         batch.drive.watch(self)
 
     def settle(self, *_: object) -> None:
-        """Take over the batch's result, if it has one; may be called again."""
+        """Take over the batch's result, if it has one; idempotent."""
         batch = self.place()[0]
         if not batch.done:
             return
@@ -194,7 +196,7 @@ class ProduceFuture(Future[RecordMetadata]):
                 self.set_exception(batch.error)
 
     def place(self) -> tuple[ProducerBatch, int]:
-        """The batch that the record is in now, and its place there: batches may be split."""
+        """The record's current batch and its index there; both change when a batch is split."""
         while self._batch.parts:
             first, second = self._batch.parts
             if self._index < len(first.records):
@@ -210,16 +212,16 @@ class ProduceFuture(Future[RecordMetadata]):
         return not self.done()
 
     def cancel(self) -> bool:
-        """False: a record that is on its way cannot be taken back, but by aborting its transaction."""
+        """Return False: a record cannot be cancelled, except by aborting its transaction."""
         return False
 
     def cancelled(self) -> bool:
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """The record's place once it is stored; waits at most `timeout` seconds.
+        """Wait until the record is stored, at most `timeout` seconds, and return its metadata.
 
-        Raises the error that kept it from being stored, and RequestTimedOutError.
+        Raises the error because of which it was not stored, and RequestTimedOutError.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -227,13 +229,13 @@ class ProduceFuture(Future[RecordMetadata]):
         return self.metadata()
 
     def exception(self, timeout: float | None = None) -> EosdbError | None:
-        """The error that kept the record from being stored, None when it is stored."""
+        """Wait like `result`, and return the error because of which the record was not stored, or None."""
         while not (batch := self.place()[0]).done:
             batch.drive.until_answered(batch, timeout)
         return batch.error
 
     def metadata(self) -> RecordMetadata:
-        """Where the stored record is; only after `done()`."""
+        """The metadata of the stored record; only after `done()`."""
         batch, index = self.place()
         result = batch.result
         assert result is not None
@@ -250,19 +252,19 @@ class ProduceFuture(Future[RecordMetadata]):
 
 
 class RecordAccumulator:
-    """The batches that wait to be sent, per partition: those with a sequence first, then by age."""
+    """The batches that wait to be sent, by partition: those with a sequence first, then by age."""
 
     def __init__(self, batch_size: int, most_bytes: int) -> None:
         self.batch_size: Final = batch_size
         self.most_bytes = most_bytes
-        """The maximum size of a batch: `batch_size`, or more if there is no network to keep busy, so that
-        everything waiting for a partition is sent as one batch."""
+        """The maximum size of a batch in bytes: `batch_size`; more with a direct transport, so that all
+        waiting records of a partition are sent as one batch."""
         self._waiting: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._count = 0
         self.buffered_bytes = 0
 
     def new_batch(self, tp: TopicPartition, clock: Clock, drive: Drive) -> ProducerBatch:
-        """A new last batch of the partition; the others take no more records."""
+        """Return a new last batch of the partition; its other batches take no more records."""
         queue = self._waiting.get(tp)
         if queue is None:
             queue = self._waiting[tp] = deque()
@@ -278,11 +280,11 @@ class RecordAccumulator:
         return batch
 
     def queues(self) -> list[tuple[TopicPartition, deque[ProducerBatch]]]:
-        """What waits, by partition; never an empty queue."""
+        """Return the waiting batches by partition, without empty queues."""
         return [(tp, queue) for tp, queue in self._waiting.items() if queue]
 
     def is_full(self, queue: deque[ProducerBatch]) -> bool:
-        """Whether the first batch of the queue gains nothing by waiting."""
+        """Whether the first batch of the queue should be sent without waiting for more records."""
         return len(queue) > 1 or queue[0].size >= self.batch_size
 
     def take_first(self, tp: TopicPartition) -> ProducerBatch:
@@ -293,7 +295,7 @@ class RecordAccumulator:
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Return a batch that was taken to its place: by sequence, before those that have none."""
+        """Return a batch to its place in the queue: by sequence, before batches that have none."""
         queue = self._waiting.setdefault(batch.tp, deque())
         self.buffered_bytes += batch.size
         self._count += 1
@@ -304,7 +306,7 @@ class RecordAccumulator:
         queue.insert(place, batch)
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Take a batch out, wherever it waits."""
+        """Remove a batch from its queue."""
         queue = self._waiting.get(batch.tp)
         if queue is not None and batch in queue:
             queue.remove(batch)
@@ -313,7 +315,7 @@ class RecordAccumulator:
             self.buffered_bytes -= batch.size
 
     def waiting(self) -> Iterator[ProducerBatch]:
-        """Every batch that waits."""
+        """Iterate over all waiting batches."""
         for queue in self._waiting.values():
             yield from queue
 

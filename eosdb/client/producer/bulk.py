@@ -1,8 +1,8 @@
-"""Sending an iterable: pieces of it are laid out as columns, and columns are put into batches.
+"""Sending an iterable in bulk: pieces of it are laid out as columns, and columns are put into batches.
 
-Per record there are some calls into C and no object. Pieces fill the same batches as `send` does; after so
-many records or bytes all that waits is sent, in one commit if the transport is direct, so memory stays
-flat and others who write get their turn.
+Per record there are some calls into C and no object. The pieces fill the same batches as `send` does. After
+CHUNK_RECORDS records, or when the buffer is full, all batches are sent, in one commit if the transport is
+direct. So memory use is bounded, and other writers get their turn.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from eosdb.model.records.serializing import as_far_as_it_goes
 from eosdb.model.validation import shown
 
 _PIECE_RECORDS: Final = 500
-"""How many records are laid out at once."""
+"""The most records of a piece."""
 _PIECE_BYTES: Final = 262_144
-"""Fewer records at once, as long as they are larger."""
+"""The size of a piece in bytes at which pieces get fewer records."""
 CHUNK_RECORDS: Final = 5_000
-"""How many records wait at most before they are sent."""
+"""The most records that wait before they are sent."""
 
 
 class Pieces:
-    """An iterable in pieces that are short when its records are large."""
+    """Cuts an iterable into pieces, which have fewer records if these are large."""
 
     def __init__(self, records: Iterable[Sendable]) -> None:
         if isinstance(records, str | bytes):
@@ -40,11 +40,12 @@ class Pieces:
         self._count = 16
 
     def next(self) -> tuple[list[Any], Exception | None]:
-        """Some records, and what the iterable raised behind them; no records at its end."""
+        """Return the next records, and the error that the iterable raised after them; no records at its
+        end."""
         return as_far_as_it_goes(islice(self._records, self._count))
 
     def measured(self, size: int) -> None:
-        """The piece had so many bytes: the next one is as long as suits such records."""
+        """Choose the length of the next piece from the size of the last one, in bytes."""
         self._count = piece_length(self._count, size, _PIECE_RECORDS, _PIECE_BYTES)
 
 
@@ -68,8 +69,8 @@ class _Share:
             self._times = [now_ms if given is None else given for given in columns.timestamps]
 
     def put(self, begin: int, batch: ProducerBatch, most_bytes: int, sent: SentRecords) -> int:
-        """Put the records from `begin` on into the batch, as many as fit and at least one. Returns how many
-        bytes that is."""
+        """Put the records from `begin` on into the batch, as many as fit and at least one. Returns their
+        size in bytes."""
         columns, ends = self._columns, self._ends
         before = ends[begin] - self.sizes[begin]
         end = bisect_right(ends, before + most_bytes - batch.size, begin + 1)
@@ -85,7 +86,7 @@ class _Share:
         return size
 
 
-# decisions/0024: columns all the way, and `sent` knows how far it came.
+# decisions/0024: records stay columns, and `sent` has the progress.
 class BulkSender:
     """The part of a producer that sends many records at once."""
 
@@ -106,10 +107,11 @@ class BulkSender:
     def take(
         self, topic: str, partition: int | None, given: Sequence[Sendable], sent: SentRecords
     ) -> Exception | None:
-        """Put a piece into batches, as far as its records can be sent. Returns why the next one cannot.
+        """Put a piece into batches, up to the first record that cannot be sent. Returns that record's
+        error.
 
-        Raises UnknownTopicOrPartitionError, InvalidTopicExceptionError and RequestTimedOutError, and takes
-        nothing then.
+        Takes no record if it raises: UnknownTopicOrPartitionError, InvalidTopicExceptionError or
+        RequestTimedOutError.
         """
         columns, error = lay_out(given, topic, self._settings)
         count, partitions = len(columns.sizes), columns.partitions
@@ -123,12 +125,13 @@ class BulkSender:
         try:
             self._fill(topic, shares, before, sent)
         except BaseException:
-            self._fill(topic, shares, before, sent)  # What is accepted has no gaps.
+            self._fill(topic, shares, before, sent)  # The accepted records must have no gaps.
             raise
         return misplaced or error
 
     def _shares(self, columns: Columns, chosen: list[int], first: int) -> list[_Share]:
-        """The records by partition, as far as one is chosen; they are numbered from `first` on."""
+        """Split the records with a chosen partition by that partition; they are numbered from `first`
+        on."""
         now = self._clock.time_ms()
         everything = range(len(columns.sizes))
         if len(set(chosen)) == 1 and len(chosen) == len(everything):
@@ -142,7 +145,7 @@ class BulkSender:
         ]
 
     def _fill(self, topic: str, shares: list[_Share], before: int, sent: SentRecords) -> None:
-        """Go on where `sent` says."""
+        """Fill batches with the records that `sent` does not count as accepted yet."""
         for share in shares:
             while (place := sent.accepted - before) < len(share.sizes):
                 batch = self._chooser.filling(

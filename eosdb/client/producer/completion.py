@@ -1,7 +1,8 @@
-"""What becomes of a batch: stored, sent again, split, given up; and of the sequences behind it.
+"""Completes batches from the broker's responses: stored, sent again, split or failed, with the effect on
+the sequences after the batch.
 
-The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), with one that is
-stricter: a batch that may be stored under one identity is never sent under another, for it could be
+The rules are those of Kafka's Sender.completeBatch and TransactionManager (KIP-360), except that one is
+stricter: a batch that may be stored under one identity is never sent under another, because it could be
 stored twice.
 """
 
@@ -29,7 +30,7 @@ from eosdb.model.values import ProduceResult, ProducerIdAndEpoch, TopicPartition
 
 
 class BatchCompletion:
-    """Completes batches from their answers (Kafka: Sender.completeBatch); sends nothing."""
+    """Completes batches from their responses (Kafka: Sender.completeBatch); sends nothing."""
 
     def __init__(
         self,
@@ -43,19 +44,19 @@ class BatchCompletion:
         self._accumulator = accumulator
         self._metrics = metrics
         self._to_bump: set[TopicPartition] = set()
-        """Partitions whose batches need another epoch, as soon as none of them is on its way."""
+        """Partitions whose batches need a new epoch, which they get when none of them is in flight."""
         self._finished: deque[ProducerBatch] = deque()
         self._expires_ms = 0
-        """Before this time no batch can be overdue."""
+        """The earliest time (monotonic ms) at which a batch can exceed delivery_timeout_ms."""
         self._may_be_unresolved = False
-        """A batch has been given up since the sequences were last looked at."""
+        """Whether a batch has been given up since `resolve` last checked the sequences."""
 
     def is_held_back(self, tp: TopicPartition) -> bool:
         """Whether the partition waits for a new epoch."""
         return tp in self._to_bump
 
     def call_back(self) -> bool:
-        """Call the callbacks of finished batches; only when every state is final.
+        """Call the delivery callbacks of finished batches; only when all states are final.
 
         Returns whether there were any.
         """
@@ -79,7 +80,7 @@ class BatchCompletion:
         answer: ProduceResult | EosdbError,
         now_ms: int,
     ) -> None:
-        """Handle one partition's answer to one attempt, made under `identity`."""
+        """Handle one partition's response to one attempt, made under `identity`."""
         error = answer if isinstance(answer, EosdbError) else answer.error
         if isinstance(answer, ProduceResult) and error is None:
             self._stored(batch, answer, now_ms)
@@ -99,11 +100,11 @@ class BatchCompletion:
         elif identity is None:
             self._fail(batch, error)
         elif isinstance(error, OutOfOrderSequenceNumberError) and not was_first:
-            self._repeat(batch, error, now_ms)  # What comes before it is still on its way.
+            self._repeat(batch, error, now_ms)  # Earlier batches are still in flight.
         elif self._manager.transactional_id is None and isinstance(
             error, (UnknownProducerIdError, InvalidProducerEpochError)
         ):
-            # Neither can be stored under this identity any more, whatever is still on its way.
+            # After either error the batch cannot be stored under this identity any more.
             self._to_bump.add(batch.tp)
             self._manager.progress(batch.tp).in_doubt = False
             self._repeat(batch, error, now_ms)
@@ -129,7 +130,7 @@ class BatchCompletion:
         self._finished.append(batch)
 
     def _split(self, batch: ProducerBatch) -> None:
-        """Too large as a whole: two halves take its place and its sequences."""
+        """Replace a batch that is too large with its halves, which take over its sequences."""
         self._accumulator.most_bytes = self._settings.batch_size
         halves = batch.split()
         if batch.identity is not None:
@@ -145,9 +146,9 @@ class BatchCompletion:
         self._accumulator.put_back(batch)
 
     def _refused(self, batch: ProducerBatch, error: EosdbError) -> None:
-        """The broker will never store it; the sequences behind it need another epoch."""
+        """Fail a batch that the broker will never store; the sequences after it need a new epoch."""
         if batch.in_doubt:
-            error.outcome = "unknown"  # An earlier attempt got no answer.
+            error.outcome = "unknown"  # An earlier attempt got no response.
         batch.in_doubt = False
         self._fail(batch, error)
         if self._manager.transactional_id is None and not self._manager.is_fatal_state:
@@ -158,10 +159,10 @@ class BatchCompletion:
         self.give_up(batch, error)
 
     def give_up(self, batch: ProducerBatch, error: EosdbError) -> None:
-        """Stop waiting for the batch; whether it is stored may be unknown."""
+        """Fail the batch without waiting any longer; whether it is stored may be unknown."""
         if batch.in_doubt:
             error.outcome = "unknown"
-        batch.error = error  # First: an interrupt behind it leaves nobody waiting.
+        batch.error = error  # First: after that, an interrupt leaves no future pending.
         self._accumulator.remove(batch)
         self._may_be_unresolved = True
         if batch.identity is not None:
@@ -175,21 +176,21 @@ class BatchCompletion:
     # -- an interrupt ---------------------------------------------------------------------------
 
     def mend(self, in_hand: Iterable[ProducerBatch], on_the_way: Iterable[ProducerBatch]) -> None:
-        """Repair what a signal between two steps cut off: batches that nobody waits for go again, or are
-        finished.
+        """Repair the state after a signal has interrupted a step: batches that are in no queue and not in
+        flight are sent again, or finished.
 
-        `in_hand` was last taken to be sent. Changes nothing where nothing was cut off.
+        `in_hand` are the batches last taken to be sent. Changes nothing if nothing was interrupted.
         """
         self._accumulator.recount()
         waiting = list(self._accumulator.waiting())
         sent = {id(batch) for batch in (*waiting, *on_the_way)}
-        known = {id(batch): batch for batch in in_hand}
+        batches = {id(batch): batch for batch in in_hand}
         for _, progress in self._manager.partitions_in_progress():
-            known |= {id(batch): batch for batch in progress.unacknowledged}
+            batches |= {id(batch): batch for batch in progress.unacknowledged}
         for batch in waiting:
-            if batch.identity is not None and id(batch) not in known:
-                batch.identity, batch.serial = None, -1  # It was about to get its sequence.
-        for batch in [*known.values(), *waiting]:
+            if batch.identity is not None and id(batch) not in batches:
+                batch.identity, batch.serial = None, -1  # Interrupted while it got its sequence.
+        for batch in [*batches.values(), *waiting]:
             if batch.parts:
                 self._mend_split(batch, sent)
             elif batch.done:
@@ -214,7 +215,7 @@ class BatchCompletion:
             self._finished.append(batch)
 
     def _put_back(self, batch: ProducerBatch) -> None:
-        """Whether it arrived is as unknown as after a lost answer."""
+        """Send the batch again as after a lost response: it may have arrived."""
         batch.is_sent = False
         batch.in_doubt = True
         if batch.identity is not None:
@@ -222,7 +223,7 @@ class BatchCompletion:
         self._accumulator.put_back(batch)
 
     def complete_as_stored(self, now_ms: int) -> None:
-        """The transaction is committed, so everything sent in it is stored, at unknown offsets."""
+        """Complete all batches as stored at unknown offsets, because the transaction is committed."""
         for batch in [batch for batch in self._accumulator.waiting() if batch.attempts]:
             self._accumulator.remove(batch)
             self._stored(batch, ProduceResult(duplicate=True), now_ms)
@@ -230,7 +231,7 @@ class BatchCompletion:
     # -- time -----------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
-        """Give up what has not been stored within delivery_timeout_ms."""
+        """Fail the batches that have not been stored within delivery_timeout_ms."""
         if now_ms < self._expires_ms:
             return
         limit = self._settings.delivery_timeout_ms
@@ -251,7 +252,8 @@ class BatchCompletion:
     # -- sequences that lead nowhere ------------------------------------------------------------
 
     def resolve(self, identity_of: Callable[[], ProducerIdAndEpoch | None]) -> None:
-        """Where sequences are unresolved and nothing can resolve them any more, begin a new epoch."""
+        """Begin a new epoch if sequences of a partition are unresolved and no batch in flight can resolve
+        them."""
         if not (self._may_be_unresolved or self._to_bump):
             return
         manager = self._manager
@@ -276,7 +278,7 @@ class BatchCompletion:
             self._metrics.count("epoch-bump")
         identity = identity_of()
         if identity is None:
-            return  # The epochs are used up; a new producer id is on its way.
+            return  # The epochs are used up; a new producer id has been requested.
         for tp in ready:
             self._begin_epoch(tp, identity)
         self._to_bump -= ready

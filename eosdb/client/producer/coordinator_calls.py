@@ -1,4 +1,4 @@
-"""A producer's requests to the coordinator: one at a time, repeated until there is a definite answer.
+"""A producer's requests to the coordinator: one at a time, repeated until a definite response arrives.
 
 Kafka: TransactionManager's queue of TxnRequestHandlers.
 """
@@ -20,11 +20,11 @@ from eosdb.model.metrics import Metrics
 T = TypeVar("T")
 
 _CONCURRENT_BACKOFF_MS: Final = 20
-"""Another transaction of this id is ending, which takes hardly any time."""
+"""The backoff while another transaction of this id is ending, which takes hardly any time."""
 
 
 class CoordinatorCall(Generic[T]):
-    """One request, until its definite answer."""
+    """One request, until its definite response."""
 
     __slots__ = ("attempts", "done", "error", "exchange", "is_in_doubt", "kind", "on_answer", "request",
                  "retry_at_ms", "sent_ms")  # fmt: skip
@@ -46,7 +46,7 @@ class CoordinatorCall(Generic[T]):
         self.attempts += 1
 
     def finish(self) -> None:
-        """Take the answer that has come."""
+        """Handle the response, which has arrived."""
         assert self.exchange is not None
         answer = self.exchange.answer
         self.done, self.error = True, None
@@ -60,7 +60,7 @@ class CoordinatorCall(Generic[T]):
 
 
 class CoordinatorCalls:
-    """The queue of one producer."""
+    """One producer's queue of requests to the coordinator."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class CoordinatorCalls:
         on_answer: Callable[[T], None],
         exchange: Exchange[T] | None = None,
     ) -> CoordinatorCall[T]:
-        """`exchange`: where the answer comes, if the request has been sent already."""
+        """Add a request to the queue. `exchange` is given if the request has been sent already."""
         call = CoordinatorCall(kind, request, on_answer)
         if exchange is not None and exchange.done:
             call.exchange, call.attempts = exchange, 1
@@ -90,16 +90,16 @@ class CoordinatorCalls:
         return call
 
     def pending(self, kind: RequestKind) -> CoordinatorCall[Any] | None:
-        """The request of this kind that has no answer yet."""
+        """Return the request of this kind that has no response yet."""
         return next((call for call in self._queue if call.kind is kind), None)
 
     def cancel(self, call: CoordinatorCall[T], error: EosdbError) -> None:
-        """Stop waiting for it."""
+        """Fail the request without waiting for its response."""
         self._queue = deque(waiting for waiting in self._queue if waiting is not call)
         call.fail(error)
 
     def run(self, now_ms: int) -> None:
-        """Send what is due and take answers, as long as there are any."""
+        """Send requests that are due and handle responses, until neither is left."""
         while self._queue:
             call = self._queue[0]
             if call.exchange is None:
@@ -120,12 +120,12 @@ class CoordinatorCalls:
 
     @property
     def is_answered(self) -> bool:
-        """Whether `run` has an answer to take."""
+        """Whether `run` has a response to handle."""
         exchange = self._queue[0].exchange if self._queue else None
         return exchange is not None and exchange.done
 
     def due_ms(self) -> int | None:
-        """When `run` has something to do, unless an answer comes first."""
+        """The time (ms) at which `run` must be called, if no response arrives earlier."""
         if not self._queue:
             return None
         call = self._queue[0]
@@ -156,6 +156,6 @@ class CoordinatorCalls:
     def _backoff_ms(self, error: EosdbError, attempts: int) -> int:
         backoff = self._settings.retry_backoff_ms
         if isinstance(error, ConcurrentTransactionsError):
-            # The answer comes when the other transaction has ended, so the first repeat need not wait.
+            # The response arrives when the other transaction has ended, so the first repeat need not wait.
             return 0 if attempts == 1 else min(backoff, _CONCURRENT_BACKOFF_MS)
         return backoff

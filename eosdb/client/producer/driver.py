@@ -1,5 +1,5 @@
-"""Who advances a sender: the caller that waits (inline); with `linger_ms`, or for futures that complete by
-themselves (`asyncio.wrap_future`), a background thread."""
+"""Runs a producer's sender: in the thread of a waiting caller (inline), or in a background thread with
+`linger_ms` and for futures that must complete without `result()` (`asyncio.wrap_future`)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from eosdb.model.clock import Clock
 from eosdb.model.notices import catalog
 
 _IDLE_MS: Final = 50
-"""How long the background thread sleeps at most."""
+"""The longest sleep of the background thread."""
 _NOTHING_TO_DO_MS: Final = 1_000
-"""How long it does when no future is watched and nothing lingers."""
+"""The longest sleep of the background thread while no future is watched and no batch lingers."""
 
 _MANY: Final = 1_000
 _SOON_MS: Final = 10_000
-"""So many records sent one by one within so short a time are a loop."""
+"""Many records committed one by one within this time are reported as a slow loop."""
 
 
 class Driver:
-    """Runs one producer's sender, always under the producer's lock."""
+    """Runs the sender of one producer, always under the producer's lock."""
 
     def __init__(
         self, sender: Sender, clock: Clock, lock: threading.RLock, settings: ProducerSettings
@@ -42,16 +42,16 @@ class Driver:
         self._watched: deque[ProduceFuture] = deque()
 
     def step(self) -> int | None:
-        """Advance once. Returns the ms until more is due."""
+        """Run the sender once. Returns the ms until its next run is due."""
         return self._sender.run_once(self._clock.monotonic_ms())
 
     # decisions/0006: whoever waits advances the sender.
     def until(
         self, done: Callable[[], bool], timeout_ms: int | None, on_timeout: Callable[[], EosdbError]
     ) -> None:
-        """Advance until `done()`. Raises what `on_timeout` makes after `timeout_ms`.
+        """Run the sender until `done()`. After `timeout_ms`, raises the error that `on_timeout` returns.
 
-        Raises IllegalStateError when a delivery callback waits: it would wait for itself.
+        Raises IllegalStateError inside a delivery callback, which would wait for itself.
         """
         if self._sender.is_running and not done():
             raise IllegalStateError("a delivery callback must not wait for the producer")
@@ -69,7 +69,7 @@ class Driver:
                 self._clock.sleep_ms(wait if deadline is None else min(wait, deadline - now))
 
     def flush(self, timeout_ms: int | None) -> None:
-        """Send everything that waits, and wait for the answers. Raises RequestTimedOutError."""
+        """Send all waiting batches, and wait for the responses. Raises RequestTimedOutError."""
         self.flush_until(
             lambda: not self._sender.has_unanswered(),
             timeout_ms,
@@ -87,20 +87,20 @@ class Driver:
             self._sender.is_flushing = False
 
     def until_answered(self, batch: ProducerBatch, timeout: float | None) -> None:
-        """Called by a future that is asked for its result."""
+        """Run the sender until the batch is completed; called by a future's `result`."""
         with self._lock:
             limit = None if timeout is None else int(timeout * 1000)
             self.flush_until(lambda: batch.done, limit, lambda: timed_out("result", limit))
 
     def watch(self, future: ProduceFuture) -> None:
-        """Let the thread send what waits until the future is done. Waits for no request."""
+        """Have the background thread send batches until the future is done. Waits for no request."""
         self._watched.append(future)
         self.start()
         if (background := self._background) is not None:
             background.wake()
 
     def start(self) -> None:
-        """Start the thread, once; it ends with the producer."""
+        """Start the background thread if it is not running; it ends with the producer."""
         if self._background is not None:
             return
         with self._starting:
@@ -109,7 +109,7 @@ class Driver:
                 self._background = Background(name, self._background_step)
 
     def stop(self) -> None:
-        """End the thread; the caller must not hold the lock."""
+        """End the background thread; the caller must not hold the lock."""
         with self._starting:
             background, self._is_stopped = self._background, True
         if background is not None:
@@ -125,7 +125,7 @@ class Driver:
         with self._lock:
             try:
                 wait = self.step()
-            except Exception as error:  # The thread must go on; each future reports its own error.
+            except Exception as error:  # The thread must continue; each future has its own error.
                 catalog.CALLBACK_FAILED.say(trace=error)
                 wait = 0
         idle_ms = min(linger_ms or _IDLE_MS, _IDLE_MS)
@@ -133,7 +133,7 @@ class Driver:
 
 
 class SingleSends:
-    """Notices a loop that commits each record by itself, and says once that there are faster ways."""
+    """Detects a loop that commits every record separately, and logs once that there are faster ways."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -154,5 +154,5 @@ class SingleSends:
 
 
 def timed_out(what: str, timeout_ms: int | None) -> RequestTimedOutError:
-    """The error of a call that has timed out."""
+    """Return the error of a call that has timed out."""
     return RequestTimedOutError(f"{what}: not done within {timeout_ms} ms; it may be called again")

@@ -1,4 +1,4 @@
-"""A refused request moves a producer's state; that it has been fenced is said, once."""
+"""Changes a producer's state after a refused request, and logs once if the producer has been fenced."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from eosdb.model.notices import catalog
 
 
 def note_failure(manager: TransactionManager, error: EosdbError, kind: RequestKind) -> None:
-    """An answer that the request cannot recover from."""
+    """Handle an error from which the request cannot recover."""
     manager.failed(error, kind)
     is_fenced = isinstance(error, (InvalidProducerEpochError, ProducerFencedError))
-    # The end of a transaction that somebody else has ended, such as its time-out.
+    # The transaction has been ended already, for example by its timeout.
     was_ended = kind is RequestKind.END and isinstance(error, InvalidTxnStateError)
     if not (is_fenced or was_ended) or manager.is_fencing_told or manager.transactional_id is None:
         return

@@ -1,4 +1,4 @@
-"""How a producer gets its producer id and epoch: InitProducerId, requested when they are needed."""
+"""Gets a producer's id and epoch by InitProducerId, when they are first needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eosdb.model.values import ProducerIdAndEpoch
 
 
 class IdentityRequest:
-    """One per producer."""
+    """Requests and holds the identity of one producer."""
 
     def __init__(
         self, settings: ProducerSettings, manager: TransactionManager, coordinator: CoordinatorCalls
@@ -22,8 +22,8 @@ class IdentityRequest:
         self._asked: CoordinatorCall[ProducerIdAndEpoch] | None = None
 
     def current(self, now_ms: int) -> tuple[ProducerIdAndEpoch | None, EosdbError | None]:
-        """The identity; a producer without transactions requests one if it has none. The error is set if
-        the request was refused for good."""
+        """Return the identity, which a producer without transactions requests if it has none; or the error
+        if the request was refused for good."""
         manager, error = self._manager, None
         if manager.identity is None and manager.transactional_id is None:
             if manager.state is ClientState.READY:
@@ -37,11 +37,11 @@ class IdentityRequest:
         return manager.identity, error
 
     def ask(self) -> CoordinatorCall[ProducerIdAndEpoch]:
-        """Ask the broker for an identity."""
+        """Request an identity from the broker."""
         manager, settings = self._manager, self._settings
         if (
             manager.state is not ClientState.INITIALIZING
-        ):  # An interrupt may have come before the request.
+        ):  # An interrupt may have prevented the request.
             manager.transition(ClientState.INITIALIZING)
         expected = manager.identity if manager.needs_new_epoch else None
 

@@ -1,7 +1,7 @@
-"""Many records as their caller has them, laid out as columns: what `send_many` takes.
+"""Lays out the records of a `send_many` as columns.
 
-A column is looked at as a whole where that says enough (all bytes, all text), record by record only where
-a serializer has to be called.
+A column is checked as a whole where possible (all bytes, all text), and record by record only where a
+serializer has to be called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eosdb.model.validation import as_headers, shown
 from eosdb.model.values import Header, ProducerRecord
 
 Sendable: TypeAlias = "ProducerRecord | tuple[Any, Any] | Any"
-"""A record, a pair of key and value, or anything else: a value."""
+"""A ProducerRecord, or a pair of key and value; any other object is a value."""
 
 _BYTES: Final = frozenset({bytes, type(None)})
 _PAIR: Final = 2
@@ -25,8 +25,7 @@ _PAIR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Records, field by field; a column of nothing but None is empty, and so are headers that no record
-    has."""
+    """Records column by column. A column in which all records have None, or no headers, is empty."""
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None]
@@ -36,7 +35,7 @@ class Columns:
     sizes: Sequence[int]
 
     def pick(self, places: Sequence[int]) -> Columns:
-        """These records, in this order."""
+        """Return the records at these indexes, in this order."""
         columns: tuple[Sequence[Any], ...] = (
             self.values, self.keys, self.headers, self.timestamps, self.partitions, self.sizes,
         )  # fmt: skip
@@ -46,8 +45,8 @@ class Columns:
 def lay_out(
     given: Sequence[Any], topic: str, settings: ProducerSettings
 ) -> tuple[Columns, Exception | None]:
-    """The records before the first one that cannot be sent, and why that cannot: TypeError or whatever a
-    serializer raises, InvalidRecordError, InvalidRequestError, MessageTooLargeError."""
+    """Lay out the records before the first one that cannot be sent. Returns also that record's error:
+    TypeError or an error of a serializer, InvalidRecordError, InvalidRequestError, MessageTooLargeError."""
     try:
         return _columns(given, topic, settings), None
     except Exception:
@@ -110,7 +109,7 @@ def _serialized(
             try:
                 return list(map(str.encode, column))
             except UnicodeEncodeError:
-                pass  # `serialized` says which.
+                pass  # `serialized` raises with the record at fault.
     return [serialized(what, one, serializer) for one in column]
 
 
@@ -123,7 +122,7 @@ def _sizes(
     keys: Sequence[bytes | None],
     headers: Sequence[Sequence[Header]],
 ) -> list[int]:
-    """What each record counts for, as `send` reckons."""
+    """Return the size of each record in bytes, computed as in `send`."""
     sizes = [len(value) if value else 0 for value in values]
     if keys:
         sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
@@ -134,5 +133,5 @@ def _sizes(
 
 
 def too_large(size: int, limit: int) -> MessageTooLargeError:
-    """The error for a record that no request may hold."""
+    """Return the error for a record larger than max_request_size."""
     return MessageTooLargeError(f"the record has {size} bytes, max_request_size is {limit}")

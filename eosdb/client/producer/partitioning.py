@@ -1,5 +1,5 @@
-"""Which partition a record goes to: the one asked for, its key's, or the sticky one (KIP-480); and the
-batch of that partition that takes it."""
+"""Chooses the partition of a record – the given one, that of its key, or the sticky one (KIP-480) – and the
+batch of this partition that takes the record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Topic:
 
 
 class PartitionChooser:
-    """Knows how many partitions the topics have, and which one is being filled."""
+    """Holds the partition counts of the topics, their sticky partitions and their newest batches."""
 
     def __init__(
         self,
@@ -52,29 +52,29 @@ class PartitionChooser:
         self._topics: dict[str, _Topic] = {}
 
     def partition_count(self, topic: str) -> int:
-        """The number of partitions, looked up once. Raises UnknownTopicOrPartitionError and
-        InvalidTopicExceptionError."""
+        """Return the number of partitions, looked up once per topic. Raises UnknownTopicOrPartitionError
+        and InvalidTopicExceptionError."""
         return len(self._topic(check_text("topic", topic, InvalidTopicExceptionError)).places)
 
     def batch_for(
         self, topic: str, partition: int | None, key: bytes | None, size: int, drive: Drive
     ) -> ProducerBatch:
-        """The batch for a record of `size` bytes.
+        """Return the batch for a record of `size` bytes.
 
         Raises UnknownTopicOrPartitionError and InvalidTopicExceptionError, and ConfigError if the
         partitioner returns no valid partition.
         """
-        known = self._topics.get(topic) if isinstance(topic, str) else None
-        if known is None:
-            known = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
+        topic_state = self._topics.get(topic) if isinstance(topic, str) else None
+        if topic_state is None:
+            topic_state = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
         number = (
-            self._given(known, topic, partition)
+            self._given(topic_state, topic, partition)
             if partition is not None
-            else self._sticky(known, size)
+            else self._sticky(topic_state, size)
             if key is None
-            else self._by_key(known, key)
+            else self._by_key(topic_state, key)
         )
-        return self._filling(known, number, size, drive)
+        return self._filling(topic_state, number, size, drive)
 
     def numbers_for(
         self,
@@ -83,54 +83,54 @@ class PartitionChooser:
         keys: Sequence[bytes | None],
         sizes: Sequence[int],
     ) -> tuple[list[int], Exception | None]:
-        """The partitions of many records, as far as there are, and what `batch_for` would raise for the
-        next one. `partitions` and `keys` may be empty."""
-        known = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
+        """Choose the partitions of many records, up to the first without a valid partition. Returns also
+        the error that `batch_for` would raise for it. `partitions` and `keys` may be empty."""
+        topic_state = self._topic(check_text("topic", topic, InvalidTopicExceptionError))
         if not partitions and not keys:
-            return self._sticky_ones(known, sizes), None
+            return self._sticky_ones(topic_state, sizes), None
         given: Iterable[int | None] = partitions or repeat(None)
         columns = list(zip(given, keys or repeat(None), sizes))  # noqa: B905
         keyless = [size for number, key, size in columns if number is None and key is None]
-        sticky = iter(self._sticky_ones(known, keyless))
+        sticky = iter(self._sticky_ones(topic_state, keyless))
         return as_far_as_it_goes(
-            self._given(known, topic, number)
+            self._given(topic_state, topic, number)
             if number is not None
             else next(sticky)
             if key is None
-            else self._by_key(known, key)
+            else self._by_key(topic_state, key)
             for number, key, _ in columns
         )
 
     def filling(self, topic: str, number: int, size: int, drive: Drive) -> ProducerBatch:
-        """The batch of a partition that `numbers_for` has named, with room for so many bytes."""
+        """Return the batch of a partition chosen by `numbers_for`, with room for `size` bytes."""
         return self._filling(self._topics[topic], number, size, drive)
 
-    def _filling(self, known: _Topic, number: int, size: int, drive: Drive) -> ProducerBatch:
-        batch = known.newest[number]
+    def _filling(self, topic: _Topic, number: int, size: int, drive: Drive) -> ProducerBatch:
+        batch = topic.newest[number]
         if (
             batch is None
             or not batch.is_filling
             or batch.size + size > self._accumulator.most_bytes
         ):
-            batch = self._accumulator.new_batch(known.places[number], self._clock, drive)
-            known.newest[number] = batch
+            batch = self._accumulator.new_batch(topic.places[number], self._clock, drive)
+            topic.newest[number] = batch
         return batch
 
-    def _given(self, known: _Topic, topic: str, partition: int) -> int:
-        if not (isinstance(partition, int) and 0 <= partition < len(known.places)):
-            self._look_again(known, topic, partition)
+    def _given(self, topic_state: _Topic, topic: str, partition: int) -> int:
+        if not (isinstance(partition, int) and 0 <= partition < len(topic_state.places)):
+            self._look_again(topic_state, topic, partition)
         return partition
 
-    def _by_key(self, known: _Topic, key: bytes) -> int:
-        number = self._partitioner(key, len(known.places))
-        if not 0 <= number < len(known.places):
+    def _by_key(self, topic: _Topic, key: bytes) -> int:
+        number = self._partitioner(key, len(topic.places))
+        if not 0 <= number < len(topic.places):
             raise ConfigError(
-                f"the partitioner chose {number!r} for a topic of {len(known.places)} partitions"
+                f"the partitioner chose {number!r} for a topic of {len(topic.places)} partitions"
             )
         return number
 
     def _sticky_ones(self, topic: _Topic, sizes: Sequence[int]) -> list[int]:
-        """`_sticky` for many records."""
+        """Choose sticky partitions for many records."""
         numbers: list[int] = []
         ends = list(accumulate(sizes))
         while (begin := len(numbers)) < len(sizes):
@@ -142,8 +142,8 @@ class PartitionChooser:
         return numbers
 
     def _sticky(self, topic: _Topic, size: int) -> int:
-        """The partition for records without a key: a new one after each `batch_size` bytes, and when the
-        batch waiting for it has been sent."""
+        """Choose the partition for a record without a key. The partition changes after `batch_size` bytes,
+        and when its waiting batch has been sent."""
         number = topic.sticky
         batch = topic.newest[number] if number != _NONE else None
         taken = topic.sticky_bytes + size
@@ -154,10 +154,10 @@ class PartitionChooser:
         return number
 
     def _topic(self, topic: str) -> _Topic:
-        known = self._topics.get(topic)
-        if known is None:
-            known = self._topics[topic] = _Topic(topic, self._ask(topic))
-        return known
+        cached = self._topics.get(topic)
+        if cached is None:
+            cached = self._topics[topic] = _Topic(topic, self._ask(topic))
+        return cached
 
     def _ask(self, topic: str) -> int:
         return call(
@@ -170,12 +170,12 @@ class PartitionChooser:
             timeout_ms=self._settings.max_block_ms,
         )
 
-    def _look_again(self, known: _Topic, topic: str, partition: object) -> None:
+    def _look_again(self, topic_state: _Topic, topic: str, partition: object) -> None:
         """Look the topic up again: partitions may have been added."""
         count = self._ask(topic)
-        for number in range(len(known.places), count):
-            known.places.append(TopicPartition(topic, number))
-            known.newest.append(None)
+        for number in range(len(topic_state.places), count):
+            topic_state.places.append(TopicPartition(topic, number))
+            topic_state.newest.append(None)
         if not (isinstance(partition, int) and 0 <= partition < count):
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has partitions 0 to {count - 1}, got {partition!r}"

@@ -1,9 +1,10 @@
 """The producer, with the settings, calls, states and errors of Kafka's.
 
-Inline by default: requests are sent in the caller's thread. Outside a transaction, a record with
-`linger_ms=0` is on its way when `send` returns, and stored if the transport is direct; inside one, records
-gather into batches, sent when there is enough, at `flush`, at the end of the transaction, or when a future
-is asked for its result. With `linger_ms` a background thread sends lingering batches.
+By default requests are sent inline, in the caller's thread. Outside a transaction with `linger_ms=0`, a
+record has been sent when `send` returns, and is stored if the transport is direct. Inside a transaction,
+records gather in batches, which are sent when the buffer is full, at `flush`, at the end of the
+transaction, or when `result()` of a future is called. With `linger_ms` a background thread sends lingering
+batches.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ from eosdb.model.values import (
 )
 
 _BUFFER_BYTES: Final = 1_048_576
-"""How many bytes gather in memory before they are sent without being asked for."""
+"""The size of the buffer in bytes; when it is full, all batches are sent."""
 _RATES: Final = ("record-send", "record-retry", "record-error", "byte", "request")
 
 
 class Producer(Closeable):
-    """Sends records; exactly once with a transactional id. Threads may share it."""
+    """Sends records, exactly once with a transactional id. Threads may share it."""
 
     def __init__(
         self, transport: Transport, clock: Clock, /, **config: Unpack[ProducerConfig]
@@ -107,9 +108,10 @@ class Producer(Closeable):
     # -- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Take the transactional id: fence its previous holder, and end what that left open.
+        """Initialise the transactional id: fence its previous holder, and end the transaction that this
+        left open.
 
-        Raises IllegalStateError on a second call, RequestTimedOutError after max_block_ms (call again)
+        Raises IllegalStateError on a second call, RequestTimedOutError after max_block_ms (call again),
         and the coordinator's errors, which are fatal for this producer.
         """
         with self._timed("txn-init"):
@@ -118,9 +120,9 @@ class Producer(Closeable):
     def begin_transaction(self) -> TransactionToken:
         """Begin a transaction. The token identifies it for `db.outcome`.
 
-        Local, unless the previous one was empty: the coordinator does not know that one, so a new epoch is
-        requested first. Raises IllegalStateError, and then also RequestTimedOutError after max_block_ms
-        (call again) and the coordinator's errors.
+        Usually no request is sent. If the previous transaction was empty, and so unknown to the
+        coordinator, a new epoch is requested first. Raises IllegalStateError, and if a request is sent
+        RequestTimedOutError after max_block_ms (call again) and the coordinator's errors.
         """
         with self._timed("txn-begin"):
             return self._transactions.begin()
@@ -132,8 +134,8 @@ class Producer(Closeable):
     ) -> None:
         """Commit a group's offsets with the transaction (KIP-447 with the group's metadata).
 
-        Raises InvalidRequestError for invalid group metadata and IllegalStateError outside a transaction,
-        which leave the transaction unchanged, and the coordinator's errors, after which the transaction
+        Raises InvalidRequestError for invalid group metadata, which leaves the transaction unchanged;
+        IllegalStateError outside a transaction; and the coordinator's errors, after which the transaction
         must be aborted or the producer closed.
         """
         group = (
@@ -154,17 +156,17 @@ class Producer(Closeable):
             self._transactions.send_offsets(offsets, group)
 
     def commit_transaction(self) -> None:
-        """Send what is waiting, then commit. Durable and visible when this returns.
+        """Send waiting records, then commit. The transaction is durable and visible when this returns.
 
-        Raises the error of any send of the transaction that failed (then abort), or the coordinator's.
-        After an error that may be retried (the database was locked, no answer within max_block_ms)
-        the call may be repeated.
+        If a send of the transaction has failed, raises its error; then abort. Otherwise raises the
+        coordinator's errors. After a retriable error (the database was locked, no response within
+        max_block_ms) the call may be repeated.
         """
         with self._timed("txn-commit"):
             self._transactions.commit()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction; unsent records fail, those on their way are awaited.
+        """Abort the transaction. Unsent records fail; responses of records in flight are awaited.
 
         Raises IllegalStateError without a transaction, RequestTimedOutError after max_block_ms (call
         again), and the error of a fatal state.
@@ -174,7 +176,7 @@ class Producer(Closeable):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[TransactionToken]:
-        """A transaction around the block: committed at its end, aborted when it raises."""
+        """Run the block in a transaction: commit at its end, abort if it raises."""
         token = self.begin_transaction()
         try:
             yield token
@@ -184,8 +186,9 @@ class Producer(Closeable):
             raise
 
     def _abort_after(self, error: BaseException) -> None:
-        """Abort what `error` interrupted. Only now does it show that a newer producer has taken over, which
-        is the better error to raise; any other failure of the abort shows at the next call."""
+        """Abort the transaction that `error` interrupted. Raises if the abort shows that a newer producer
+        has taken over, since that explains more than `error`; other errors of the abort are raised by the
+        next call."""
         if self._manager.state in (ClientState.IN_TRANSACTION, ClientState.ABORTABLE_ERROR):
             try:
                 self.abort_transaction()
@@ -207,13 +210,13 @@ class Producer(Closeable):
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> ProduceFuture:
-        """Send one record; `str` is UTF-8 encoded, other types need a serializer. For many see `send_many`.
+        """Send one record. `str` is encoded as UTF-8, other types need a serializer. For many records use
+        `send_many`.
 
-        Returns a future of its RecordMetadata. Raises TypeError for what cannot be serialized,
-        IllegalStateError, InvalidRecordError, UnknownTopicOrPartitionError, MessageTooLargeError and
-        RequestTimedOutError (the buffer stays full) at once; what the broker refuses later is the
-        future's error. A transaction whose record was refused at once must be aborted, unless the
-        record could not be serialized.
+        Returns a future of the RecordMetadata; errors of the broker are the future's. Raises TypeError if
+        key or value cannot be serialized, IllegalStateError, InvalidRecordError,
+        UnknownTopicOrPartitionError, MessageTooLargeError, and RequestTimedOutError if the buffer stays
+        full. After such an error a transaction must be aborted, except after an error of serialization.
         """
         settings = self._settings
         try:
@@ -258,15 +261,15 @@ class Producer(Closeable):
         partition: int | None = None,
         sent: SentRecords | None = None,
     ) -> SentRecords:
-        """Send an iterable of values, of pairs `(key, value)`, of ProducerRecord, or of all of them.
+        """Send an iterable of values, of pairs `(key, value)`, of ProducerRecord, or of a mixture of them.
 
-        Outside a transaction they are stored when this returns, with one commit for some thousands of them;
-        inside one they wait for its end, as with `send`. Memory stays flat.
+        Outside a transaction the records are stored when this returns, some thousands to a commit; inside
+        one they wait for its end, as with `send`. Memory use is bounded.
 
-        Raises what `send` or the future of such a record would raise, and what the iterable raises; the
-        records before are sent all the same. To know after an exception which ones, give a SentRecords as
-        `sent`; to go on, send the records from `sent.accepted` on. Those of `sent.failed` lie before
-        them, and must be sent again if they are wanted.
+        Raises the errors that `send` or the record's future would raise, and those of the iterable; the
+        records before the error are sent. To continue after an exception, pass a SentRecords as `sent` and
+        send the records from index `sent.accepted` on. Failed records before that index are in
+        `sent.failed`, and must be sent again if they are still wanted.
         """
         sent = SentRecords() if sent is None else sent
         try:
@@ -274,7 +277,7 @@ class Producer(Closeable):
         except Exception as error:
             error.add_note(f"send_many: {sent}")
             if isinstance(error, EosdbError) and sent.accepted:
-                error.outcome = "unknown"  # `sent` says what has become of which.
+                error.outcome = "unknown"  # `sent` has the outcome of each record.
             raise
         return sent
 
@@ -283,7 +286,7 @@ class Producer(Closeable):
     ) -> None:
         before, flushed, is_last = len(sent.failed), sent.accepted, False
         while not is_last:
-            given, error = pieces.next()  # The caller's code, so without the lock.
+            given, error = pieces.next()  # Runs the caller's code, so without the lock.
             with self._lock:
                 if self._closed or not self._manager.may_send:
                     self._refuse_to_send()
@@ -313,8 +316,8 @@ class Producer(Closeable):
 
     @contextlib.contextmanager
     def gathering(self) -> Iterator[None]:
-        """Records that are sent in the block wait for its end, and share a commit; then every future is
-        done. Other threads wait for it."""
+        """Context manager: records sent in the block are committed together when it ends, and their futures
+        complete then. Sends of other threads block until then."""
         with self._lock:
             self._is_gathering = True
             try:
@@ -324,8 +327,8 @@ class Producer(Closeable):
                 self._driver.flush(None)
 
     def _lost_a_record(self, error: EosdbError) -> None:
-        """A transaction that lacks a record must not be committed, even if the caller continues (Kafka:
-        doSend, maybeTransitionToErrorState)."""
+        """Make sure that a transaction without the refused record cannot be committed, even if the caller
+        continues (Kafka: doSend, maybeTransitionToErrorState)."""
         with self._lock:
             if self._manager.may_send and not isinstance(error, (ConfigError, IllegalStateError)):
                 self._manager.failed(error, RequestKind.PRODUCE)
@@ -338,9 +341,9 @@ class Producer(Closeable):
         raise self._manager.error
 
     def _linger(self, now_ms: int) -> None:
-        """Leave the record to the thread, unless lingering batches are due now."""
+        """Leave the record to the background thread, unless lingering batches are due now."""
         linger_ms = self._settings.linger_ms
-        with contextlib.suppress(StorageError):  # No thread to be had: the next call sends.
+        with contextlib.suppress(StorageError):  # No thread can be started: the next call sends.
             self._driver.start()
         if self._linger_due_ms is None:
             self._linger_due_ms = now_ms + linger_ms
@@ -348,10 +351,10 @@ class Producer(Closeable):
             self._linger_due_ms = now_ms + (self._sender.run_once(now_ms) or linger_ms)
 
     def flush(self, timeout_ms: int | None = None) -> None:
-        """Send everything that is waiting; afterwards every future is done.
+        """Send all waiting records; all futures are done when this returns.
 
-        Raises RequestTimedOutError when that takes longer than `timeout_ms`, and IllegalStateError
-        inside a delivery callback.
+        Raises RequestTimedOutError if that takes longer than `timeout_ms`, and IllegalStateError inside a
+        delivery callback.
         """
         with self._timed("flush"):
             self._driver.flush(timeout_ms)
@@ -367,7 +370,8 @@ class Producer(Closeable):
         )
 
     def close(self) -> None:
-        """Send what waits, or abort the open transaction; idempotent, never raises a broker error."""
+        """Send waiting records, or abort the open transaction. Idempotent; raises no errors of the
+        broker."""
         with self._lock:
             if not self._closed:
                 with contextlib.suppress(EosdbError):
@@ -381,21 +385,21 @@ class Producer(Closeable):
                     )
                 )
                 self._closed = True
-        self._driver.stop()  # Also when an interrupt has kept the last call from it.
+        self._driver.stop()  # Also if an interrupt prevented it in an earlier call.
 
     def metrics(self) -> dict[str, float]:
-        """Counters, averages and rates under Kafka's names, since this producer was created."""
+        """Return counters, averages and rates under Kafka's names, since this producer was created."""
         return self._metrics.snapshot()
 
     def partitions_for(self, topic: str) -> int:
-        """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
+        """Return the number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
         return self._chooser.partition_count(topic)
 
     # -- small steps ----------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        """The lock, an open producer, and Kafka's `…-time-ns-total` of the call."""
+        """Hold the lock, check that the producer is open, and add the call's time to `…-time-ns-total`."""
         with self._lock:
             self._check_open()
             start = self._metrics.now_ns()

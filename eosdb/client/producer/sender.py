@@ -1,8 +1,8 @@
-"""The sender: turns waiting batches into requests, and answers into results and states (Kafka: Sender).
+"""The sender: turns waiting batches into requests, and responses into results and states (Kafka: Sender).
 
-It has no thread and no loop of its own: `run_once(now)` does what is due and says when more will be. One
-request carries at most one batch for each partition. A batch that has to be sent again keeps its
-sequence and goes only when everything before it has been answered, so order is kept whatever is lost.
+The sender has no thread and no loop: `run_once(now)` does what is due and returns when more will be. One
+request carries at most one batch for each partition. A batch that has to be sent again keeps its sequence
+and waits until all earlier batches have responses, so the order is kept whatever is lost.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class SentBatch(NamedTuple):
     batch: ProducerBatch
     identity: ProducerIdAndEpoch | None
     was_first: bool
-    """Everything before it had been answered when it was sent."""
+    """Whether all earlier batches had responses when this one was sent."""
 
 
 class ProduceRequest(NamedTuple):
-    """One request on its way."""
+    """One request in flight."""
 
     exchange: Exchange[ProduceAnswer]
     attempts: list[SentBatch]
@@ -49,7 +49,7 @@ class ProduceRequest(NamedTuple):
 
 
 class Sender:
-    """One producer's requests. Its caller holds the producer's lock."""
+    """Sends the requests of one producer. The caller holds the producer's lock."""
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class Sender:
     ) -> None:
         self._transport = transport
         self._direct = transport if type(transport) is DirectTransport else None
-        """Carries requests out at once and in order, so that several may go together."""
+        """The transport if it is direct: it carries out requests at once and in order, so that several may
+        be submitted together."""
         self._may_go_together = self._direct is not None and (
             settings.enable_idempotence or settings.max_in_flight_requests_per_connection > 1
         )
@@ -79,17 +80,18 @@ class Sender:
         self._in_hand: list[ProducerBatch] = []
         """The batches that were last taken to be sent."""
         self._is_whole = True
-        """No step has been interrupted, as by a signal (decisions/0018)."""
+        """Whether no step has been interrupted, for example by a signal (decisions/0018)."""
         self.is_flushing = False
-        """Everything is sent at once, whether or not its batch is full."""
+        """Whether all batches are sent at once, full or not."""
 
     # -- one step -------------------------------------------------------------------------------
 
-    # decisions/0006: no thread of its own; its caller says what time it is.
+    # decisions/0006: the sender has no thread; the caller passes the time.
     def run_once(self, now_ms: int) -> int | None:
-        """Do what is due at `now_ms`. Returns the ms until more is due; None when nothing is left.
+        """Do what is due at `now_ms`. Returns the ms until more is due; None if nothing is left.
 
-        Delivery callbacks are called once every state is final; what they send leaves in the same run.
+        Delivery callbacks are called when all states are final; records that they send are sent in the same
+        run.
         """
         if self._is_running:
             return 0
@@ -105,7 +107,7 @@ class Sender:
             self._is_running = False
 
     def _begin_step(self) -> None:
-        """Repair what an interrupted step left undone."""
+        """Repair the state that an interrupted step left behind."""
         if not self._is_whole:
             self._completion.mend(
                 self._in_hand,
@@ -114,7 +116,7 @@ class Sender:
         self._is_whole = False
 
     def complete_as_stored(self, now_ms: int) -> None:
-        """A commit has gone through, whatever came before its answer."""
+        """Complete all batches as stored, because the transaction is committed."""
         self._begin_step()
         self._completion.complete_as_stored(now_ms)
         self._is_whole = True
@@ -133,11 +135,11 @@ class Sender:
 
     @property
     def is_running(self) -> bool:
-        """Whether a delivery callback is asking."""
+        """Whether this is called inside a delivery callback."""
         return self._is_running
 
     def has_unanswered(self) -> bool:
-        """Whether a batch waits or is on its way, or may be in the hands of a step that was interrupted."""
+        """Whether a batch waits or is in flight, or was being handled by an interrupted step."""
         return (
             bool(self._accumulator)
             or not (self._is_whole or self._is_running)
@@ -145,10 +147,10 @@ class Sender:
         )
 
     def drop_waiting(self, why: EosdbError, *, unsent_only: bool = False) -> None:
-        """Give up the batches that are not on their way, and fail their futures.
+        """Fail the batches that are not in flight.
 
-        A batch with a sequence may be stored; `unsent_only` keeps it until that is known (Kafka:
-        RecordAccumulator.abortUndrainedBatches).
+        A batch with a sequence may be stored already; with `unsent_only` it is kept until its outcome is
+        known (Kafka: RecordAccumulator.abortUndrainedBatches).
         """
         if not self._is_running:
             self._begin_step()
@@ -160,7 +162,7 @@ class Sender:
             self._is_whole = True
 
     def drop_all(self, why: EosdbError) -> None:
-        """Give up every batch; later answers are ignored."""
+        """Fail all batches; later responses are ignored."""
         for request in self._on_the_way:
             for attempt in request.attempts:
                 attempt.batch.is_sent = False
@@ -173,7 +175,7 @@ class Sender:
     # -- answers --------------------------------------------------------------------------------
 
     def _receive(self, now_ms: int) -> None:
-        """Take the answers that have come, and give up those that have not come in time."""
+        """Handle the responses that have arrived, and give up waiting for those that are overdue."""
         if not self._on_the_way:
             return
         waiting: list[ProduceRequest] = []
@@ -213,7 +215,7 @@ class Sender:
     # -- requests -------------------------------------------------------------------------------
 
     def _drain_all(self, now_ms: int) -> list[list[SentBatch]]:
-        """The requests that may go now. More than one at a time only if none can overtake another."""
+        """Return the requests that may be sent now; more than one only if none can overtake another."""
         requests: list[list[SentBatch]] = []
         self._in_hand = []
         while (attempts := self._drain(now_ms)) and self._may_go_together:
@@ -221,7 +223,7 @@ class Sender:
         return [*requests, attempts] if attempts else requests
 
     def _drain(self, now_ms: int) -> list[SentBatch]:
-        """The batches of one request, at most one for each partition."""
+        """Return the batches of one request, at most one for each partition."""
         if not self._accumulator:
             return []
         manager = self._manager
@@ -271,7 +273,7 @@ class Sender:
         return taken
 
     def _send(self, requests: list[list[SentBatch]], now_ms: int) -> None:
-        """Submit requests, together where the transport can do that; take the answers that are there."""
+        """Submit requests, together if the transport is direct, and handle the responses that are there."""
         is_transactional = self._manager.transactional_id is not None
         start_ns = self._metrics.now_ns()
         closures = [self._request(attempts) for attempts in requests]
@@ -285,15 +287,16 @@ class Sender:
             raise
         self._sent(requests, exchanges, now_ms, start_ns)
 
-    # decisions/0015: without a network in between, waiting for the last answer protects nothing.
+    # decisions/0015: without a network in between, waiting for the last response protects nothing.
     def flush_before(
         self, request: Request[T], answered: Exchange[T], now_ms: int, *, sync: bool
     ) -> None:
-        """Send what is waiting and then, in the same turn with the broker, a request of the transaction
-        that relies on all of it being stored.
+        """Send all waiting batches and, in the same writer turn, a request of the transaction that requires
+        them to be stored.
 
-        `answered` stays open if the request was not sent: something waits for a callback or a retry, was
-        refused, or goes over a network. It must be sent after a flush then.
+        If the request was not sent, `answered` stays open, and the caller must send the request after a
+        flush. That happens if a batch waits for a callback or a retry, or was refused, or if the transport
+        is not direct.
         """
         waiting = self._accumulator.waiting()
         if (
@@ -348,7 +351,7 @@ class Sender:
         now_ms: int,
         start_ns: int,
     ) -> None:
-        """Take the answers that are there, and wait for the others."""
+        """Handle the responses that are there, and keep the other requests as in flight."""
         self._metrics.count("request", len(requests))
         for exchange, attempts in zip(exchanges, requests, strict=True):
             request = ProduceRequest(exchange, attempts, now_ms, start_ns)
@@ -361,14 +364,14 @@ class Sender:
                 self._on_the_way.append(request)
 
     def _interrupted(self, requests: list[list[SentBatch]], now_ms: int) -> None:
-        """Interrupted by the user or a bug: whether it arrived is as unknown as after a lost answer."""
+        """Handle an interrupt by the user or a bug like a lost response: the batches may have arrived."""
         lost = NetworkExceptionError("produce: interrupted before there was an answer")
         for attempts in requests:
             for attempt in attempts:
                 self._complete(attempt, lost, now_ms)
 
     def _request(self, attempts: list[SentBatch]) -> Request[ProduceAnswer]:
-        """The produce request for the batches."""
+        """Build the produce request for the batches."""
         transactional_id = self._manager.transactional_id
         batches = {}
         for batch, _, _ in attempts:
@@ -395,7 +398,8 @@ class Sender:
         )
 
     def _is_added(self, tp: TopicPartition) -> bool:
-        """Whether the partition may be written to; under version 1 it must be added before."""
+        """Whether the partition may be written to; under version 1 it must be added to the transaction
+        before."""
         manager = self._manager
         if manager.transactional_id is None or manager.version > CLASSIC:
             return True
@@ -413,7 +417,7 @@ class Sender:
         return False
 
     def _current_identity(self, now_ms: int) -> ProducerIdAndEpoch | None:
-        """The producer id and epoch; None while they are being requested."""
+        """Return the producer id and epoch; None while they are being requested."""
         identity, error = self.identity.current(now_ms)
         if error is not None:
             self.drop_waiting(error)
@@ -441,7 +445,7 @@ class Sender:
         wait = max(0, min(due) - now_ms)
         if self._on_the_way or coordinator is not None:
             delivery = self._transport.poll()
-            # What has arrived since this run looked is left to the next one.
+            # Responses that arrived during this run are left to the next run.
             if self.coordinator.is_answered or any(r.exchange.done for r in self._on_the_way):
                 return 0
             if delivery is not None:

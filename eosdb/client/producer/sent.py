@@ -1,4 +1,4 @@
-"""What became of the records of a `send_many`: how many were taken, which are stored and where."""
+"""The result of a `send_many`: how many records were accepted, which are stored and where, which failed."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from eosdb.model.values import Header, TopicPartition
 
 
 class _Part(NamedTuple):
-    """Some of the records, in the batch they were put into."""
+    """Some of the records, in the batch that contains them."""
 
     batch: ProducerBatch
     start: int
-    """The first one's place in the batch."""
+    """The index of the first record in the batch."""
     numbers: Sequence[int]
-    """Which ones of the iterable they are."""
+    """The indexes of the records in the iterable."""
 
 
 class SentRecords:
-    """What `send_many` returns, and after an exception what it was given as `sent`.
+    """The result of `send_many`; after an exception, the object that was passed as `sent` has it.
 
-    It holds no record and nothing for each of them: offsets are ranges, one for each run that nobody else
-    has written into. It is up to date whenever it is looked at.
+    Holds no records and little memory: offsets are ranges, one for each run without records of other
+    producers. The attributes are up to date whenever they are read.
     """
 
     __slots__ = ("_failed", "_offsets", "_parts", "_stored", "accepted")
 
     def __init__(self) -> None:
         self.accepted = 0
-        """How many records the producer has taken over, always the first ones: they are stored, failed,
-        or on their way. To go on after an exception, send the ones behind them; the `failed` ones are
-        not among those."""
+        """The number of records that the producer has accepted, always the first ones of the iterable: they
+        are stored, failed, or in flight. To continue after an exception, send the records after these;
+        `failed` ones must be sent again separately."""
         self._stored = 0
         self._failed: dict[int, EosdbError] = {}
         self._offsets: dict[TopicPartition, list[range]] = {}
@@ -41,23 +41,23 @@ class SentRecords:
 
     @property
     def stored(self) -> int:
-        """How many are in the log; inside a transaction, visible once it is committed."""
+        """The number of records in the log; those of a transaction are visible once it is committed."""
         self.settle()
         return self._stored
 
     @property
     def offsets(self) -> dict[TopicPartition, list[range]]:
-        """Where the stored ones are: in each partition in the order in which they were given.
+        """The offsets of the stored records: in each partition, in the order of the iterable.
 
-        Without those that are known to be stored and not where, because the answer was lost.
+        Records that are stored at unknown offsets, because the response was lost, are absent.
         """
         self.settle()
         return self._offsets
 
     @property
     def failed(self) -> dict[int, EosdbError]:
-        """Those that were given up, by their number in the iterable, and why. After
-        RequestTimedOutError whether one is stored is unknown."""
+        """The records that failed, by their index in the iterable, with their errors. After
+        RequestTimedOutError it is unknown whether the record is stored."""
         self.settle()
         return self._failed
 
@@ -70,7 +70,7 @@ class SentRecords:
         headers: Sequence[Sequence[Header]],
         numbers: Sequence[int],
     ) -> None:
-        """Put records of so many bytes into the batch and remember that, both or neither."""
+        """Put records of `size` bytes into the batch and count them as accepted, both or neither."""
         records, parts = batch.records, self._parts
         start, count = len(records), len(numbers)
         if headers or records.headers:
@@ -84,9 +84,9 @@ class SentRecords:
         parts += (part,)
         self.accepted += count
 
-    # decisions/0018: what changes, changes in the last lines of each branch, which call nothing.
+    # decisions/0018: each branch changes state in its last lines, which call nothing.
     def settle(self) -> None:
-        """Take over what has become of the batches, and let go of those that are done."""
+        """Take over the results of completed batches, and release these batches."""
         waiting = 0
         parts = self._parts
         while waiting < len(parts):
@@ -120,7 +120,7 @@ class SentRecords:
 
 
 def _split(part: _Part) -> list[_Part]:
-    """The part in the two batches that its batch was split into."""
+    """Split the part as its batch was split."""
     first, second = part.batch.parts
     in_first = max(0, len(first.records) - part.start)
     parts = [

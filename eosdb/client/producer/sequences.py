@@ -1,4 +1,4 @@
-"""How far a producer has come in one partition: sequences given out, acknowledged and unresolved.
+"""A producer's sequences in one partition: assigned, acknowledged and unresolved.
 
 Kafka: TxnPartitionEntry and the sequence half of TransactionManager. Numbers here are *serials*: they keep
 counting where the wire's int32 wraps to 0.
@@ -12,8 +12,8 @@ from eosdb.client.producer.accumulator import ProducerBatch
 from eosdb.model.values import ProducerIdAndEpoch
 
 _KNOWN_FOR_MS: Final = 10_000
-"""How long after an answer the partition surely still knows the producer; far below any sensible
-producer.id.expiration.ms."""
+"""The time after a response during which the partition is assumed to know the producer; far below any
+sensible producer.id.expiration.ms."""
 
 
 class PartitionProgress:
@@ -32,17 +32,17 @@ class PartitionProgress:
         self.identity: ProducerIdAndEpoch | None = None
         self.next_serial = 0
         self.acknowledged = 0
-        """The serial after the last acknowledged one."""
+        """The serial after the last acknowledged serial."""
         self.unacknowledged: list[ProducerBatch] = []
-        """Batches that have a sequence and no answer that counts, in the order of their sequences."""
+        """Batches with a sequence and no definite response, in the order of their sequences."""
         self.in_doubt = False
-        """A batch was given up that may yet turn out to be stored."""
+        """Whether a batch was given up that may be stored."""
         self._known_ms: int | None = None
-        """When the partition last showed that it knows the producer under this identity."""
+        """The time of the last response that shows that the partition knows this identity."""
 
     @property
     def is_unresolved(self) -> bool:
-        """Whether sequences were assigned that are neither acknowledged nor awaited."""
+        """Whether assigned sequences are neither acknowledged nor those of a pending batch."""
         first = self.unacknowledged[0].serial if self.unacknowledged else self.next_serial
         return self.acknowledged < first
 
@@ -56,9 +56,9 @@ class PartitionProgress:
     ) -> bool:
         """Whether one more batch may get a sequence now.
 
-        If nothing can overtake (`in_order`), any number may be on the way. Otherwise up to the limit, and
-        the first goes alone: a partition that does not know the producer accepts any sequence as its first,
-        so a second batch must not be able to arrive before it.
+        If no request can overtake another (`in_order`), any number may be in flight, otherwise at most
+        `max_in_flight`. The first batch must then be alone: a partition that does not know the producer
+        accepts any sequence as its first, so a second batch must not arrive before the first.
         """
         if not self.unacknowledged:
             return not (self.is_unresolved and self.identity == identity)
@@ -72,7 +72,7 @@ class PartitionProgress:
         return self._known_ms is not None and now_ms - self._known_ms < _KNOWN_FOR_MS
 
     def assign(self, batch: ProducerBatch, identity: ProducerIdAndEpoch) -> None:
-        """Give the batch the next sequences."""
+        """Assign the next sequences to the batch."""
         if self.identity != identity:
             self.start_over(identity)
         serial, unacknowledged = self.next_serial, self.unacknowledged
@@ -83,42 +83,42 @@ class PartitionProgress:
         unacknowledged += (batch,)
 
     def start_over(self, identity: ProducerIdAndEpoch) -> None:
-        """Count from 0 under another identity."""
+        """Restart at sequence 0 under a new identity."""
         self.identity = identity
         self.next_serial = self.acknowledged = 0
         self.in_doubt = False
         self._known_ms = None
 
     def rewrite(self, identity: ProducerIdAndEpoch) -> None:
-        """Give every unacknowledged batch a new sequence under another identity, in order."""
+        """Assign new sequences under a new identity to all unacknowledged batches, in order."""
         batches, self.unacknowledged = self.unacknowledged, []
         self.start_over(identity)
         for batch in batches:
             self.assign(batch, identity)
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Whether everything before the batch has been answered."""
+        """Whether all earlier batches have responses."""
         return bool(self.unacknowledged) and self.unacknowledged[0] is batch
 
     def acknowledge(self, batch: ProducerBatch, now_ms: int) -> None:
-        """The batch is stored, and with it everything before it."""
+        """Mark the batch as stored, and with it all earlier sequences."""
         if batch.identity == self.identity:
             self.acknowledged = max(self.acknowledged, batch.next_serial)
             self._known_ms = now_ms
         self.drop(batch)
 
     def drop(self, batch: ProducerBatch) -> None:
-        """Stop waiting for the batch."""
+        """Remove the batch from the unacknowledged ones."""
         if batch in self.unacknowledged:
             self.unacknowledged.remove(batch)
 
     def restore(self, batch: ProducerBatch) -> None:
-        """Wait for the batch again, in its place."""
+        """Return the batch to the unacknowledged ones, in its place."""
         if batch not in self.unacknowledged and batch.identity == self.identity:
             self.unacknowledged.append(batch)
             self.unacknowledged.sort(key=lambda waiting: waiting.serial)
 
     def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """The batch was split."""
+        """Replace a batch by the two batches that it was split into."""
         at = self.unacknowledged.index(batch)
         self.unacknowledged[at : at + 1] = parts

@@ -1,7 +1,7 @@
-"""A producer's settings, under Kafka's names in snake_case, and which ones contradict each other.
+"""A producer's settings, under Kafka's names in snake_case, and the check for contradictions between them.
 
-Kafka switches idempotence off silently when a default contradicts it; eosdb refuses, because the silent
-case is the dangerous one.
+If another setting contradicts the default of idempotence, Kafka silently disables idempotence; eosdb
+refuses the setting, because silent duplicates are dangerous.
 """
 
 from __future__ import annotations
@@ -40,48 +40,47 @@ class ProducerConfig(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """A producer's settings, checked. Raises ConfigError naming the setting and why."""
+    """A producer's settings, checked. Raises ConfigError naming the setting and the reason."""
 
     transactional_id: str | None = None
-    """The name under which the producer's transactions are known, across restarts too. None: no
-    transactions."""
+    """The id that identifies the producer's transactions, also after a restart. None: no transactions."""
     enable_idempotence: bool = True
-    """A batch that is sent again is stored once."""
+    """Whether a batch that is sent twice is stored once."""
     acks: str | int = "all"
-    """Kafka's "all" (or -1), 1 or 0. There is one copy, so 1 does what "all" does; with 0 no answer is
-    waited for. Idempotence needs "all"."""
+    """Kafka's "all" (or -1), 1 or 0. There is one replica, so 1 is the same as "all"; with 0 the producer
+    does not wait for a response. Idempotence needs "all"."""
     retries: int = INT32_MAX
-    """How often a batch is sent again after an error that Kafka calls retriable."""
+    """How many times a batch is sent again after retriable errors."""
     max_in_flight_requests_per_connection: int = 5
-    """Batches on the way without an answer; at most 5 with idempotence."""
+    """The most requests in flight; at most 5 with idempotence."""
     linger_ms: int = 0
-    """How long records wait for others to share a commit with, in ms. 0: `send` outside of a transaction
+    """How long a record waits for further records of its batch, in ms. 0: outside a transaction, `send`
     returns when its record is stored."""
     batch_size: int = 16_384
-    """Bytes of a batch at most, unless one record is larger. Without a transport of your own it is larger
-    by default."""
+    """The maximum size of a batch in bytes, unless a single record is larger. Without a `transport`,
+    batches may be larger."""
     delivery_timeout_ms: int = 120_000
-    """After this time, in ms, a record that is not stored has failed. At least `linger_ms` +
+    """The time, in ms, after which a record that is not stored fails. At least `linger_ms` +
     `request_timeout_ms`."""
     request_timeout_ms: int = 30_000
-    """How long one request waits for its answer, in ms, before it is sent again."""
+    """How long one request waits for its response, in ms, before it is sent again."""
     retry_backoff_ms: int = 100
     """The pause before a request is sent again, in ms."""
     max_block_ms: int = 60_000
-    """How long a call waits for the coordinator, for partitions or for room in the buffer, in ms."""
+    """How long a call waits for the coordinator, for metadata or for buffer space, in ms."""
     transaction_timeout_ms: int = 60_000
     """How long a transaction may stay open, in ms, before the coordinator aborts it."""
     max_request_size: int = 1_048_576
     """The largest record, in bytes of key, value and headers."""
     partitioner: str | Partitioner = "consistent_random"
-    """Either "consistent_random" (librdkafka's), "murmur2_random" (the Java client's), or a
-    function of the key's bytes and the number of partitions."""
+    """Either "consistent_random" (librdkafka's), "murmur2_random" (the Java client's), or a function of the
+    key's bytes and the partition count that returns a partition."""
     key_serializer: Serializer | None = None
-    """Makes bytes of a key. None: keys are `bytes`, `str` (UTF-8) or None."""
+    """Converts a key to bytes. None: keys are `bytes`, `str` (UTF-8) or None."""
     value_serializer: Serializer | None = None
-    """Makes bytes of a value. None: values are `bytes`, `str` (UTF-8) or None."""
+    """Converts a value to bytes. None: values are `bytes`, `str` (UTF-8) or None."""
     client_id: str | None = None
-    """A name for the producer's thread. None: `producer`."""
+    """The name of the producer's background thread. None: `producer`."""
 
     def __post_init__(self) -> None:
         for name, low in (
@@ -121,8 +120,8 @@ class ProducerSettings:
             )
         if self.retries == 0:
             raise ConfigError(
-                "retries=0 contradicts enable_idempotence=True: what is never repeated needs no "
-                "protection from repetition, and would be lost"
+                "retries=0 contradicts enable_idempotence=True: a batch that is never sent again cannot be "
+                "duplicated, but is lost"
             )
         if self.max_in_flight_requests_per_connection > 5:
             raise ConfigError(

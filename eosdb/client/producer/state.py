@@ -1,8 +1,8 @@
-"""A producer's state: who it is, whether a transaction is open, and what an error means.
+"""A producer's state: its identity, its transaction, and the effect of errors.
 
-Illegal calls leave the state alone and raise IllegalStateError; errors of requests move it. After an
-abortable error only an abort helps, after a fatal one nothing does: every call raises the cause again.
-No request is made here.
+An illegal call raises IllegalStateError and leaves the state unchanged; an error of a request changes it.
+After an abortable error the transaction can only be aborted. After a fatal error every call raises that
+error again. No requests are made here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LEGAL_PREVIOUS: Final[dict[ClientState, frozenset[ClientState]]] = {
     ),
     _S.FATAL_ERROR: frozenset(ClientState),
 }
-"""Each state, and the states it may be entered from."""
+"""Each state, and the states from which it may be entered."""
 
 _OPEN: Final = frozenset(
     {
@@ -67,34 +67,36 @@ class TransactionManager:
         self.identity: ProducerIdAndEpoch | None = None
         self.error: EosdbError | None = None
         self.version = CLASSIC
-        """The transaction version; looked up when a transaction begins, so it never changes inside."""
+        """The transaction version; looked up when a transaction begins, so that it cannot change during
+        one."""
         self.partitions: set[TopicPartition] = set()
-        """Partitions the coordinator has added to the transaction (version 1)."""
+        """The partitions that the coordinator has added to the transaction (version 1)."""
         self.groups: set[str] = set()
         self.may_have_begun = False
-        """Records or offsets were accepted that begin the transaction under version 2, received or not."""
+        """Whether records or offsets were accepted, which begin the transaction at the coordinator when
+        they arrive (version 2)."""
         self.number = 0
-        """How many transactions have ended under this identity (version 1)."""
+        """The number of transactions that have ended under this identity (version 1)."""
         self.needs_new_epoch = False
-        """Before the next transaction the producer must take its id again."""
+        """Whether the producer must request a new epoch before the next transaction."""
         self.is_fencing_told = False
-        """Whether it has been said that the producer is fenced."""
+        """Whether the fencing of the producer has been logged."""
         self._progress: dict[TopicPartition, PartitionProgress] = {}
 
     def transition(self, state: ClientState) -> None:
-        """Raises IllegalStateError for a transition that does not exist."""
+        """Enter the state. Raises IllegalStateError for an illegal transition."""
         self.check_transition(state)
         self.state = state
 
     def check_transition(self, state: ClientState) -> None:
-        """Raises IllegalStateError for a transition that does not exist."""
+        """Raises IllegalStateError for an illegal transition."""
         if self.state not in LEGAL_PREVIOUS[state]:
             raise IllegalStateError(
                 f"the producer is {self.state.name}, from which it cannot become {state.name}"
             )
 
     def require(self, call: str, *states: ClientState) -> None:
-        """Raises the standing error, or IllegalStateError when `call` is not allowed now."""
+        """Raises the error of an error state, or IllegalStateError if the state is none of `states`."""
         if self.transactional_id is None:
             raise IllegalStateError(f"{call} needs a producer with a transactional_id")
         if self.state not in states:
@@ -108,8 +110,8 @@ class TransactionManager:
 
     @property
     def may_send(self) -> bool:
-        """Whether records are accepted: in a transaction, or without transactions while nothing has
-        failed."""
+        """Whether `send` is allowed: a transactional producer must be in a transaction, another must not
+        have failed."""
         if self.transactional_id is None:
             return self.error is None
         return self.state is ClientState.IN_TRANSACTION
@@ -129,27 +131,27 @@ class TransactionManager:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is, or may be, something to end at the coordinator."""
+        """Whether the coordinator has, or may have, an open transaction of this producer."""
         return bool(
             self.partitions or self.groups or (self.may_have_begun and self.version > CLASSIC)
         )
 
     def initialized(self, identity: ProducerIdAndEpoch) -> None:
-        """Take over the coordinator's answer; with a new identity, sequences start over."""
+        """Take over the identity from the coordinator; if it is new, sequences restart."""
         if identity != self.identity and self.transactional_id is not None:
             self._progress.clear()
         self.identity = identity
 
     def begun(self, version: int) -> None:
-        """A transaction begins, so far only on the client."""
+        """Begin a transaction, so far only on the client."""
         self.transition(ClientState.IN_TRANSACTION)
         self.version = version
 
     def ended(self, identity: ProducerIdAndEpoch) -> None:
-        """The transaction has ended; `identity` is the one to use next.
+        """End the transaction; `identity` is for the next one.
 
-        A transaction unknown to the coordinator has used up its identity all the same: its token names it,
-        and the next one needs another.
+        An empty transaction is unknown to the coordinator, but its token names its identity. So the next
+        transaction needs a new identity then, too.
         """
         self.check_transition(ClientState.READY)
         unchanged = identity == self.identity
@@ -167,7 +169,7 @@ class TransactionManager:
         self.state = ClientState.READY
 
     def failed(self, error: EosdbError, kind: RequestKind) -> None:
-        """An answer that the request cannot recover from moves the state."""
+        """Change the state after an error from which the request cannot recover."""
         if self.state is ClientState.FATAL_ERROR:
             return
         initializing = kind is RequestKind.INIT and self.state is ClientState.INITIALIZING
@@ -187,16 +189,16 @@ class TransactionManager:
                 self.state = ClientState.ABORTABLE_ERROR
 
     def progress(self, tp: TopicPartition) -> PartitionProgress:
-        found = self._progress.get(tp)
-        if found is None:
-            found = self._progress[tp] = PartitionProgress()
-        return found
+        progress = self._progress.get(tp)
+        if progress is None:
+            progress = self._progress[tp] = PartitionProgress()
+        return progress
 
     def partitions_in_progress(self) -> list[tuple[TopicPartition, PartitionProgress]]:
         return list(self._progress.items())
 
     def next_local_epoch(self) -> ProducerIdAndEpoch | None:
-        """The identity after this one (KIP-360); None when the epochs are used up."""
+        """Return the identity with the next epoch (KIP-360); None if the epochs are used up."""
         assert self.identity is not None
         producer_id, epoch = self.identity
         if epoch >= LAST_LOCAL_EPOCH:

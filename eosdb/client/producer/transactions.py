@@ -1,7 +1,7 @@
-"""The transactional half of a producer: what its calls request from the coordinator, and in which state.
+"""The transactional half of a producer: the requests that its calls send to the coordinator.
 
-Its caller holds the producer's lock. Where possible, the commit and the offsets of a group go with the last
-records in one turn with the broker (`Sender.flush_before`).
+The caller holds the producer's lock. If possible, the commit and the offsets of a group are sent in the
+same writer turn as the last records (`Sender.flush_before`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from eosdb.model.values import (
 
 
 class ProducerTransactions:
-    """One per producer."""
+    """Initialises, commits and aborts the transactions of one producer."""
 
     def __init__(
         self,
@@ -56,15 +56,15 @@ class ProducerTransactions:
         self._driver = driver
         self._metrics = metrics
         self._committed: Exchange[ProducerIdAndEpoch] = Exchange(RequestKind.END.value)
-        """The answer to the commit, if it was sent with the last records."""
+        """The response to the commit, if it was sent with the last records."""
         self._renewal: CoordinatorCall[ProducerIdAndEpoch] | None = None
-        """The request for a new epoch after the end of the transaction."""
+        """The pending request for a new epoch after the end of a transaction."""
 
     def init(self) -> None:
         self._initialize("init_transactions")
 
     def _initialize(self, name: str) -> None:
-        """Take the id, or go on waiting for it."""
+        """Initialise the transactional id, or continue to wait for that."""
         self._manager.require(name, ClientState.UNINITIALIZED, ClientState.INITIALIZING)
         pending = self._sender.coordinator.pending(RequestKind.INIT)
         self._wait_for(pending or self._sender.identity.ask(), name)
@@ -172,11 +172,12 @@ class ProducerTransactions:
 
     @property
     def _is_committed(self) -> bool:
-        """Whether the commit was sent with the last records, and was interrupted before its answer."""
+        """Whether the commit was carried out with the last records, but an interrupt prevented its
+        handling."""
         return self._committed.done and self._committed.error is None
 
     def close(self) -> None:
-        """End what is open: a requested commit is finished, anything else is aborted."""
+        """End the open transaction: finish a commit that was requested, otherwise abort."""
         if self._manager.state is ClientState.COMMITTING_TRANSACTION:
             self._end(committed=True)
         else:
@@ -186,14 +187,14 @@ class ProducerTransactions:
         self._sender.flush_before(request, answered, self._clock.monotonic_ms(), sync=sync)
 
     def _end(self, *, committed: bool) -> None:
-        """Have the coordinator end the transaction, unless there is nothing to end."""
+        """Have the coordinator end the transaction, unless it knows of none."""
         manager, coordinator = self._manager, self._sender.coordinator
         name = "commit_transaction" if committed else "abort_transaction"
         self._renewal = None
         pending = coordinator.pending(RequestKind.END)
         if pending is None:
             if manager.has_begun:
-                # Once: a commit that is repeated asks again.
+                # Used once: a repeated commit sends the request again.
                 answered, self._committed = self._committed, Exchange(RequestKind.END.value)
                 pending = coordinator.enqueue(
                     RequestKind.END,
@@ -209,9 +210,8 @@ class ProducerTransactions:
             except InvalidProducerIdMappingError:
                 if committed:
                     raise
-                self._ended(
-                    self._identity()
-                )  # Nothing is open under it, so there is nothing to abort.
+                # The coordinator has no open transaction of this id to abort.
+                self._ended(self._identity())
         if self._renewal is not None:
             self._wait_for(self._renewal, name)
         self._metrics.count("txn-commit" if committed else "txn-abort")
@@ -223,7 +223,7 @@ class ProducerTransactions:
         return lambda broker: broker.end_txn(tid, *identity, committed, transaction_version=version)
 
     def _ended(self, identity: ProducerIdAndEpoch) -> None:
-        """The identity to use next; after some errors a new epoch is requested first."""
+        """Take over the identity for the next transaction; after some errors, request a new epoch first."""
         manager = self._manager
         if not manager.needs_new_epoch:
             manager.ended(identity)
@@ -232,7 +232,7 @@ class ProducerTransactions:
         self._renewal = self._sender.identity.ask()
 
     def _wait_for(self, pending: CoordinatorCall[Any], name: str) -> None:
-        """Drive until the coordinator has answered, for max_block_ms."""
+        """Run the sender until the coordinator's response arrives, at most max_block_ms."""
         limit = self._settings.max_block_ms
 
         def give_up() -> EosdbError:
