@@ -1,5 +1,4 @@
-"""The move of a file's topics to a Kafka cluster: planned, rehearsed, done, and taken back
-(docs/moving-to-kafka.md)."""
+"""Moving a file's topics to a Kafka cluster: plan, rehearse, cut over, undo (docs/moving-to-kafka.md)."""
 
 from __future__ import annotations
 

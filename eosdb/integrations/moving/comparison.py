@@ -1,4 +1,4 @@
-"""Reads both sides of a partition, and says whether they are the same and where groups stand there."""
+"""Compares the two sides of a partition, and translates group offsets."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from eosdb.model.values import TopicPartition
 
 
 def compare(
-    here: Here, there: There, topic: TopicHere, known: TopicThere, tp: TopicPartition,
+    here: Here, there: There, topic: TopicHere, facts: TopicThere, tp: TopicPartition,
     committed: Iterable[int],
 ) -> Compared:  # fmt: skip
-    """One partition; `committed` are offsets of groups in the file. Raises IllegalStateError when the place
-    of one is not found, and InterruptedRelayError."""
-    timed = known.config.get("message.timestamp.type") != "LogAppendTime"
+    """Compare one partition; `committed` are group offsets in the file. Raises IllegalStateError if one of
+    them has no equivalent in the cluster, and InterruptedRelayError."""
+    timed = facts.config.get("message.timestamp.type") != "LogAppendTime"
     wanted = sorted(set(committed))
     ended: list[int] = []
     theirs = _prints(there.records(tp, ended), timed)
     ours = _prints(here.records(tp), timed)
-    if topic.is_compacted or "compact" in known.config.get("cleanup.policy", ""):
+    if topic.is_compacted or "compact" in facts.config.get("cleanup.policy", ""):
         return _compacted(tp, list(ours), list(theirs), ended, wanted)
     survey = counting.survey_here(ours, wanted)
-    found = counting.survey_there(theirs, survey, ended)
-    if found.count < survey.count and there.has_deleted(tp):
+    cluster_survey = counting.survey_there(theirs, survey, ended)
+    if cluster_survey.count < survey.count and there.has_deleted(tp):
         ours = _prints(here.records(tp), timed)
-        survey = counting.survey_here(ours, wanted, survey.count - found.count)
+        survey = counting.survey_here(ours, wanted, survey.count - cluster_survey.count)
         theirs = _prints(there.records(tp, ended), timed)
-        found = counting.survey_there(theirs, survey, ended)
-    difference = counting.difference(tp, survey, found)
+        cluster_survey = counting.survey_there(theirs, survey, ended)
+    difference = counting.difference(tp, survey, cluster_survey)
     offsets: Mapping[int, int] = {}
     if difference is None:
-        offsets = {at: counting.translated(tp, at, survey, found) for at in wanted}
+        offsets = {at: counting.translated(tp, at, survey, cluster_survey) for at in wanted}
     return Compared(tp, survey.count, difference, offsets)
 
 

@@ -1,10 +1,10 @@
-"""Whether the cluster has the records of a partition, and where a group stands there: by counting.
+"""Compares a partition's records in the file and in the cluster, and translates group offsets, by counting.
 
-Records are relayed one to one and in order, so as many of them stand between an offset and the end here as
-there. Where a side has deleted its oldest records, the counts from the end still agree. A record is its
-fingerprint here; one that stands at the place found must be the same, and so must all that are compared.
+Records are relayed one to one and in order, so an offset has as many records between it and the end here as
+there. If a side has deleted its oldest records, the counts from the end still agree. Records are compared
+by fingerprints: the record at a translated offset must be the same, and so must all compared records.
 
-Values in, values out: the records of a side go through once.
+Pure functions, which read each side's records once.
 """
 
 # decisions/0046: no positions that somebody noted, only what both sides have.
@@ -25,11 +25,12 @@ from eosdb.model.values import TopicPartition
 _PRIME: Final = 2**61 - 1
 _BASE: Final = 0x5DEECE66D1CE4E5 % _PRIME
 _EARLIEST_MS: Final = 1
-"""What the relay makes of earlier times, which the Kafka client takes for "now"."""
+"""The relay replaces earlier timestamps by this one, because the Kafka client takes 0 for "now"."""
 
 
 class Print(NamedTuple):
-    """A record by its fingerprint; `key` is that of its key, and `is_tombstone`: it has no value."""
+    """The fingerprint of a record; `key` is that of its key, and `is_tombstone` says that it has no
+    value."""
 
     offset: int
     content: int
@@ -38,7 +39,7 @@ class Print(NamedTuple):
 
 
 def print_of(record: RelayRecord, *, timed: bool) -> Print:
-    """`timed`: the time belongs to the content."""
+    """The fingerprint of a record; with `timed` it includes the timestamp."""
     time = max(record.timestamp or 0, _EARLIEST_MS) if timed else 0
     parts = [struct.pack(">q", time), _part(record.key), _part(record.value)]
     for name, value in record.headers or ():
@@ -63,7 +64,7 @@ def _hash(data: bytes) -> int:
 
 
 class Mark(NamedTuple):
-    """A committed offset: how many records follow it, and the first of them."""
+    """A committed offset: how many records follow it, and the fingerprint of the first of them."""
 
     left: int
     first: int | None
@@ -81,55 +82,56 @@ class SurveyHere:
 
     @property
     def wanted(self) -> frozenset[int]:
-        """The records of which `survey_there` remembers the places."""
+        """The fingerprints whose offsets `survey_there` has to collect."""
         return frozenset(mark.first for mark in self.marks.values() if mark.first is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyThere:
-    """The cluster's side of it."""
+    """The cluster's side of a partition."""
 
     count: int
     digest: int
     before: Mapping[int, int]
-    """For each place where the file's first record stands, by index: the digest of what comes before."""
+    """For each record equal to the file's first one, by index: the digest of the records before it."""
     places: Mapping[tuple[int, int], int]
-    """The offsets of wanted records, by index and content."""
+    """The offsets of the wanted records, by index and fingerprint."""
     end: int
 
 
 def survey_here(
     prints: Iterable[Print], committed: Iterable[int] = (), skip: int = 0
 ) -> SurveyHere:
-    """`skip` so many records, which the cluster has deleted; marks among them are left out."""
+    """Survey the file's records without the first `skip`, which the cluster has deleted; marks among them
+    are left out."""
     count, digest, first = 0, 0, None
     waiting = sorted(set(committed), reverse=True)
-    found: dict[int, tuple[int, int | None]] = {}
-    for one in itertools.islice(prints, skip, None):
+    indexes: dict[int, tuple[int, int | None]] = {}
+    for fingerprint in itertools.islice(prints, skip, None):
         if not count:
-            first = one.content
+            first = fingerprint.content
             if skip:
-                waiting = [offset for offset in waiting if offset >= one.offset]
-        while waiting and waiting[-1] <= one.offset:
-            found[waiting.pop()] = (count, one.content)
-        digest = _grown(digest, one.content)
+                waiting = [offset for offset in waiting if offset >= fingerprint.offset]
+        while waiting and waiting[-1] <= fingerprint.offset:
+            indexes[waiting.pop()] = (count, fingerprint.content)
+        digest = _grown(digest, fingerprint.content)
         count += 1
-    found |= dict.fromkeys(waiting, (count, None))
-    marks = {offset: Mark(count - index, content) for offset, (index, content) in found.items()}
+    indexes |= dict.fromkeys(waiting, (count, None))
+    marks = {offset: Mark(count - index, content) for offset, (index, content) in indexes.items()}
     return SurveyHere(count, digest, first, marks)
 
 
 def survey_there(prints: Iterable[Print], here: SurveyHere, ended: list[int]) -> SurveyThere:
-    """`ended` holds the partition's end when the records have been read."""
+    """Survey the cluster's records; `ended` contains the partition's end once all are read."""
     count, digest, wanted = 0, 0, here.wanted
     before: dict[int, int] = {}
     places: dict[tuple[int, int], int] = {}
-    for one in prints:
-        if one.content == here.first:
+    for fingerprint in prints:
+        if fingerprint.content == here.first:
             before[count] = digest
-        if one.content in wanted:
-            places[count, one.content] = one.offset
-        digest = _grown(digest, one.content)
+        if fingerprint.content in wanted:
+            places[count, fingerprint.content] = fingerprint.offset
+        digest = _grown(digest, fingerprint.content)
         count += 1
     return SurveyThere(count, digest, before, places, ended[-1])
 
@@ -139,7 +141,7 @@ def _grown(digest: int, content: int) -> int:
 
 
 def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str | None:
-    """Why the last records there are not those of the file; None if they are."""
+    """How the cluster's last records differ from those of the file; None if they do not."""
     if not here.count:
         return None
     if there.count < here.count:
@@ -157,8 +159,8 @@ def difference(tp: TopicPartition, here: SurveyHere, there: SurveyThere) -> str 
 
 
 def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyThere) -> int:
-    """The offset there of a group that stands at `offset` here. Raises IllegalStateError when the record
-    at that place is another, or has been deleted there."""
+    """The cluster's offset for a group's offset in the file. Raises IllegalStateError if the record at that
+    place differs, or has been deleted in the cluster."""
     mark = here.marks.get(offset)
     if mark is None:
         raise IllegalStateError(
@@ -167,13 +169,13 @@ def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyT
         )
     if mark.first is None:
         return there.end
-    found = there.places.get((there.count - mark.left, mark.first))
-    if found is None:
+    place = there.places.get((there.count - mark.left, mark.first))
+    if place is None:
         raise IllegalStateError(
             f"{tp}: {mark.left} records follow offset {offset} in the file, and the record before as many "
             "in the cluster is another one: somebody else writes to that topic"
         )
-    return found
+    return place
 
 
 # -- a partition of a compacted topic -----------------------------------------------------------------
@@ -182,7 +184,7 @@ def translated(tp: TopicPartition, offset: int, here: SurveyHere, there: SurveyT
 def compacted_difference(
     tp: TopicPartition, here: Iterable[Print], there: Iterable[Print]
 ) -> str | None:
-    """Why the newest records of all keys differ; None if they do not."""
+    """How the newest records of all keys differ; None if they do not."""
     ours, theirs = _newest(here), _newest(there)
     if ours == theirs:
         return None
@@ -196,31 +198,31 @@ def compacted_difference(
 
 
 def _newest(prints: Iterable[Print]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for one in prints:
-        if one.is_tombstone:
-            found.pop(one.key, None)
+    contents: dict[int, int] = {}
+    for fingerprint in prints:
+        if fingerprint.is_tombstone:
+            contents.pop(fingerprint.key, None)
         else:
-            found[one.key] = one.content
-    return found
+            contents[fingerprint.key] = fingerprint.content
+    return contents
 
 
 def compacted_translated(
     tp: TopicPartition, offset: int, here: Iterable[Print], there: Iterable[Print], end: int
 ) -> int:
-    """The offset there of the first record from `offset` on that the cluster still has: what has been
-    compacted away on one side has a newer record of its key on both. Raises IllegalStateError when there is
-    none although records follow."""
-    left = [one.content for one in here if one.offset >= offset]
+    """The cluster's offset of the first record from `offset` on that the cluster still has: a record
+    compacted away on one side has a newer record of its key on both. Raises IllegalStateError if it has
+    none of the records that follow."""
+    left = [fingerprint.content for fingerprint in here if fingerprint.offset >= offset]
     if not left:
         return end
     places = defaultdict[int, list[int]](list)
-    for one in there:
-        places[one.content].append(one.offset)
+    for fingerprint in there:
+        places[fingerprint.content].append(fingerprint.offset)
     copies = Counter(left)
     for content in left:
-        if found := places.get(content):
-            return found[max(len(found) - copies[content], 0)]
+        if candidates := places.get(content):
+            return candidates[max(len(candidates) - copies[content], 0)]
     raise IllegalStateError(
         f"{tp}: the cluster has none of the {len(left)} records from offset {offset} of the file on: "
         "somebody else writes to that topic"

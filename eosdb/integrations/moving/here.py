@@ -1,4 +1,4 @@
-"""The file's side of a move: what is in it, closing topics to writers, and opening them again."""
+"""The file's side of a move: its topics and groups, and closing and opening topics."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _BYTES: Final = 8_388_608
 
 
 class Here:
-    """The file. One thread uses it."""
+    """The file. Used by one thread."""
 
     def __init__(self, db: Database) -> None:
         self._db: Final = db
         self.where: Final = db.path
 
-    def topics(self, asked: Iterable[str] | None) -> tuple[TopicHere, ...]:
+    def topics(self, requested: Iterable[str] | None) -> tuple[TopicHere, ...]:
         """The topics to move. Raises UnknownTopicOrPartitionError."""
-        admin, known = self._db.admin, self._db.admin.list_topics()
-        names = planning.wanted(known, asked)
-        if missing := [name for name in names if name not in known]:
+        admin, available = self._db.admin, self._db.admin.list_topics()
+        names = planning.wanted(available, requested)
+        if missing := [name for name in names if name not in available]:
             raise UnknownTopicOrPartitionError(
-                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(known) or 'none'}"
+                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(available) or 'none'}"
             )
-        offsets, found = admin.partition_offsets(), []
+        offsets, result = admin.partition_offsets(), []
         for name in names:
             of = {tp.partition: at for tp, at in offsets.items() if tp.topic == name}
             config = admin.describe_topic(name).config
-            found.append(
+            result.append(
                 TopicHere(
                     name,
                     config,
@@ -55,7 +55,7 @@ class Here:
                     admin.topic_config(name).compact,
                 )
             )
-        return tuple(found)
+        return tuple(result)
 
     def others(self, topics: Iterable[TopicHere]) -> tuple[str, ...]:
         """The topics that do not move."""
@@ -64,7 +64,7 @@ class Here:
 
     def groups(self, topics: Iterable[TopicHere]) -> tuple[Group, ...]:
         """The groups that have offsets in these topics."""
-        names, found = {topic.name for topic in topics}, []
+        names, result = {topic.name for topic in topics}, []
         for described in self._db.broker.describe_groups():
             name = described.group_id
             if name.startswith(NOTES):
@@ -76,17 +76,17 @@ class Here:
                 if tp.topic in names and at.offset >= 0
             }
             if own:
-                found.append(Group(name, len(described.members), own))
-        return tuple(found)
+                result.append(Group(name, len(described.members), own))
+        return tuple(result)
 
     def open_transactions(self, topics: Iterable[TopicHere]) -> tuple[OpenTransaction, ...]:
-        """Those that hold records of these topics, or offsets of groups in them."""
+        """The open transactions with records of these topics, or with group offsets in them."""
         names = {topic.name for topic in topics}
-        found: dict[str | None, OpenTransaction] = {}
-        for one in self._db.admin.open_transactions():
-            if one.topic in names:
-                name, at = one.transactional_id, (one.topic_partition, one.start_offset)
-                found[name or str(at)] = OpenTransaction(name, at)
+        transactions: dict[str | None, OpenTransaction] = {}
+        for entry in self._db.admin.open_transactions():
+            if entry.topic in names:
+                name, at = entry.transactional_id, (entry.topic_partition, entry.start_offset)
+                transactions[name or str(at)] = OpenTransaction(name, at)
         for listed in self._db.broker.describe_groups():
             try:
                 report = self._db.admin.describe_group_offsets(listed.group_id)
@@ -95,29 +95,29 @@ class Here:
             for partition in report.partitions:
                 if partition.topic in names:
                     for name in partition.pending:
-                        found.setdefault(name, OpenTransaction(name))
-        return tuple(found.values())
+                        transactions.setdefault(name, OpenTransaction(name))
+        return tuple(transactions.values())
 
     def counts(self) -> Mapping[str, int]:
-        """Of what is only told."""
+        """Numbers that the plan only mentions."""
         return {
             "transactional_ids": len(self._db.broker.list_transactions()),
             "acls": len(self._db.admin.list_acls()),
-            "users": len({found.user for found in self._db.admin.list_credentials()}),
+            "users": len({credential.user for credential in self._db.admin.list_credentials()}),
         }
 
     # -- changes --------------------------------------------------------------------------------------
 
     def close(self, topics: Iterable[TopicHere], address: str) -> None:
-        """From now on nobody writes to them, nor commits offsets in them: all topics in one commit."""
+        """Refuse all writes and offset commits of these topics from now on, in one commit."""
         self._alter({topic.name: {MOVING_TO: address} for topic in topics if not topic.is_closed})
 
     def finish(self, topics: Iterable[TopicHere], address: str) -> None:
-        """They have moved."""
+        """Mark the topics as moved."""
         self._alter({topic.name: {MOVED_TO: address, MOVING_TO: None} for topic in topics})
 
     def open(self, topics: Iterable[TopicHere]) -> None:
-        """Writers may write to them again."""
+        """Allow writes to the topics again."""
         self._alter(
             {topic.name: {MOVED_TO: None, MOVING_TO: None} for topic in topics if topic.is_closed}
         )
@@ -127,20 +127,20 @@ class Here:
             for name, config in changes.items():
                 self._db.admin.alter_topic_config(name, config)
 
-    def end(self, found: OpenTransaction) -> None:
-        """Abort the transaction, or complete it as decided. One that has ended meanwhile is fine."""
+    def end(self, transaction: OpenTransaction) -> None:
+        """Abort the transaction, or complete it as decided. Ignores one that has ended meanwhile."""
         try:
-            if found.transactional_id is not None:
-                self._db.admin.fence_producer(found.transactional_id)
-            elif found.at is not None:
-                self._db.admin.abort_transaction(*found.at)
+            if transaction.transactional_id is not None:
+                self._db.admin.fence_producer(transaction.transactional_id)
+            elif transaction.at is not None:
+                self._db.admin.abort_transaction(*transaction.at)
         except (TransactionalIdNotFoundError, InvalidRequestError):
             return
 
     # -- records --------------------------------------------------------------------------------------
 
     def records(self, tp: TopicPartition) -> Iterator[RelayRecord]:
-        """The committed records of the partition. Raises EosdbError when the log is cut off meanwhile."""
+        """The committed records of the partition. Raises EosdbError if the log is truncated meanwhile."""
         bounds = self._db.admin.partition_offsets()[tp]
         at = bounds.log_start_offset
         while at < bounds.last_stable_offset:

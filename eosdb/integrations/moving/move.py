@@ -1,4 +1,6 @@
-"""The move, step by step. Every step finds out what is done already, so one that was killed goes on."""
+"""The move, step by step. Every step first finds out what is already done, so a move that was killed can be
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ T = TypeVar("T")
 _LOOK_MS: Final = 200
 _PLAN_PATIENCE_MS: Final = 10_000
 _CLOSE: Final = 1_000
-"""So few offsets may be left when the topics are closed: they take a moment."""
+"""The number of offsets left to relay at which the topics are closed: relaying them takes a moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveSettings:
-    """What a move is told."""
+    """The settings of a move."""
 
     name: str
     topics: tuple[str, ...] | None
@@ -46,7 +48,7 @@ class MoveSettings:
 
 
 class Move:
-    """Made by `to_kafka`. One thread uses it."""
+    """A move, built by `to_kafka`. Used by one thread."""
 
     def __init__(self, db: Database, client: KafkaClient, settings: MoveSettings) -> None:
         self._db: Final = db
@@ -64,41 +66,41 @@ class Move:
             self._relay.stop()
 
     def close(self) -> None:
-        """Let go of the cluster. The database is its owner's."""
+        """Close the connections to the cluster. The caller closes the database."""
         self._there.rest()
 
     def plan(self) -> Plan:
-        """What there is to do, and what stands in the way. Changes nothing.
+        """The steps to do, and the obstacles. Changes nothing.
 
-        A cluster that is just starting, or away for seconds, is asked again; raises what it then says.
+        If the cluster is unreachable, it retries for some seconds; then it raises the cluster's error.
         """
-        found = self._patiently(self._facts, _PLAN_PATIENCE_MS)
-        return plan(self._facts() if found is None else found)
+        facts = self._patiently(self._facts, _PLAN_PATIENCE_MS)
+        return plan(self._facts() if facts is None else facts)
 
     def execute(self, *, wait_ms: int = 0) -> Plan:
-        """Do what is left to do, and return the plan as it is then.
+        """Do the remaining steps, and return the resulting plan.
 
-        Waits `wait_ms` at most for members of groups to leave, and then for open transactions to end, which
-        are aborted after it. While the cluster is away it tries again. Raises IllegalStateError for what
-        stands in the way, and what `Relay.run` raises; done again, it goes on.
+        Waits up to `wait_ms` for members of groups to leave, and again for open transactions to end, which
+        are then aborted. While the cluster is unreachable it retries. Raises IllegalStateError for
+        obstacles, and the errors of `Relay.run`; the next call resumes.
         """
         check_whole("wait_ms", wait_ms, 0)
         offsets = self._patiently(lambda: self._execute(wait_ms))
         return self.plan() if offsets is None else outcome(self.plan(), offsets)
 
     def undo(self) -> Plan:
-        """Open the topics of the file again, and return the plan for the next time.
+        """Open the topics of the file again, and return the plan for the next attempt.
 
-        What had been committed in the file still goes to the cluster. Raises IllegalStateError when there
-        is something in the cluster that the file does not have.
+        Records that were committed in the file are still relayed to the cluster. Raises IllegalStateError
+        if the cluster has records that the file does not have.
         """
         self._patiently(self._undo)
         return self.plan()
 
     def _patiently(self, step: Callable[[], T], patience_ms: int | None = None) -> T | None:
-        """The step's answer, however long the cluster is away, unless the patience ends; None when
+        """Run a step, and retry while the cluster is unreachable, for at most `patience_ms`; None if
         stopped."""
-        pauses, told = pauses_between_attempts(), ""
+        pauses, reported = pauses_between_attempts(), ""
         began = self._db.clock.monotonic_ms()
         while not self._stopped:
             try:
@@ -107,16 +109,17 @@ class Move:
                 self._there.rest()
                 if patience_ms is not None and self._db.clock.monotonic_ms() - began > patience_ms:
                     raise
-                if (text := f"{error}; trying again") != told:
+                if (text := f"{error}; trying again") != reported:
                     self._tell(text)
-                told = text
+                reported = text
                 self._db.clock.sleep_ms(next(pauses))
         return None
 
     # -- forwards -------------------------------------------------------------------------------------
 
     def _execute(self, wait_ms: int) -> Offsets | None:
-        """The offsets committed in the cluster; None if there was nothing to do, or it was stopped."""
+        """The offsets committed in the cluster; None if there was nothing to do, or the move was
+        stopped."""
         facts = self._facts()
         refuse(plan(facts).obstacles, except_members=True)
         if plan(facts).is_done:
@@ -134,16 +137,16 @@ class Move:
             return None
         facts = self._facts()
         offsets = self._offsets_there(facts, self._compare(facts))
-        for group, found in offsets.items():
-            self._there.commit(group, found)
+        for group, committed in offsets.items():
+            self._there.commit(group, committed)
             self._tell(f"offsets of group {group} are in the cluster")
         self._here.finish(facts.topics, facts.address)
         self._tell(f"moved; let the programs connect to {facts.address} (bootstrap.servers)")
         return offsets
 
     def _without_members(self, wait_ms: int) -> Facts:
-        """What there is when the groups have no members."""
-        clock, told = self._db.clock, False
+        """Wait until the groups have no members, and return the facts."""
+        clock, is_reported = self._db.clock, False
         deadline = clock.monotonic_ms() + wait_ms
         while True:
             facts = self._facts()
@@ -152,32 +155,32 @@ class Move:
                 refuse(obstacles)
                 return facts
             refuse(obstacles, except_members=True)
-            if not told:
+            if not is_reported:
                 self._tell(f"waiting: {'; '.join(obstacles)}")
-                told = True
+                is_reported = True
             clock.sleep_ms(_LOOK_MS)
 
     def _end_transactions(self, facts: Facts, wait_ms: int) -> None:
-        """Nothing is open afterwards: the topics are closed, so none can begin."""
+        """End all open transactions: the topics are closed, so none can begin."""
         clock = self._db.clock
         deadline = clock.monotonic_ms() + wait_ms
-        told: set[OpenTransaction] = set()
-        while found := self._here.open_transactions(facts.topics):
+        reported: set[OpenTransaction] = set()
+        while transactions := self._here.open_transactions(facts.topics):
             if self._stopped:
                 return
             if clock.monotonic_ms() < deadline:
                 clock.sleep_ms(_LOOK_MS)
                 continue
-            for one in found:
-                if one in told:  # Its owner is at it.
+            for transaction in transactions:
+                if transaction in reported:  # Its owner is at it.
                     clock.sleep_ms(_LOOK_MS)
                 else:
-                    self._tell(f"ending the open transaction {one}")
-                    told.add(one)
-                self._here.end(one)
+                    self._tell(f"ending the open transaction {transaction}")
+                    reported.add(transaction)
+                self._here.end(transaction)
 
     def _bring_records(self, *, until_close: bool = False) -> None:
-        """Everything committed by now. With `until_close`, less than a chunk may be left: while others
+        """Relay everything committed by now. With `until_close` less than a chunk may be left: while others
         write, there is no end."""
         settings = self._settings
 
@@ -207,25 +210,29 @@ class Move:
     # -- comparing ------------------------------------------------------------------------------------
 
     def _compare(self, facts: Facts) -> dict[TopicPartition, Compared]:
-        """All partitions. Raises IllegalStateError unless the records are the same on both sides."""
-        found, differences = {}, list[str]()
+        """Compare all partitions. Raises IllegalStateError unless the records are the same on both
+        sides."""
+        compared, differences = {}, list[str]()
         for topic in facts.topics:
             for number in topic.ends:
                 tp = TopicPartition(topic.name, number)
                 committed = [group.offsets[tp] for group in facts.groups if tp in group.offsets]
-                known = facts.there[topic.name]
-                found[tp] = one = compare(self._here, self._there, topic, known, tp, committed)
-                if one.difference is not None:
-                    differences.append(one.difference)
+                topic_there = facts.there[topic.name]
+                compared[tp] = comparison = compare(
+                    self._here, self._there, topic, topic_there, tp, committed
+                )
+                if comparison.difference is not None:
+                    differences.append(comparison.difference)
             self._tell(f"compared: {topic.name}")
         if differences:
             raise IllegalStateError("; ".join(differences))
-        return found
+        return compared
 
     def _offsets_there(
         self, facts: Facts, compared: Mapping[TopicPartition, Compared]
     ) -> dict[str, dict[TopicPartition, int]]:
-        """By group. Raises IllegalStateError for a group that has read further in the cluster."""
+        """The cluster's offsets by group. Raises IllegalStateError for a group that has read further in the
+        cluster."""
         offsets = {
             group.name: {tp: compared[tp].offsets[at] for tp, at in group.offsets.items()}
             for group in facts.groups
@@ -272,14 +279,14 @@ class Move:
         topics = here.topics(self._settings.topics)
         groups = here.groups(topics)
         positions = there.positions(self._settings.name, self._db.broker.cluster_id())
-        found = there.topics(topics, {tp.topic for tp in positions})
+        topics_there = there.topics(topics, {tp.topic for tp in positions})
         return Facts(
             there.where,
             topics,
-            found,
+            topics_there,
             positions,
             groups,
-            there.groups(groups, found),
+            there.groups(groups, topics_there),
             here.open_transactions(topics),
             others=here.others(topics),
             **here.counts(),
@@ -297,11 +304,11 @@ def to_kafka(
     notify: Callable[[str], object] | None = None,
     on_progress: Progress | None = None,
 ) -> Move:
-    """The move of topics (None: all whose names do not begin with two underscores) to the Kafka cluster at
-    `address`.
+    """Build a move of topics (None: all whose names do not begin with two underscores) to the Kafka cluster
+    at `address`.
 
-    It goes on where the relay of this `name` stands; `config` and `positions_topic` are those of
-    `relay.to_kafka`. `notify` is called with a sentence about each step. Raises ConfigError, also when the
+    It resumes where the relay of this `name` stands; `config` and `positions_topic` are those of
+    `relay.to_kafka`. `notify` is called with a sentence about each step. Raises ConfigError, also if the
     extra `eosdb[kafka]` is not installed.
     """
     check_text("address", address, ConfigError)

@@ -1,6 +1,6 @@
-"""What is in the file × what is in the cluster → the steps of the move, and what stands in its way.
+"""Computes the steps of a move and its obstacles from the facts of the file and the cluster.
 
-Values in, values out.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG_APPEND: Final = "LogAppendTime"
 
 
 def plan(facts: Facts) -> Plan:
-    """The plan for what has been found. Steps that have been taken already are `done`."""
+    """The plan for these facts. Steps already taken are `done`."""
     return Plan(tuple(_steps(facts)), tuple(_obstacles(facts)), tuple(_notes(facts)))
 
 
@@ -55,8 +55,8 @@ def _steps(facts: Facts) -> Iterator[Step]:
         yield Step(RELAY, topic.name, detail, left == 0 and (moved or closed))
     for topic in facts.topics:
         yield Step(CLOSE, topic.name, f"writers are sent to {facts.address}", topic.is_closed)
-    for found in facts.open_transactions:
-        yield Step(END, str(found), "aborted unless it ends in time")
+    for transaction in facts.open_transactions:
+        yield Step(END, str(transaction), "aborted unless it ends in time")
     for topic in facts.topics:
         yield Step(VERIFY, topic.name, "record by record", moved)
     for group in facts.groups:
@@ -66,7 +66,7 @@ def _steps(facts: Facts) -> Iterator[Step]:
 
 
 def lag(topic: TopicHere, facts: Facts) -> int:
-    """How many offsets the relay has before it."""
+    """The number of offsets that the relay has yet to relay."""
     return sum(
         max(end - facts.positions.get(TopicPartition(topic.name, number), topic.starts[number]), 0)
         for number, end in topic.ends.items()
@@ -130,29 +130,29 @@ def _obstacles_of_group(group: Group, there: Group | None) -> Iterator[str]:
 
 
 def is_about_members(obstacle: str) -> bool:
-    """Whether it goes away by itself when programs stop."""
+    """Whether the obstacle disappears when programs stop."""
     return obstacle.startswith("group ")
 
 
 def refuse(obstacles: Iterable[str], *, except_members: bool = False) -> None:
-    """Raises IllegalStateError if there are any."""
-    if found := [text for text in obstacles if not (except_members and is_about_members(text))]:
-        raise IllegalStateError("; ".join(found))
+    """Raises IllegalStateError if there are obstacles."""
+    if reasons := [text for text in obstacles if not (except_members and is_about_members(text))]:
+        raise IllegalStateError("; ".join(reasons))
 
 
 def ahead(offsets: Offsets, there: Mapping[str, Group]) -> list[str]:
     """The groups that have read further in the cluster than in the file; `offsets` are the cluster's."""
     return [
-        f"group {name} stands at offset {found} of {tp} in the cluster, and where it stands in the file is "
-        f"offset {at} there: it has read on, so delete the group there if that was a rehearsal"
+        f"group {name} stands at offset {offset_there} of {tp} in the cluster, and where it stands in the "
+        f"file is offset {at} there: it has read on, so delete the group there if that was a rehearsal"
         for name, own in offsets.items()
         for tp, at in own.items()
-        if (found := there[name].offsets.get(tp, -1)) > at
+        if (offset_there := there[name].offsets.get(tp, -1)) > at
     ]
 
 
 def outcome(done: Plan, offsets: Offsets) -> Plan:
-    """The plan with the offsets that the groups have got."""
+    """The plan with the offsets that were committed for the groups."""
     steps = tuple(
         replace(step, detail=_offsets(offsets[step.subject]))
         if step.action == COMMIT and step.subject in offsets
@@ -175,11 +175,11 @@ def _notes(facts: Facts) -> Iterator[str]:
         if there is None or not there.config:
             continue
         for name, value in config_to_copy(topic.config).items():
-            found = there.config.get(name)
-            if found is None:
+            setting_there = there.config.get(name)
+            if setting_there is None:
                 yield f"topic {topic.name}: the cluster does not know the setting {name} ({value} here)"
-            elif not _same(found, value):
-                yield f"topic {topic.name}: {name} is {value} here and {found} in the cluster"
+            elif not _same(setting_there, value):
+                yield f"topic {topic.name}: {name} is {value} here and {setting_there} in the cluster"
     if facts.others:
         yield f"{len(facts.others)} topics are not moved: {', '.join(facts.others[:10])}"
     if facts.transactional_ids:
@@ -196,5 +196,5 @@ def _notes(facts: Facts) -> Iterator[str]:
         )
 
 
-def _same(one: str, other: str) -> bool:
-    return {part.strip() for part in one.split(",")} == {part.strip() for part in other.split(",")}
+def _same(left: str, other: str) -> bool:
+    return {part.strip() for part in left.split(",")} == {part.strip() for part in other.split(",")}

@@ -1,4 +1,4 @@
-"""The cluster's side of a move: what is in it, its records, and the offsets of its groups."""
+"""The cluster's side of a move: its topics, its records, and the offsets of its groups."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from eosdb.model.values import TopicPartition
 _AT_ONCE: Final = 2_000
 _MEMORY_KB: Final = 32_768
 _STEP_S: Final = 0.05
-"""`consume` waits so long for the number of messages asked for, also at the end."""
+"""How long `consume` waits for the requested number of messages, also at the end of a partition."""
 _END_WAIT_MS: Final = 20
-"""Nothing more comes, so a fetch at the end need not wait."""
+"""How long a fetch at the end waits: no more records are expected."""
 
 
 class There:
-    """The cluster. One thread uses it."""
+    """The cluster. Used by one thread."""
 
     def __init__(self, client: KafkaClient, positions_topic: str) -> None:
         self._client: Final = client
@@ -35,24 +35,27 @@ class There:
         return self._client.cluster_id()
 
     def rest(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._client.rest()
 
-    def topics(self, asked: Iterable[TopicHere], relayed: Collection[str]) -> dict[str, TopicThere]:
-        """Those of the topics that the cluster has; the relay has written to some of them."""
+    def topics(
+        self, requested: Iterable[TopicHere], relayed: Collection[str]
+    ) -> dict[str, TopicThere]:
+        """Those of the topics that the cluster has; `relayed` are topics to which the relay has written."""
         partitions = self._client.partitions()
-        names = [topic.name for topic in asked if topic.name in partitions]
-        configs, found = self._client.configs(names), {}
+        names = [topic.name for topic in requested if topic.name in partitions]
+        configs, result = self._client.configs(names), {}
         for name in names:
             config = {
                 key: entry.value for key, entry in configs[name].items() if entry.value is not None
             }
             is_empty = name not in relayed and self._is_empty(name, partitions[name])
-            found[name] = TopicThere(partitions[name], config, is_empty)
-        return found
+            result[name] = TopicThere(partitions[name], config, is_empty)
+        return result
 
     def _is_empty(self, name: str, partitions: int) -> bool:
-        """Whether nothing in it is committed; what a killed relay has left open does not count."""
+        """Whether the topic has no committed records; records of a killed relay's open transaction do not
+        count."""
         return not any(
             True
             for number in range(partitions)
@@ -64,25 +67,25 @@ class There:
         return self._client.start(*tp) > 0
 
     def positions(self, relay: str, source_id: str) -> dict[TopicPartition, int]:
-        """How far the relay has come, as the cluster remembers it."""
+        """How far the relay has come, as stored in the cluster."""
         if self._positions_topic not in self._client.partitions():
             return {}
         tp = TopicPartition(self._positions_topic, 0)
-        records = ((one.key, one.value) for one in self.records(tp, [], whole=False))
+        records = ((record.key, record.value) for record in self.records(tp, [], whole=False))
         standing = Keeper(relay, source_id, self._positions_topic).standing(records)
         return {tp: position.offset for tp, position in standing.positions.items()}
 
     # -- groups ---------------------------------------------------------------------------------------
 
-    def groups(self, asked: Sequence[Group], there: Iterable[str]) -> dict[str, Group]:
-        """The members and offsets that the groups have there, in topics that are there."""
-        known, found = set(there), {}
-        for group in asked:
-            tps = [tp for tp in group.offsets if tp.topic in known]
-            found[group.name] = Group(
+    def groups(self, requested: Sequence[Group], there: Iterable[str]) -> dict[str, Group]:
+        """The members and offsets that the groups have in the cluster, in those topics that exist there."""
+        existing, result = set(there), {}
+        for group in requested:
+            tps = [tp for tp in group.offsets if tp.topic in existing]
+            result[group.name] = Group(
                 group.name, self._members(group.name), self._offsets(group.name, tps)
             )
-        return found
+        return result
 
     def _members(self, name: str) -> int:
         with self._client.translating():
@@ -96,27 +99,27 @@ class There:
     def _offsets(self, name: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not tps:
             return {}
-        asked = self._kafka.ConsumerGroupTopicPartitions(
+        request = self._kafka.ConsumerGroupTopicPartitions(
             name, [self._kafka.TopicPartition(*tp) for tp in tps]
         )
         try:
             with self._client.translating():
                 futures = self._client.admin.list_consumer_group_offsets(
-                    [asked], request_timeout=TIMEOUT_S
+                    [request], request_timeout=TIMEOUT_S
                 )
                 result = futures[name].result()
         except GroupIdNotFoundError:
             return {}
-        found = {}
-        for one in result.topic_partitions:
-            if one.error is not None:
-                raise self._client.meaning(one.error, one.topic)
-            if one.offset >= 0:
-                found[TopicPartition(one.topic, one.partition)] = int(one.offset)
-        return found
+        offsets = {}
+        for place in result.topic_partitions:
+            if place.error is not None:
+                raise self._client.meaning(place.error, place.topic)
+            if place.offset >= 0:
+                offsets[TopicPartition(place.topic, place.partition)] = int(place.offset)
+        return offsets
 
     def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the offsets of a group without members. Raises what the cluster answers."""
+        """Set the offsets of a group without members. Raises the cluster's errors."""
         kafka = self._kafka
         wanted = kafka.ConsumerGroupTopicPartitions(
             name, [kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
@@ -126,17 +129,17 @@ class There:
                 [wanted], request_timeout=TIMEOUT_S
             )
             result = futures[name].result()
-        for one in result.topic_partitions:
-            if one.error is not None:
-                raise self._client.meaning(one.error, one.topic)
+        for place in result.topic_partitions:
+            if place.error is not None:
+                raise self._client.meaning(place.error, place.topic)
 
     # -- records --------------------------------------------------------------------------------------
 
     def records(
         self, tp: TopicPartition, ended: list[int], *, whole: bool = True
     ) -> Iterator[RelayRecord]:
-        """The committed records of the partition, from its beginning to its end; where that is, is put
-        into `ended`. If `whole`, raises InterruptedRelayError while an open transaction hides the end."""
+        """The committed records of the partition, from its start to its end, which is put into `ended`.
+        With `whole`, raises InterruptedRelayError while an open transaction hides the end."""
         start, high = self._client.start(*tp), self._client.high_watermark(*tp)
         consumer = self._client.consumer(
             **{

@@ -1,4 +1,4 @@
-"""What a move looks at, and what it makes of it: facts of the file and of the cluster, steps, findings."""
+"""The values of a move: facts of the file and of the cluster, steps, and results."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from eosdb.model.values import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicHere:
-    """A topic of the file. `config` are its own settings; records are counted in offsets."""
+    """A topic of the file. `config` has the settings of the topic itself; records are counted in
+    offsets."""
 
     name: str
     config: Mapping[str, str] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
-    """For each partition, how far it can be read."""
+    """For each partition, the offset up to which it can be read."""
     starts: Mapping[int, int] = field(default_factory=dict)
     moving_to: str = ""
     moved_to: str = ""
@@ -23,13 +24,14 @@ class TopicHere:
 
     @property
     def is_closed(self) -> bool:
-        """It takes no more records."""
+        """Whether it takes no more records."""
         return bool(self.moving_to or self.moved_to)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicThere:
-    """A topic of the cluster. `config` are all settings in force there, empty if they may not be seen."""
+    """A topic of the cluster. `config` has all its effective settings; empty if the user may not see
+    them."""
 
     partitions: int
     config: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +40,7 @@ class TopicThere:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group, in the file or in the cluster, and its offsets in the topics that move."""
+    """A consumer group in the file or in the cluster, and its offsets in the topics that move."""
 
     name: str
     members: int = 0
@@ -47,8 +49,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that holds records or offsets of topics that move. `at` is where it begins, for one
-    that no transactional id knows."""
+    """An open transaction with records or offsets of topics that move. `at` is its start, if it has no
+    known transactional id."""
 
     transactional_id: str | None
     at: tuple[TopicPartition, int] | None = None
@@ -61,13 +63,13 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a plan is made of."""
+    """All facts from which a plan is computed."""
 
     address: str
     topics: tuple[TopicHere, ...]
     there: Mapping[str, TopicThere] = field(default_factory=dict)
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """How far the relay has come, as the cluster remembers it."""
+    """How far the relay has come, as stored in the cluster."""
     groups: tuple[Group, ...] = ()
     groups_there: Mapping[str, Group] = field(default_factory=dict)
     open_transactions: tuple[OpenTransaction, ...] = ()
@@ -80,23 +82,23 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the comparison of a partition's two sides has given."""
+    """The result of comparing the two sides of a partition."""
 
     tp: TopicPartition
     records: int
-    """That the file has."""
+    """The number of records in the file."""
     difference: str | None
     offsets: Mapping[int, int]
-    """Offsets of the cluster by those of the file; empty if there is a difference."""
+    """The cluster's offset for each offset of the file; empty if the sides differ."""
 
 
 Offsets = Mapping[str, Mapping[TopicPartition, int]]
-"""Offsets of the cluster, by group and partition."""
+"""The cluster's offsets by group and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that the move does, or has done."""
+    """A step of the move, done or not."""
 
     action: str
     subject: str
@@ -106,7 +108,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps in their order; what stands in the way of all of them; and what to know."""
+    """The steps in order, the obstacles, and remarks."""
 
     steps: tuple[Step, ...] = ()
     obstacles: tuple[str, ...] = ()
@@ -114,5 +116,5 @@ class Plan:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is left to do."""
+        """Whether every step is done."""
         return all(step.done for step in self.steps)

@@ -1,5 +1,6 @@
-"""What was committed in one place arrives in another, exactly once and in order: eosdb files and Kafka
-clusters, each as source or target (docs/relay.md)."""
+"""Relaying committed records from one place to another, exactly once and in order: eosdb files and Kafka
+clusters, each as source or target (docs/relay.md).
+"""
 
 from __future__ import annotations
 
@@ -31,12 +32,11 @@ def to_kafka(
     config: Mapping[str, str] | None = None,
     **options: Unpack[RelayOptions],
 ) -> Relay:
-    """A relay of what is committed in the file to the Kafka cluster at `address` (HOST:PORT, or several
-    with commas).
+    """Build a relay from the file to the Kafka cluster at `address` (HOST:PORT, or several with commas).
 
-    `config` are settings of librdkafka by its names (`sasl.password`, …), over those in environment
-    variables such as EOSDB_KAFKA_SASL_PASSWORD. Raises ConfigError, also when the extra `eosdb[kafka]` is
-    not installed.
+    `config` are settings of librdkafka by its names (`sasl.password`, …), which override those in
+    environment variables such as EOSDB_KAFKA_SASL_PASSWORD. Raises ConfigError, also if the extra
+    `eosdb[kafka]` is not installed.
     """
     settings = _checked(options)
     client = _client(address, config)
@@ -50,14 +50,14 @@ def from_kafka(
     config: Mapping[str, str] | None = None,
     **options: Unpack[RelayOptions],
 ) -> Relay:
-    """A relay of what is committed in the Kafka cluster into the file; arguments as in `to_kafka`."""
+    """Build a relay from the Kafka cluster into the file; arguments as in `to_kafka`."""
     settings = _checked(options)
     source = KafkaSource(_client(address, config))
     return Relay(source, FileTarget(db, settings.positions_topic), db.clock, settings)
 
 
 def to_file(db: Database, target: Database, **options: Unpack[RelayOptions]) -> Relay:
-    """A relay of what is committed in one file into another. Both stay open while it runs."""
+    """Build a relay from one file into another. Both databases must stay open while it runs."""
     settings = _checked(options)
     return Relay(FileSource(db), FileTarget(target, settings.positions_topic), db.clock, settings)
 

@@ -1,4 +1,4 @@
-"""Records that a target refuses for their size: where they go instead, and in which form."""
+"""Records that a target refuses as too large, and the dead letters sent instead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Place = tuple[str, int, int]
 
 
 class Aside:
-    """Which records do not go to their own topic. They carry the headers of `eosdb dlq`."""
+    """The records to send to dead letter topics, with the headers of `eosdb dlq`."""
 
     def __init__(self, relay: str) -> None:
         self._group: Final = GROUP_PREFIX + relay
@@ -22,7 +22,8 @@ class Aside:
         self._is_bare: set[_Place] = set()
 
     def put(self, record: RelayRecord, message: str, now_ms: int) -> str:
-        """The topic that it goes to from now on. If that has refused it, too, only its headers go there."""
+        """Send the record to its dead letter topic from now on, and return the topic. If that has refused
+        it as well, only its headers are sent."""
         place = (record.topic, record.partition, record.offset)
         if place in self._is_bare:
             raise MessageTooLargeError(f"{message}: also without key and value")
@@ -40,12 +41,12 @@ class Aside:
         return record.topic + DEAD_LETTERS
 
     def forget(self) -> None:
-        """They have arrived."""
+        """Forget the records, because they have arrived."""
         self._failures.clear()
         self._is_bare.clear()
 
     def outgoing(self, record: RelayRecord) -> Outgoing:
-        """How the record is sent."""
+        """The form in which a record is sent: as it is, or as a dead letter."""
         topic, partition, offset, timestamp, key, value, headers = record
         failure = self._failures.get((topic, partition, offset)) if self._failures else None
         if failure is None:

@@ -1,7 +1,7 @@
-"""The two ends of a relay, as its loop sees them.
+"""Interfaces of the source and the target of a relay.
 
-Both raise what `eosdb.integrations.relay.failure` names: `InterruptedRelayError` to begin anew, and
-`TooLargeError`; any other error stops the relay.
+Both raise the errors of `eosdb.integrations.relay.failure`: `InterruptedRelayError` makes the relay start a
+new session, `TooLargeError` means that records are too large; any other error stops the relay.
 """
 
 from __future__ import annotations
@@ -21,84 +21,85 @@ from eosdb.model.values import TopicPartition
 
 
 class Source(Protocol):
-    """Where committed records come from. One thread uses it."""
+    """Where committed records come from. Used by one thread."""
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """The source's name in messages."""
 
     def id(self) -> str:
-        """What positions are kept under: the same for as long as offsets mean the same."""
+        """The id under which positions are stored: constant as long as offsets keep their meaning."""
 
-    def topics(self, asked: Iterable[str] | None) -> list[SourceTopic]:
-        """The topics to relay. Raises UnknownTopicOrPartitionError for one that is not there."""
+    def topics(self, requested: Iterable[str] | None) -> list[SourceTopic]:
+        """The topics to relay. Raises UnknownTopicOrPartitionError for a topic that does not exist."""
 
     def departure(self, mark: str) -> str | None:
-        """Why the source is not the one that the mark was taken of; None if it is, or cannot tell."""
+        """Why the source's history is not the one in which the mark was taken; None if it is, or if that is
+        unknown."""
 
     def mark(self) -> str:
-        """A mark of the source's history as it is now; empty if there is nothing like it."""
+        """A mark of the source's current history; empty if the source has none."""
 
     def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
-        """Where each partition begins and ends now."""
+        """The current start and end of each partition."""
 
     def begin(self, topics: Sequence[SourceTopic], starts: Mapping[TopicPartition, int]) -> None:
-        """Go on reading from these offsets."""
+        """Start reading from these offsets."""
 
     def read(self, limits: Limits) -> Chunk:
-        """The next chunk, empty if there is nothing. After it the source stands behind the chunk."""
+        """Read the next chunk, and advance; empty if there is nothing to read."""
 
     def ends(self) -> dict[TopicPartition, int]:
-        """How far the partitions could be read when they were last looked at."""
+        """The ends of the partitions when they were last looked up."""
 
     def is_caught_up(self) -> bool:
-        """Whether the last `read` found the end of every partition."""
+        """Whether the last `read` reached the end of every partition."""
 
     def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
-        """Wait until there may be more, or for so long, or until it is stopped."""
+        """Wait until there may be more records, `timeout_ms` have passed, or `stopped` is true."""
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Let those who look at the source know how far it has been relayed. Only shown: what counts is in
-        the target."""
+        """Publish, at the source, how far it has been relayed. For display only: the target's positions
+        count."""
 
     def rest(self) -> None:
-        """Hold nothing: the target is away."""
+        """Release connections while the relay waits."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the source."""
 
 
 class Target(Protocol):
-    """Where records go, one transaction for each chunk. One thread uses it."""
+    """Where records go, in one transaction per chunk. Used by one thread."""
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """The target's name in messages."""
 
     def id(self) -> str:
-        """Another one than the source's."""
+        """The id of the target; must differ from the source's."""
 
     def ready(self) -> None:
-        """See to the position topic: create it if it is not there."""
+        """Create the position topic if it does not exist."""
 
     def take_over(self, transactional_id: str, stopped: Callable[[], bool]) -> None:
-        """Take the transactional id: what its previous holder left open is ended, and it is fenced.
-        `stopped` tells when not to wait any longer, then and later."""
+        """Initialise the transactional id: aborts or completes its previous holder's transaction and fences
+        the holder. `stopped` is polled to interrupt waits, in this call and in later ones."""
 
     def position_records(self) -> Iterable[tuple[bytes | None, bytes | None]]:
-        """Key and value of each committed record of the position topic, up to its end as it is now."""
+        """Key and value of each committed record of the position topic, up to its current end."""
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        """What there is of these topics."""
+        """Facts about those of these topics that exist."""
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic, with those of the settings that are known there."""
+        """Create a topic with those settings that the target knows."""
 
     def write(self, records: Sequence[Outgoing]) -> None:
-        """All in one transaction, which is committed when this returns."""
+        """Write the records in one transaction, and commit it."""
 
     def release(self) -> None:
-        """Abort what is open, if that can be done soon, and give up the transactional id."""
+        """Abort an open transaction, if that is possible soon, and give up the transactional id."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the target."""

@@ -1,7 +1,7 @@
-"""What a failure means for a relay: wait and begin anew from the positions, put a record aside, or stop.
+"""Classifies failures of a relay: start a new session, put a record aside, or stop.
 
-A source and a target translate the errors of their own libraries. What is none of the two classes here is
-for people to see to, and stops the relay.
+A source and a target translate the errors of their own libraries. Any error other than the two classes here
+needs an operator, and stops the relay.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 
 class InterruptedRelayError(EosdbError):
-    """Nothing is known to be wrong for good: begin anew, which tells what became of the last transaction,
-    and whether it was another relay that fenced this one, or a transaction that took too long."""
+    """A failure that may pass. A new session finds out what became of the last transaction, and whether
+    another relay has fenced this one or the transaction took too long."""
 
 
 class TooLargeError(EosdbError):
-    """The target does not take these records, for their size."""
+    """The target refuses these records because of their size."""
 
     def __init__(self, message: str, records: Collection[RelayRecord]) -> None:
         super().__init__(message)
@@ -67,12 +67,12 @@ _CLASSES: Final = {error.code: error for error in ApiError.__subclasses__()}
 
 
 def of_file(error: EosdbError, where: str) -> EosdbError:
-    """What an error of eosdb's means."""
+    """Translate an error of eosdb."""
     return InterruptedRelayError(f"{where}: {error}") if _is_transient(error) else error
 
 
 def of_kafka(code: int, text: str, where: str) -> EosdbError:
-    """What an error of a Kafka client means, by its code; negative ones are librdkafka's own."""
+    """Translate an error of a Kafka client, by its code; negative codes are librdkafka's own."""
     said = f"{where}: {text}"
     if code == _LOCAL_AUTHENTICATION:
         return SaslAuthenticationFailedError(
@@ -82,8 +82,8 @@ def of_kafka(code: int, text: str, where: str) -> EosdbError:
         return InterruptedRelayError(said)
     if code in (_LOCAL_INVALID_ARG, _LOCAL_UNSUPPORTED_FEATURE):
         return ConfigError(said)
-    found = _CLASSES.get(code)
-    if found is None or _is_transient(error := found(said)):
+    kind = _CLASSES.get(code)
+    if kind is None or _is_transient(error := kind(said)):
         return InterruptedRelayError(said)
     return error
 
@@ -95,7 +95,7 @@ def _is_transient(error: EosdbError) -> bool:
 
 
 def translating(where: str, call: Callable[[], T]) -> T:
-    """The call's answer; what eosdb raises is raised as what it means."""
+    """Call a function and return its result; translate the errors of eosdb that it raises."""
     try:
         return call()
     except EosdbError as error:

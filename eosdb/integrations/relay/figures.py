@@ -1,4 +1,4 @@
-"""A relay's figures as Prometheus reads them."""
+"""Metrics of a relay for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _TOTALS: Final = {
     "failures": "How often the relay had to begin anew, or stopped.",
 }
 _OF_PARTITION: Final[dict[str, tuple[str, Callable[[PartitionStatus], float]]]] = {
-    "position": ("Next offset to be relayed.", lambda one: one.position),
-    "end_offset": ("How far the source can be read.", lambda one: one.end),
-    "lag_records": ("Offsets between the two.", lambda one: one.lag),
-    "lag_bytes": ("Estimate by the mean size.", lambda one: one.lag_bytes),
-    "lag_seconds": ("Age of the newest relayed record.", lambda one: one.lag_ms / 1000),
+    "position": ("Next offset to be relayed.", lambda partition: partition.position),
+    "end_offset": ("How far the source can be read.", lambda partition: partition.end),
+    "lag_records": ("Offsets between the two.", lambda partition: partition.lag),
+    "lag_bytes": ("Estimate by the mean size.", lambda partition: partition.lag_bytes),
+    "lag_seconds": ("Age of the newest relayed record.", lambda partition: partition.lag_ms / 1000),
 }
 
 
 def prometheus_text(status: RelayStatus, name: str = "relay") -> str:
-    """The figures in Prometheus' text format. What is not known is left out."""
+    """The metrics in Prometheus' text format, without those that are unknown."""
     return written(_metrics(status, name))
 
 
@@ -42,8 +42,11 @@ def _metrics(status: RelayStatus, name: str) -> Iterator[Metric]:
             f"eosdb_relay_{figure}",
             text,
             [
-                ({**relay, "topic": one.topic, "partition": one.partition}, found)
-                for one in status.partitions
-                if (found := value(one)) >= 0
+                (
+                    {**relay, "topic": partition.topic, "partition": partition.partition},
+                    figure_value,
+                )
+                for partition in status.partitions
+                if (figure_value := value(partition)) >= 0
             ],
         )

@@ -16,16 +16,16 @@ from eosdb.model.fetched import FetchedData
 from eosdb.model.values import OffsetAndMetadata, TopicPartition
 
 GROUP_PREFIX: Final = "__eosdb_relay."
-"""The group under which a file shows how far it has been relayed."""
+"""The prefix of the group whose offsets show, in the file, how far it has been relayed."""
 
 
 _FEW: Final = 16
-"""Of so few records it does not matter if they are too many bytes."""
+"""With fewer records than this in a chunk, its size in bytes does not matter."""
 
 
 class FileSource:
-    """Reads partition by partition up to a consistent cut, so that a transaction arrives whole if it fits
-    into a chunk. Nothing is read ahead."""
+    """Reads each partition up to a consistent cut, so that a transaction arrives whole if it fits into a
+    chunk. Nothing is read ahead."""
 
     def __init__(self, db: Database) -> None:
         self._db: Final = db
@@ -35,23 +35,23 @@ class FileSource:
         self._ends: dict[TopicPartition, int] = {}
         self._version = -1
         self._most = 2**31
-        """How many records have last been within the bytes of a chunk, doubled."""
+        """Twice the number of records that last fitted into the bytes of a chunk."""
 
     def id(self) -> str:
         return self._db.broker.cluster_id()
 
-    def topics(self, asked: Iterable[str] | None) -> list[SourceTopic]:
-        found = {topic.name: topic for topic in self._db.broker.topic_metadata()}
-        names = planning.wanted(found, asked)
-        if missing := [name for name in names if name not in found]:
+    def topics(self, requested: Iterable[str] | None) -> list[SourceTopic]:
+        existing = {topic.name: topic for topic in self._db.broker.topic_metadata()}
+        names = planning.wanted(existing, requested)
+        if missing := [name for name in names if name not in existing]:
             raise UnknownTopicOrPartitionError(
-                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(sorted(found)) or 'none'}"
+                f"{self.where} has no topic {missing[0]!r}; it has {', '.join(sorted(existing)) or 'none'}"
             )
         return [
             SourceTopic(
                 name,
-                str(found[name].topic_id),
-                found[name].partitions,
+                str(existing[name].topic_id),
+                existing[name].partitions,
                 self._db.admin.describe_topic(name).config,
             )
             for name in names
@@ -102,7 +102,7 @@ class FileSource:
     def _read_ranges(
         self, ranges: Mapping[TopicPartition, tuple[int, int]], max_bytes: int
     ) -> Chunk:
-        """As much of the ranges as the bytes allow, at least one record."""
+        """Read as much of the ranges as fits into `max_bytes`, at least one record."""
         records: list[RelayRecord] = []
         positions: dict[TopicPartition, int] = {}
         for tp, (start, end) in ranges.items():
@@ -122,13 +122,14 @@ class FileSource:
         return Chunk(records, positions)
 
     def _check_topics(self) -> None:
-        """Offsets are of a topic, not of a name: what was read may be of one that was made anew."""
-        ids = {found.name: found for found in self._db.broker.topic_metadata()}
+        """Check that the topics still have their ids: a recreated topic's offsets are not those of the old
+        one."""
+        ids = {there.name: there for there in self._db.broker.topic_metadata()}
         for topic in self._topics:
-            found = ids.get(topic.name)
-            if found is None or str(found.topic_id) != topic.topic_id:
+            current = ids.get(topic.name)
+            if current is None or str(current.topic_id) != topic.topic_id:
                 raise InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
-            if found.partitions != topic.partitions:
+            if current.partitions != topic.partitions:
                 raise InterruptedRelayError(f"{self.where}: topic {topic.name} was widened")
 
     def ends(self) -> dict[TopicPartition, int]:
@@ -149,10 +150,10 @@ class FileSource:
             )
 
     def rest(self) -> None:
-        """Nothing is held between two reads."""
+        """Does nothing: nothing is held between two reads."""
 
     def close(self) -> None:
-        """The database is its owner's."""
+        """Does nothing: the caller closes the database."""
 
 
 def records_of(tp: TopicPartition, data: FetchedData, end: int) -> list[RelayRecord]:

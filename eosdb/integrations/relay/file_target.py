@@ -50,23 +50,23 @@ class FileTarget:
                     yield record.key, record.value
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        known = {found.name: found for found in self._db.broker.topic_metadata()}
-        found = {}
+        existing = {result.name: result for result in self._db.broker.topic_metadata()}
+        result = {}
         for name in topics:
-            if name in known:
+            if name in existing:
                 config = self._db.admin.topic_config(name)
                 append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
-                found[name] = TopicFacts(
-                    known[name].partitions,
+                result[name] = TopicFacts(
+                    existing[name].partitions,
                     append_time,
                     config.max_message_bytes,
-                    str(known[name].topic_id),
+                    str(existing[name].topic_id),
                 )
-        return found
+        return result
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        known = planning.config_to_copy(config, TOPIC_SETTINGS)
-        self._db.admin.create_topic(name, partitions, known, exist_ok=True)
+        settings = planning.config_to_copy(config, TOPIC_SETTINGS)
+        self._db.admin.create_topic(name, partitions, settings, exist_ok=True)
 
     def write(self, records: Sequence[Outgoing]) -> None:
         translating(self.where, lambda: self._write(records))
@@ -105,7 +105,8 @@ class FileTarget:
 
 
 def _refused(sent: Iterable[tuple[Outgoing, ProduceFuture]]) -> list[RelayRecord]:
-    """Which of them were too large. A batch of several is never larger than a topic allows by default."""
+    """The records that were too large. A batch of several records is never larger than a topic allows by
+    default."""
     return [
         record.origin
         for record, future in sent

@@ -1,5 +1,6 @@
-"""What the two ends at a Kafka cluster share: clients of confluent-kafka with the relay's settings, their
-errors as what they mean, and questions about topics."""
+"""The Kafka side of a relay: clients of confluent-kafka with the relay's settings, the translation of their
+errors, and lookups of topics.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +17,24 @@ from eosdb.integrations.relay.kafka_settings import KafkaSettings
 from eosdb.model.notices.catalog import LIBRDKAFKA
 
 TIMEOUT_S: Final = 15.0
-"""For a question to the cluster; after it the relay begins anew."""
+"""The time-out of a request to the cluster, after which the relay starts a new session."""
 _LOCAL_AUTHENTICATION: Final = -169
 _NOBODY: Final = (-187, _LOCAL_AUTHENTICATION)  # All brokers down.
 _ASK_S: Final = 1.0
 _TRANSACTION_S: Final = 60.0
-"""librdkafka's default."""
+"""librdkafka's default transaction.timeout.ms."""
 _log: Final = logging.getLogger(LIBRDKAFKA)
 
 
 class _Details:
-    """What librdkafka logs, as details: the relay says what comes of it."""
+    """Passes librdkafka's log lines to a logger at DEBUG; the relay logs their consequences."""
 
     def log(self, _: int, message: str, *args: object) -> None:
         _log.debug(message, *args)
 
 
 def confluent() -> ModuleType:
-    """The module `confluent_kafka`. Raises ConfigError where it is not installed."""
+    """The module `confluent_kafka`. Raises ConfigError if it is not installed."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
@@ -45,7 +46,7 @@ def confluent() -> ModuleType:
 
 
 class KafkaClient:
-    """Makes clients, and asks what an administrator would. One thread uses it."""
+    """Creates clients, and makes admin requests. Used by one thread."""
 
     def __init__(self, address: str, settings: KafkaSettings) -> None:
         self.module: Final = confluent()
@@ -55,11 +56,11 @@ class KafkaClient:
         self._admin: Any = None
 
     def producer(self, **fixed: object) -> Any:
-        """A producer with the settings given, and over them those of the relay."""
+        """Create a producer with the settings given, overridden by those of the relay."""
         return self._make(self.module.Producer, fixed)
 
     def consumer(self, **fixed: object) -> Any:
-        """A consumer that reads what is committed, of partitions that it is told."""
+        """Create a read_committed consumer, to which partitions are assigned."""
         own = {
             "group.id": "eosdb-relay",  # Required, and never used: nothing is committed to it.
             "enable.auto.commit": False,
@@ -73,17 +74,17 @@ class KafkaClient:
 
     @property
     def admin(self) -> Any:
-        """An AdminClient, made when it is first needed."""
+        """An AdminClient, created on first use."""
         if self._admin is None:
             self._admin = self._make(self.module.admin.AdminClient, {})
         return self._admin
 
     def rest(self) -> None:
-        """Let go of connections, and of what was said about them."""
+        """Close connections, and forget errors that librdkafka has reported."""
         self._admin = self._last = None
 
     def check_connected(self) -> None:
-        """Raises InterruptedRelayError when librdkafka has said that nobody is there."""
+        """Raises InterruptedRelayError if librdkafka has reported that no broker is reachable."""
         if self._last is not None and self._last[0] in _NOBODY:
             code, text = self._last
             raise failure.of_kafka(code, self._settings.hide(text), self.where)
@@ -102,13 +103,13 @@ class KafkaClient:
             raise ConfigError(f"the Kafka client does not take its settings: {text}") from None
 
     def notice(self, error: Any) -> None:
-        """Remember what librdkafka says of itself: why nobody answers."""
+        """Remember an error that librdkafka reports on its own: it may be the cause of a later time-out."""
         if self._last is None or self._last[0] != _LOCAL_AUTHENTICATION:
             self._last = (error.code(), error.str())
 
     def meaning(self, error: Any, topic: str | None = None) -> EosdbError:
-        """What a KafkaError means for the relay. Where it only says that nobody answered, it is told with
-        what is known of the reason."""
+        """Translate a KafkaError. If it is only a time-out, the cause that librdkafka has reported is
+        added."""
         code, text = error.code(), error.str().strip()
         if not text or text.endswith(":"):  # Brokers may send a code and no words.
             text = f"{text} {error.name()}".strip()
@@ -121,7 +122,7 @@ class KafkaClient:
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:
-        """Around calls of confluent-kafka."""
+        """A context for calls of confluent-kafka, which translates their errors."""
         try:
             yield
         except self.module.KafkaException as error:
@@ -133,20 +134,20 @@ class KafkaClient:
 
     @property
     def transaction_s(self) -> float:
-        """How long the coordinator lets a transaction take."""
+        """The transaction time-out of the relay's producer."""
         text = self._settings.values.get("transaction.timeout.ms", "")
         return int(text) / 1000 if text.isdigit() else _TRANSACTION_S
 
     def cluster_id(self) -> str:
-        """Kafka's id of the cluster."""
+        """The cluster's id."""
         with self.translating():
-            found = self._metadata().cluster_id
-        if not found:
+            cluster = self._metadata().cluster_id
+        if not cluster:
             raise InterruptedRelayError(f"{self.where}: the cluster does not tell its id")
-        return str(found)
+        return str(cluster)
 
     def _metadata(self) -> Any:
-        """Waits for an answer as long as nothing speaks against it."""
+        """Request the metadata, waiting until the time-out unless librdkafka has reported an error."""
         for _ in range(int(TIMEOUT_S / _ASK_S)):
             try:
                 return self.admin.list_topics(timeout=_ASK_S)
@@ -157,52 +158,52 @@ class KafkaClient:
         return self.admin.list_topics(timeout=_ASK_S)
 
     def partitions(self) -> dict[str, int]:
-        """All topics, and how many partitions each has."""
+        """All topics, and their numbers of partitions."""
         with self.translating():
             topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
         return {name: len(topic.partitions) for name, topic in topics.items() if not topic.error}
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """The ids of those that are there."""
-        if not (asked := list(names)):
+        """The ids of those topics that exist."""
+        if not (requested := list(names)):
             return {}
         kafka = self.module
         with self.translating():
             futures = self.admin.describe_topics(
-                kafka.TopicCollection(asked), request_timeout=TIMEOUT_S
+                kafka.TopicCollection(requested), request_timeout=TIMEOUT_S
             )
-        found = {}
+        ids = {}
         for name, future in futures.items():
             with contextlib.suppress(InterruptedRelayError), self.translating():
-                found[name] = str(future.result().topic_id)
-        return found
+                ids[name] = str(future.result().topic_id)
+        return ids
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The settings of topics as ConfigEntry; empty for a topic that may not be described."""
+        """The settings of topics as ConfigEntry; empty for a topic that the user may not describe."""
         kind = self.module.admin.ConfigResource
         resources = [kind(kind.Type.TOPIC, name) for name in names]
         if not resources:
             return {}
         with self.translating():
             futures = self.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
-        found: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, Any]] = {}
         for resource, future in futures.items():
             try:
-                found[resource.name] = future.result()
+                entries[resource.name] = future.result()
             except self.module.KafkaException as error:
                 meaning = self.meaning(error.args[0])
                 if isinstance(meaning, InterruptedRelayError):
                     raise meaning from None
-                found[resource.name] = {}  # Not allowed to look; not needed either.
-        return found
+                entries[resource.name] = {}  # Not allowed to look; not needed either.
+        return entries
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """Where the partition ends, whatever transactions are open."""
+        """The high watermark of the partition, whatever transactions are open."""
         return self._offset(topic, partition, self.module.admin.OffsetSpec.latest())
 
     def start(self, topic: str, partition: int) -> int:
-        """Where the partition begins. A consumer that is told "the beginning" instead asks for half a
-        second."""
+        """The log start offset of the partition. (A consumer assigned to "the beginning" takes half a
+        second to look it up.)"""
         return self._offset(topic, partition, self.module.admin.OffsetSpec.earliest())
 
     def _offset(self, topic: str, partition: int, spec: object) -> int:
@@ -214,15 +215,15 @@ class KafkaClient:
                 isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=TIMEOUT_S,
             )
-            found = int(futures[tp].result().offset)
-        if found < 0:
+            result = int(futures[tp].result().offset)
+        if result < 0:
             # librdkafka says so, and nothing of an error, when its connection breaks. Taken for an empty
             # topic of positions, it would make a relay begin at the start.
             raise InterruptedRelayError(f"{self.where}: {topic}-{partition} does not tell its end")
-        return found
+        return result
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic, with as many replicas as the cluster does by default, unless it exists."""
+        """Create a topic with the cluster's default replication factor, unless it exists."""
         new = self.module.admin.NewTopic(
             name, partitions, replication_factor=-1, config=dict(config)
         )

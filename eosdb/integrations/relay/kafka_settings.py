@@ -1,7 +1,6 @@
 """Settings of the Kafka client: librdkafka's, by its names, from a file or the environment.
 
-They may hold passwords, so they are never shown: not by `repr`, not in errors, and nothing writes them
-anywhere.
+They may contain passwords, so they appear in no `repr` and no error, and are not stored.
 """
 
 from __future__ import annotations
@@ -40,12 +39,13 @@ _PUBLIC: Final = (
     "compression.type",
     "client.id",
 )
-"""What may be shown where librdkafka names a value that it does not take."""
+"""Settings whose values may appear in librdkafka's error messages."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KafkaSettings:
-    """Checked settings. Raises ConfigError for one that would break the promise, or is the relay's own."""
+    """Checked settings. Raises ConfigError for a setting that would break exactly-once, or that the relay
+    sets itself."""
 
     values: Mapping[str, str]
 
@@ -60,7 +60,7 @@ class KafkaSettings:
         object.__setattr__(self, "values", {name: _text(v) for name, v in self.values.items()})
 
     def hide(self, text: str) -> str:
-        """The text without what might be secret."""
+        """The text without values that may be secret."""
         for name, value in self.values.items():
             if name not in _PUBLIC and len(value) > 3:
                 text = text.replace(value, "[hidden]")
@@ -73,12 +73,12 @@ class KafkaSettings:
 def kafka_settings(
     given: Mapping[str, str] | None, environment: Mapping[str, str]
 ) -> KafkaSettings:
-    """What is given, over what the environment says: EOSDB_KAFKA_SASL_PASSWORD is sasl.password."""
+    """The settings given, over those of the environment: EOSDB_KAFKA_SASL_PASSWORD is sasl.password."""
     return KafkaSettings({**from_environment(environment), **(given or {})})
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings among the variables of an environment."""
+    """The settings in the variables of an environment."""
     return {
         name.removeprefix(ENVIRONMENT).lower().replace("_", "."): value
         for name, value in environment.items()
@@ -87,9 +87,9 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def from_lines(lines: Iterable[str], path: str) -> dict[str, str]:
-    """The settings in a properties file: `name=value` in each line, `#` for comments. Raises ConfigError
+    """The settings in the lines of a properties file: `name=value`, `#` for comments. Raises ConfigError
     with the number of a line that is neither."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith(("#", "!")):
@@ -97,12 +97,12 @@ def from_lines(lines: Iterable[str], path: str) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"{path}, line {number}: expected name=value")
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def from_file(path: str) -> dict[str, str]:
-    """The settings in a properties file. Raises ConfigError."""
+    """The settings of a properties file. Raises ConfigError."""
     try:
         with open(path, encoding="utf-8") as file:
             return from_lines(file, path)

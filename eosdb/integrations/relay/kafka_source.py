@@ -16,12 +16,12 @@ _MEMORY_KB: Final = 16_384
 _FIRST_S: Final = 0.5
 _MORE_S: Final = 0.02
 _AT_ONCE: Final = 500
-"""How many records are taken between two looks at their size."""
+"""Records consumed between two checks of their size."""
 
 
 class KafkaSource:
-    """Reads with a consumer without a group, read_committed. A source transaction may arrive in several
-    parts, for the protocol does not tell a reader of several partitions where one ends."""
+    """Reads with a read_committed consumer without a group. A source transaction may arrive in several
+    parts, because the protocol does not show a consumer of several partitions where a transaction ends."""
 
     def __init__(self, client: KafkaClient) -> None:
         self._client: Final = client
@@ -30,14 +30,14 @@ class KafkaSource:
         self._topics: Sequence[SourceTopic] = ()
         self._positions: dict[TopicPartition, int] = {}
         self._ended: dict[TopicPartition, int] = {}
-        """Where partitions ended when their end was last reached."""
+        """The offsets at which the consumer last reached the ends of partitions."""
 
     def id(self) -> str:
         return self._client.cluster_id()
 
-    def topics(self, asked: Iterable[str] | None) -> list[SourceTopic]:
+    def topics(self, requested: Iterable[str] | None) -> list[SourceTopic]:
         partitions = self._client.partitions()
-        names = planning.wanted(partitions, asked)
+        names = planning.wanted(partitions, requested)
         if missing := [name for name in names if name not in partitions]:
             raise UnknownTopicOrPartitionError(f"{self.where} has no topic {missing[0]!r}")
         ids, configs = self._client.topic_ids(names), self._client.configs(names)
@@ -55,7 +55,7 @@ class KafkaSource:
         return ""
 
     def bounds(self, topics: Sequence[SourceTopic]) -> dict[TopicPartition, Bounds]:
-        consumer, found = self._connected(), {}
+        consumer, result = self._connected(), {}
         for topic in topics:
             for number in range(topic.partitions):
                 with self._client.translating():
@@ -66,8 +66,8 @@ class KafkaSource:
                     raise InterruptedRelayError(
                         f"{self.where}: {topic.name}-{number} does not tell where it begins and ends"
                     )
-                found[TopicPartition(topic.name, number)] = Bounds(low, high)
-        return found
+                result[TopicPartition(topic.name, number)] = Bounds(low, high)
+        return result
 
     def begin(self, topics: Sequence[SourceTopic], starts: Mapping[TopicPartition, int]) -> None:
         self._topics, self._positions, self._ended = topics, dict(starts), {}
@@ -107,7 +107,7 @@ class KafkaSource:
     def _event(
         self, tp: TopicPartition, message: Any, positions: dict[TopicPartition, int]
     ) -> None:
-        """What the consumer hands out between records: the end of a partition, or an error."""
+        """Handle a message that is not a record: the end of a partition, or an error."""
         error, kafka = message.error(), self._client.module.KafkaError
         if error.code() == kafka._PARTITION_EOF:
             self._ended[tp] = message.offset()
@@ -122,30 +122,31 @@ class KafkaSource:
             raise self._client.meaning(error)
 
     def _check_topics(self) -> None:
-        """Offsets are of a topic, not of a name: what was read may be of one that was made anew."""
-        found = self._client.topic_ids(topic.name for topic in self._topics)
+        """Check that the topics still have their ids: a recreated topic's offsets are not those of the old
+        one."""
+        ids = self._client.topic_ids(topic.name for topic in self._topics)
         for topic in self._topics:
-            if found.get(topic.name) != topic.topic_id:
+            if ids.get(topic.name) != topic.topic_id:
                 raise InterruptedRelayError(f"{self.where}: topic {topic.name} was deleted")
 
     def ends(self) -> dict[TopicPartition, int]:
-        consumer, found = self._connected(), dict(self._ended)
+        consumer, reached = self._connected(), dict(self._ended)
         for tp in self._positions:
             offsets = consumer.get_watermark_offsets(
                 self._client.module.TopicPartition(*tp), cached=True
             )
-            if offsets is not None and tp not in found:
-                found[tp] = offsets[1]
-        return {tp: max(end, self._positions[tp]) for tp, end in found.items() if end >= 0}
+            if offsets is not None and tp not in reached:
+                reached[tp] = offsets[1]
+        return {tp: max(end, self._positions[tp]) for tp, end in reached.items() if end >= 0}
 
     def is_caught_up(self) -> bool:
         return all(self._ended.get(tp, -1) >= at for tp, at in self._positions.items())
 
     def wait(self, timeout_ms: int, stopped: Callable[[], bool]) -> None:
-        """`read` waits for the next record by itself."""
+        """Does nothing: `read` waits for the next record."""
 
     def note(self, relay: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Groups of the cluster are left alone."""
+        """Does nothing: the relay commits no offsets in the source cluster."""
 
     def rest(self) -> None:
         if self._consumer is not None:
@@ -163,7 +164,7 @@ class KafkaSource:
 
 
 def _own(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that somebody has given to the topic itself."""
+    """The settings that were set for the topic itself."""
     return {
         name: entry.value
         for name, entry in config.items()

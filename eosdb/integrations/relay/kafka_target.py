@@ -16,19 +16,19 @@ from eosdb.integrations.relay.values import Outgoing, RelayRecord, TopicFacts
 
 _BATCH_BYTES: Final = 1_000_000
 _ROOM_IN_BATCH: Final = 1_000
-"""For what a batch has beside its records."""
+"""Space in a batch for everything but its records."""
 _ANY_SIZE: Final = 1_000_000_000
 _POSITIONS_WAIT_MS: Final = 20
-"""They are there already; for the markers behind them a fetch waits so long."""
+"""How long a fetch at the end of the positions waits: the records exist, only markers follow."""
 _STEP_S: Final = 1.0
 _ABORT_S: Final = 5.0
 _ONE_MS: Final = 1
-"""librdkafka takes the timestamp 0 for "now"."""
+"""Replaces the timestamp 0, which librdkafka takes for "now"."""
 
 
 class KafkaTarget:
-    """Writes with a transactional producer. After any failure the producer is given up: the next one's
-    `init_transactions` tells what became of its transaction."""
+    """Writes with a transactional producer. After any failure the producer is dropped: `init_transactions`
+    of the next one finds out what became of the transaction."""
 
     def __init__(self, client: KafkaClient, positions_topic: str) -> None:
         self._client: Final = client
@@ -66,7 +66,7 @@ class KafkaTarget:
             self._call(self._producer.init_transactions, TIMEOUT_S)
 
     def _call(self, call: Any, timeout_s: float) -> None:
-        """One of the calls that may be repeated after a time-out, in small steps."""
+        """Repeat a call that is repeatable after a time-out, in short steps."""
         for _ in range(max(int(timeout_s / _STEP_S), 1)):
             try:
                 return call(_STEP_S)  # type: ignore[no-any-return]
@@ -79,7 +79,7 @@ class KafkaTarget:
         raise failed
 
     def position_records(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Those of other relays are read, too; where one has a transaction open, until it has ended."""
+        """Includes records of other relays, and waits until their open transactions have ended."""
         consumer = self._client.consumer(
             **{
                 "fetch.wait.max.ms": _POSITIONS_WAIT_MS,
@@ -113,23 +113,23 @@ class KafkaTarget:
         partitions = self._client.partitions()
         names = [name for name in topics if name in partitions]
         configs, ids = self._client.configs(names), self._client.topic_ids(names)
-        found = {}
+        result = {}
         for name, config in configs.items():
             kind, most = config.get("message.timestamp.type"), config.get("max.message.bytes")
-            found[name] = TopicFacts(
+            result[name] = TopicFacts(
                 partitions[name],
                 kind is not None and kind.value == "LogAppendTime",
                 None if most is None else int(most.value),
                 ids.get(name, ""),
             )
-        self._fit(found.values())
-        return found
+        self._fit(result.values())
+        return result
 
     def _fit(self, facts: Iterable[TopicFacts]) -> None:
-        """Batches of several records are never larger than a topic takes, so that one which is refused has
-        a record that is too large by itself."""
-        known = [fact.max_message_bytes for fact in facts if fact.max_message_bytes is not None]
-        most = max(min([self._batch_bytes, *(size - _ROOM_IN_BATCH for size in known)]), 1)
+        """Limit the batch size to what the topics accept, so that a batch is refused only if a record is
+        too large by itself."""
+        limits = [fact.max_message_bytes for fact in facts if fact.max_message_bytes is not None]
+        most = max(min([self._batch_bytes, *(size - _ROOM_IN_BATCH for size in limits)]), 1)
         if most < self._batch_bytes:
             self._batch_bytes = most
             if self._producer is not None:

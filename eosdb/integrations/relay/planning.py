@@ -1,6 +1,6 @@
-"""What a relay decides: where it goes on in a partition, what the next chunk holds, how long it waits.
+"""The decisions of a relay: where to resume a partition, what the next chunk contains, how long to wait.
 
-Values in, values out.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ TOO_LARGE: Final = ("stop", "dead-letter")
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 30_000
 _STEPS: Final = 4
-"""In how many steps a partition's share of a chunk grows."""
+"""The number of steps in which a partition's share of a chunk grows."""
 TransactionsIn = Callable[
     [TopicPartition, int, int], Iterable[Mapping[TopicPartition, tuple[int, int]]]
 ]
-"""The committed transactions with data in a partition's [from, to): first and last offset by partition."""
+"""Returns the committed transactions with data in [from, to) of a partition: their first and last offsets
+by partition."""
 _NOT_COPIED: Final = ("min.insync.replicas", "leader.", "follower.", "remote.", "local.", "eosdb.")
-"""Settings of topics that are about the brokers, or about the source itself, not about the records."""
+"""Topic settings that concern brokers or the source itself, and are not copied."""
 
 
 def start_of(
@@ -35,10 +36,13 @@ def start_of(
     on_gap: str,
     target_id: str | None = "",
 ) -> int:
-    """The first offset to relay. `target_id`: of the topic at the target, None if there is none, empty if
-    it does not say. Raises OffsetOutOfRangeError when the source no longer has what comes next, or the
-    target what came before, unless `on_gap` says to go on with what there is; and always when the source
-    lacks what has been relayed, for then it is not what it was."""
+    """The first offset to relay. `target_id` is the id of the target's topic: None if the topic does not
+    exist, empty if the id is unknown.
+
+    Raises OffsetOutOfRangeError if the source no longer has the next records, or the target the previous
+    ones, unless `on_gap` lets the relay continue; and always if the source lacks records that were relayed,
+    because then it is another history.
+    """
     if position is None:
         return bounds.start
     if position.topic_id != topic_id:
@@ -74,8 +78,8 @@ def next_ranges(
     most: int,
     transactions_in: TransactionsIn,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """For each partition that has something, what of it comes into the next chunk: [from, to), `most`
-    offsets in all, and no transaction in part, unless one does not fit. `ends` hold none in part either."""
+    """The range [from, to) of each partition for the next chunk: `most` offsets in all, and only whole
+    transactions, unless one does not fit. `ends` must not split transactions either."""
     behind = {tp: ends[tp] for tp, at in positions.items() if ends.get(tp, at) > at}
     if sum(end - positions[tp] for tp, end in behind.items()) <= most:
         return {tp: (positions[tp], end) for tp, end in behind.items()}
@@ -91,8 +95,8 @@ def next_ranges(
                 taken = grown
         if not growing and taken == starts and step > 1:
             step, growing = 1, sorted(behind)  # One transaction may fit where two do not.
-    found = {tp: (positions[tp], end) for tp, end in taken.items() if end > positions[tp]}
-    return found or _shares(positions, ends, most)
+    ranges = {tp: (positions[tp], end) for tp, end in taken.items() if end > positions[tp]}
+    return ranges or _shares(positions, ends, most)
 
 
 def _size(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
@@ -106,8 +110,7 @@ def _whole(
     ends: Mapping[TopicPartition, int],
     transactions_in: TransactionsIn,
 ) -> dict[TopicPartition, int]:
-    """How much is taken when a partition is taken up to `end`, with the rest of each transaction that is
-    begun by that."""
+    """The ends of all partitions if `tp` is taken up to `end`, extended to whole transactions."""
     grown, todo = {**taken, tp: end}, [(tp, taken[tp], end)]
     while todo:
         for spans in transactions_in(*todo.pop()):
@@ -122,8 +125,8 @@ def _whole(
 def _shares(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """As many offsets, transactions in part or not. Partitions that have less than an equal share leave the
-    rest to the others."""
+    """Ranges of `most` offsets that may split transactions. Partitions with less than an equal share leave
+    the rest to the others."""
     behind = {tp: ends[tp] - at for tp, at in positions.items() if ends.get(tp, at) > at}
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     left, partitions = most, len(behind)
@@ -135,11 +138,11 @@ def _shares(
 
 
 def checked_partitions(
-    topics: Iterable[SourceTopic], known: Mapping[str, TopicFacts], where: str
+    topics: Iterable[SourceTopic], facts: Mapping[str, TopicFacts], where: str
 ) -> None:
-    """Raises InvalidPartitionsError when a topic has fewer partitions there than in the source."""
+    """Raises InvalidPartitionsError if a topic has fewer partitions in the target than in the source."""
     for topic in topics:
-        there = known[topic.name].partitions
+        there = facts[topic.name].partitions
         if there < topic.partitions:
             raise InvalidPartitionsError(
                 f"topic {topic.name!r} has {topic.partitions} partitions in the source and {there} at "
@@ -147,22 +150,25 @@ def checked_partitions(
             )
 
 
-def config_to_copy(config: Mapping[str, str], known: Iterable[str] | None = None) -> dict[str, str]:
-    """The settings that a created topic takes over: what is about records, and is `known` there."""
-    names = config.keys() if known is None else config.keys() & set(known)
+def config_to_copy(
+    config: Mapping[str, str], supported: Iterable[str] | None = None
+) -> dict[str, str]:
+    """The settings that a created topic copies: those that concern records and are `supported` by the
+    target."""
+    names = config.keys() if supported is None else config.keys() & set(supported)
     return {name: config[name] for name in sorted(names) if not name.startswith(_NOT_COPIED)}
 
 
-def wanted(available: Iterable[str], asked: Iterable[str] | None) -> list[str]:
+def wanted(available: Iterable[str], requested: Iterable[str] | None) -> list[str]:
     """The topics to relay; by default all whose names do not begin with two underscores. Raises ConfigError
     when `asked` is empty."""
-    if asked is None:
+    if requested is None:
         return sorted(name for name in available if not name.startswith("__"))
-    if not (names := sorted(set(asked))):
+    if not (names := sorted(set(requested))):
         raise ConfigError("topics: got none, expected names of topics; leave it out for all")
     return names
 
 
 def pauses() -> Iterator[int]:
-    """How long to wait before the next attempt, in ms: longer and longer, up to half a minute."""
+    """Pauses before the next attempt (ms), growing up to half a minute."""
     return (min(_FIRST_PAUSE_MS * 2**number, _LONGEST_PAUSE_MS) for number in itertools.count())

@@ -1,9 +1,9 @@
-"""The position topic: how far each partition of a source has been relayed, kept in the target.
+"""The position topic in the target: how far each partition of a source has been relayed.
 
-Positions are written in the transaction of the records that they stand behind, so both are there or
-neither. The topic is compacted: the newest record of a key counts, and none expires, as the offsets of a
-group would. Beside the positions there is one claim for each relay and source: which run of the relay wrote
-last, and a mark of the source's history at that time. All is JSON, for people to read.
+Positions are written in the transaction of the records that they follow, so either both are committed or
+neither. The topic is compacted: the newest record of a key counts, and none expires, as group offsets
+would. For each relay and source it also has one claim: the run of the relay that wrote last, and a mark of
+the source's history at that time. All records are JSON, readable for people.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POSITIONS_CONFIG: Final = {"cleanup.policy": "compact"}
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the target remembers of a relay and a source. `run` and `mark` are empty before the first
+    """The state that the target stores of a relay and a source. `run` and `mark` are empty before the first
     claim."""
 
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
@@ -35,26 +35,26 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Writes and reads the records of one relay and one source."""
+    """Builds and parses the position records of one relay and one source."""
 
     relay: str
     source_id: str
     topic: str = POSITIONS_TOPIC
 
     def position(self, tp: TopicPartition, position: Position) -> Outgoing:
-        """The record that says where a partition stands."""
+        """The record of a partition's position."""
         value = {"offset": position.offset, "topic_id": position.topic_id}
         if position.target_id:
             value["target_id"] = position.target_id
         return self._record({"topic": tp.topic, "partition": tp.partition}, value)
 
     def claim(self, run: str, mark: str) -> Outgoing:
-        """The record that says who writes, and on which history."""
+        """The record of the writing run and the source's history."""
         return self._record({}, {"run": run, "mark": mark})
 
     def standing(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> Standing:
-        """The outcome of all records of the topic, (key, value) in their order. Raises CorruptRecordError
-        for one that is not a relay's."""
+        """The state after all records of the topic, (key, value) in order. Raises CorruptRecordError for a
+        record that no relay wrote."""
         positions: dict[TopicPartition, Position] = {}
         run = mark = ""
         for key, value in records:
@@ -87,8 +87,8 @@ class Keeper:
 
 
 def transactional_id(relay: str, source_id: str) -> str:
-    """Stable, so that a relay that comes up ends what its predecessor left open, and fences one that is
-    still alive."""
+    """A constant id, so that a restarted relay ends its predecessor's transaction, and fences the
+    predecessor if it is alive."""
     return f"eosdb-relay:{relay}:{source_id}"
 
 

@@ -1,8 +1,9 @@
-"""The loop: what was committed in one place arrives in another, exactly once and in order.
+"""The loop of a relay: committed records of the source are written to the target, exactly once and in
+order.
 
-It holds no state that counts. Each session begins by taking the transactional id, which ends or completes
-what a dead relay left and fences one that is alive, and then reads from the target how far it got. Whatever
-goes wrong, a new session finds out what became of the last transaction.
+The relay itself has no state that must survive. Each session first takes the transactional id, which ends
+or completes the transaction of a dead relay and fences one that is alive, and then reads its positions from
+the target. After any failure, the next session finds out what became of the last transaction.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _NOTE_EVERY_MS: Final = 5_000
 
 
 class Relay(Closeable):
-    """Made by `to_kafka`, `from_kafka` and `to_file`. One thread runs it; others may ask and stop it. A
-    context manager that closes it."""
+    """A relay, built by `to_kafka`, `from_kafka` or `to_file`. One thread runs it; other threads may read
+    its status and stop it. A context manager that closes it."""
 
     def __init__(
         self, source: Source, target: Target, clock: Clock, settings: RelaySettings
@@ -61,19 +62,19 @@ class Relay(Closeable):
         self._failures: Iterator[int] = planning.pauses()
         self._looked_ms = self._noted_ms = clock.monotonic_ms()
         self._retimed: set[str] = set()
-        """Topics whose timestamps the target replaces, and that this was logged for."""
+        """Topics whose timestamps the target replaces, which has been logged."""
         self._is_away = False
         self._aside = Aside(settings.name)
         self._closing: Final = Closing(target.close, source.close)
 
     def run(self, *, until_caught_up: bool = False) -> RelayStatus:
-        """Relay until `stop` is called, or until everything committed by then has arrived.
+        """Relay until `stop` is called, or until everything committed by now has arrived.
 
-        While the source or the target is away it waits and tries again, for as long as it takes. Raises
-        what people must see to: ProducerFencedError (another relay has taken over), OffsetOutOfRangeError
-        (the source has deleted what comes next, or is an older copy), UnknownTopicOrPartitionError,
+        While the source or the target is unreachable it retries, for as long as it takes. Raises errors
+        that need an operator: ProducerFencedError (another relay has taken over), OffsetOutOfRangeError
+        (the source has deleted the next records, or is an older copy), UnknownTopicOrPartitionError,
         InvalidPartitionsError, MessageTooLargeError, IllegalStateError (another file is at the source's
-        path), ConfigError, CorruptRecordError, and errors of authorization.
+        path), ConfigError, CorruptRecordError, and authorization errors.
         """
         try:
             while not self._stopped:
@@ -92,23 +93,22 @@ class Relay(Closeable):
         return self.status()
 
     def stop(self) -> None:
-        """Make `run` return after the transaction that it is at. From any thread, and from signal
-        handlers."""
+        """Make `run` return after the current transaction. From any thread, and from signal handlers."""
         self._stopped = True
 
     def status(self) -> RelayStatus:
-        """How far it is, and the last error. From any thread."""
+        """The positions, and the last error. From any thread."""
         return self._progress.status()
 
     def close(self) -> None:
-        """Stop, and let go of both ends. Interrupted, it may be called again."""
+        """Stop, and close both ends. If it is interrupted, it may be called again."""
         self.stop()
         self._closing.run()
 
     # -- sessions: from taking the transactional id to the next failure -------------------------------
 
     def _session(self, until_caught_up: bool) -> bool:
-        """True when it is done; False to begin anew at once."""
+        """Run one session. True if the relay is done; False to start the next session at once."""
         source, target = self._source, self._target
         keeper = Keeper(self._settings.name, source.id(), self._settings.positions_topic)
         if target.id() == keeper.source_id:
@@ -166,7 +166,7 @@ class Relay(Closeable):
     # -- what may be wrong ----------------------------------------------------------------------------
 
     def _failed(self, error: EosdbError) -> None:
-        """Remember and tell it, hold nothing, and wait a little longer than the last time."""
+        """Record and log a failure, release both ends, and wait, longer each time."""
         self._target.release()
         self._source.rest()
         pause_ms = next(self._failures)
@@ -179,7 +179,8 @@ class Relay(Closeable):
             self._clock.sleep_ms(min(left_ms, _LOOK_MS))
 
     def _check_claim(self, standing: Standing) -> None:
-        """A transaction that takes too long is fenced, too; but then nobody else has written a claim."""
+        """Raises ProducerFencedError if another relay has written a claim. (A transaction that takes too
+        long is fenced, too, but leaves no claim.)"""
         if self._found_run is None:
             self._found_run = standing.run
         if standing.run not in (self._run_id, self._found_run):
@@ -200,17 +201,17 @@ class Relay(Closeable):
         ids, starts = self._topic_ids, {}
         there = {name: fact.topic_id for name, fact in self._target.facts(ids).items()}
         for tp, bounds in self._source.bounds(self._topics).items():
-            known = standing.positions.get(tp)
+            position = standing.positions.get(tp)
             starts[tp] = planning.start_of(
-                tp, known, ids[tp.topic], bounds, self._settings.on_gap, there.get(tp.topic)
+                tp, position, ids[tp.topic], bounds, self._settings.on_gap, there.get(tp.topic)
             )
-            if known is not None and starts[tp] != known.offset:
+            if position is not None and starts[tp] != position.offset:
                 self._tell(
                     catalog.RELAY_GAP,
                     topic=tp.topic,
                     partition=tp.partition,
                     offset=starts[tp],
-                    relayed_offset=known.offset,
+                    relayed_offset=position.offset,
                 )
         return starts
 
@@ -269,9 +270,9 @@ class Relay(Closeable):
         if now_ms - self._looked_ms < _LOOK_FOR_TOPICS_MS:
             return False
         self._looked_ms = now_ms
-        found = self._source.topics(self._settings.topics)
-        known = {(t.name, t.topic_id, t.partitions) for t in self._topics}
-        if {(t.name, t.topic_id, t.partitions) for t in found} != known:
+        now_there = self._source.topics(self._settings.topics)
+        before = {(t.name, t.topic_id, t.partitions) for t in self._topics}
+        if {(t.name, t.topic_id, t.partitions) for t in now_there} != before:
             return True
         there = self._target.facts(self._target_ids)
         return {name: fact.topic_id for name, fact in there.items()} != self._target_ids
@@ -291,7 +292,7 @@ class Relay(Closeable):
             self._settings.on_progress(status.records, status.records + status.lag)
 
     def _tell(self, notice: Notice, **values: Any) -> None:
-        """Log it, or hand the message to `notify`, where each line is of this relay."""
+        """Log a notice, or pass its message to `notify` without the relay's name."""
         name = self._settings.name
         if self._settings.notify is None:
             notice.say(relay=name, **values)

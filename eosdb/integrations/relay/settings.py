@@ -20,11 +20,11 @@ from eosdb.model.validation import (
 )
 
 DEAD_LETTERS: Final = ".dlq"
-"""Behind a topic's name: the topic of its records that were too large."""
+"""The suffix of the topics for records that are too large."""
 
 
 class RelayOptions(TypedDict, total=False):
-    """What `to_kafka`, `from_kafka` and `to_file` take beside the two ends; see RelaySettings."""
+    """The options of `to_kafka`, `from_kafka` and `to_file`; see RelaySettings."""
 
     name: str
     topics: Iterable[str] | None
@@ -40,30 +40,33 @@ class RelayOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """Raises ConfigError that names the setting and why."""
+    """Raises ConfigError with the setting and the reason."""
 
     name: str = "relay"
-    """With the source's id it is what positions are kept under, and whom a second relay fences."""
+    """The relay's name. With the source's id it identifies the positions, and the relay that a second one
+    fences."""
     topics: Iterable[str] | None = None
-    """None: all whose names do not begin with two underscores, also those that are created later."""
+    """None: all topics whose names do not begin with two underscores, including those created later."""
     create_topics: bool = True
-    """Create topics that the target lacks, with as many partitions and the source's settings."""
+    """Whether to create topics that the target lacks, with the source's settings and number of
+    partitions."""
     too_large: str = "stop"
-    """Either "stop", or "dead-letter": a record that the target refuses for its size goes to
+    """Either "stop", or "dead-letter": a record that the target refuses as too large is sent to
     `<topic>.dlq`."""
     on_gap: str = "stop"
-    """Either "stop", or "earliest": where the source has deleted what comes next, go on with what
+    """Either "stop", or "earliest": if the source has deleted the next records, continue with the earliest
     it has."""
     positions_topic: str = POSITIONS_TOPIC
-    """The topic of the target in which the relay keeps how far it is."""
+    """The topic of the target in which the relay stores its positions."""
     max_records: int = 5_000
-    """Records in a transaction at most; offsets of markers and aborted records count."""
+    """The most records of a transaction; offsets of markers and aborted records count."""
     max_bytes: int = 8_388_608
-    """Bytes of keys and values in a transaction, unless a single record is larger."""
+    """The most bytes of keys and values in a transaction, unless a single record is larger."""
     notify: Callable[[str], object] | None = None
-    """Called with a sentence about what an operator might want to know. None: the logger `eosdb.relay`."""
+    """Called with a sentence for the operator; if it is None, the logger `eosdb.relay` gets it."""
     on_progress: Progress | None = None
-    """Called after each transaction with the records relayed by this object, and with those and the lag."""
+    """Called after each transaction with the records relayed by this object, and with that number plus the
+    lag."""
 
     def __post_init__(self) -> None:
         if not check_text("name", self.name, ConfigError):
@@ -80,5 +83,5 @@ class RelaySettings:
 
     @property
     def limits(self) -> Limits:
-        """Of a chunk."""
+        """The limits of a chunk."""
         return Limits(self.max_records, self.max_bytes)

@@ -1,5 +1,4 @@
-"""How far a relay is, as others see it: lag in records, bytes and time, what has been relayed, and the last
-error."""
+"""The status of a relay: lag in records, bytes and time, counts, and the last error."""
 
 from __future__ import annotations
 
@@ -15,44 +14,44 @@ from eosdb.model.values import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition of the source. Lags are of what can be read; -1 where they are not known."""
+    """A partition of the source. Lags count readable data; -1 if they are unknown."""
 
     topic: str
     partition: int
     position: int
     """The next offset to be relayed."""
     end: int
-    """How far it can be read."""
+    """The offset up to which it can be read."""
     lag: int
-    """Offsets from the position to the end: records, and what markers and aborted records take."""
+    """Offsets from the position to the end: records, markers and aborted records."""
     lag_bytes: int
-    """An estimate: as many records of the mean size seen in this run."""
+    """An estimate: the lag in records times their mean size in this run."""
     lag_ms: int
-    """How long ago the newest relayed record was made; 0 when there is nothing more."""
+    """The age of the newest relayed record; 0 if there is nothing left to relay."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayStatus:
-    """What a relay has done since it was made, and where it stands."""
+    """What a relay has done since it was built, and its positions."""
 
     partitions: tuple[PartitionStatus, ...]
     records: int
     bytes: int
-    """Of keys and values."""
+    """Bytes of keys and values."""
     transactions: int
     failures: int
-    """How often it had to begin anew."""
+    """The number of failures after which it started a new session."""
     last_error: str
-    """In plain words; empty if there was none since the last transaction."""
+    """The message of the last error; empty if there was none since the last transaction."""
 
     @property
     def lag(self) -> int:
-        """In all partitions."""
-        return sum(one.lag for one in self.partitions if one.lag > 0)
+        """The lag of all partitions."""
+        return sum(partition.lag for partition in self.partitions if partition.lag > 0)
 
 
 class Progress:
-    """Counts for one relay. Threads may share it."""
+    """The counts of one relay. Threads may share it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
@@ -65,18 +64,18 @@ class Progress:
         self._error = ""
 
     def began(self, starts: Mapping[TopicPartition, int]) -> None:
-        """A session goes on at these offsets."""
+        """Note the offsets at which a session starts."""
         with self._lock:
             self._positions = dict(starts)
             self._error = ""
 
     def ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """The source was looked at."""
+        """Note the ends of the source's partitions."""
         with self._lock:
             self._ends = dict(ends)
 
     def wrote(self, chunk: Chunk) -> None:
-        """A transaction was committed."""
+        """Note that a chunk's transaction is committed."""
         with self._lock:
             self._positions |= chunk.positions
             self._transactions += 1
@@ -88,7 +87,7 @@ class Progress:
                     self._newest[TopicPartition(record.topic, record.partition)] = record.timestamp
 
     def failed(self, error: str) -> None:
-        """It has to begin anew, or to stop."""
+        """Note a failure, after which the relay starts a new session, or stops."""
         with self._lock:
             self._failures += 1
             self._error = error
@@ -96,12 +95,12 @@ class Progress:
     def unnoted(self) -> dict[TopicPartition, int]:
         """The positions that have changed since the last call."""
         with self._lock:
-            found = {tp: at for tp, at in self._positions.items() if self._noted.get(tp) != at}
-            self._noted |= found
-            return found
+            changed = {tp: at for tp, at in self._positions.items() if self._noted.get(tp) != at}
+            self._noted |= changed
+            return changed
 
     def status(self) -> RelayStatus:
-        """Everything as of now."""
+        """The current status."""
         with self._lock:
             now_ms, mean = self._clock.time_ms(), self._bytes / max(self._records, 1)
             partitions = tuple(

@@ -1,5 +1,4 @@
-"""What moves through a relay: records with all that a target keeps of them, chunks, and where a partition
-stands."""
+"""The values of a relay: records with the fields that a target keeps, chunks, and positions."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from eosdb.model.values import Header, TopicPartition
 
 class RelayRecord(NamedTuple):
     """A committed record of the source. `offset` is the source's, `timestamp` in ms since the epoch; None
-    if the source does not know one."""
+    if it is unknown."""
 
     topic: str
     partition: int
@@ -29,8 +28,8 @@ class RelayRecord(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The next offset of the source to be relayed, the id of the topic that it is an offset of, and that of
-    the topic which has what lies before it (empty: not known)."""
+    """A partition's position: the next offset of the source, the id of its topic, and the id of the
+    target's topic that has the records before it (empty if unknown)."""
 
     offset: int
     topic_id: str
@@ -38,7 +37,7 @@ class Position(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Where a partition of the source begins, and how far it can be read now."""
+    """The start of a source partition, and the offset up to which it can be read now."""
 
     start: int
     end: int
@@ -46,7 +45,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic of the source. `config` are its own settings."""
+    """A topic of the source. `config` has the settings of the topic itself."""
 
     name: str
     topic_id: str
@@ -56,8 +55,8 @@ class SourceTopic:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one transaction of the target carries: records in the order of their partitions, and the
-    positions behind them, which also pass markers, aborted records and gaps."""
+    """The content of one transaction of the target: records in the order of their partitions, and the
+    positions after them, which also skip markers, aborted records and gaps."""
 
     records: Sequence[RelayRecord] = ()
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -65,14 +64,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a chunk holds. A single record may be larger."""
+    """The limits of a chunk. A single record may be larger."""
 
     records: int = 5_000
     bytes: int = 8_388_608
 
 
 class Outgoing(NamedTuple):
-    """A record as it is sent to the target; `origin` is the one that it stands for, None for a position."""
+    """A record in the form sent to the target; `origin` is the source's record, None for a position."""
 
     topic: str
     partition: int
@@ -85,11 +84,11 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What a target says of one of its topics."""
+    """A target's facts about one of its topics."""
 
     partitions: int
     log_append_time: bool = False
     max_message_bytes: int | None = None
-    """None if it does not say."""
+    """None if it is unknown."""
     topic_id: str = ""
-    """Empty if it does not say."""
+    """Empty if it is unknown."""
