@@ -76,7 +76,7 @@ def clock() -> eosdb.ManualClock:
 
 @pytest.fixture
 def db(db_path: Path, clock: eosdb.ManualClock) -> Iterator[eosdb.Database]:
-    with eosdb.connect(db_path, clock=clock, durability="normal") as opened:
+    with eosdb.connect(db_path, clock=clock, durability="off") as opened:
         yield opened
 
 
@@ -85,7 +85,7 @@ def classic_db(db_path: Path, clock: eosdb.ManualClock) -> Iterator[eosdb.Databa
     """Transaction version 1, in which partitions join by a request of their own, and an epoch outlives its
     transaction; with the topic "t"."""
     config = BrokerConfig(transaction_version=1)
-    with eosdb.connect(db_path, clock=clock, durability="normal", config=config) as opened:
+    with eosdb.connect(db_path, clock=clock, durability="off", config=config) as opened:
         opened.admin.create_topic("t")
         yield opened
 

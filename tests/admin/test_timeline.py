@@ -193,6 +193,7 @@ def test_what_is_open_goes_on_to_now(db: eosdb.Database, clock: ManualClock) -> 
     assert lane.extent(lane.transactions[-1]) == (clock.time_ms() - 30_000, clock.time_ms())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["offset", "time"])
 def test_of_too_many_the_longest_and_the_open_ones_are_listed(
     db: eosdb.Database, clock: ManualClock, by: str

@@ -42,6 +42,7 @@ def test_each_row_and_target_of_the_cheap_cases_is_in_the_report(
     assert not list(tmp_path.glob("bench-*")), "files of the run are left behind"
 
 
+@pytest.mark.slow
 def test_who_is_not_installed_is_reported_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import years
 
 
+@pytest.mark.slow
 def test_two_phases_of_which_neither_trims_anything_are_no_comparison(tmp_path: Path) -> None:
     for_ever = years.keeping(-1, 10)
     with pytest.raises(AssertionError, match="next to nothing was trimmed"):

@@ -252,6 +252,7 @@ def test_illegal_topic_settings(classic_db: eosdb.Database, config: Any) -> None
     assert classic_db.admin.list_topics() == ["t"]
 
 
+@pytest.mark.slow
 def test_ten_megabytes_and_nul_bytes_pass_where_they_are_allowed(
     classic_db: eosdb.Database,
 ) -> None:

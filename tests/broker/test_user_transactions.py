@@ -375,6 +375,7 @@ def test_what_is_due_is_done_before_a_block(shop: eosdb.Database, clock: eosdb.M
     assert committed_values(shop, TP) == [b"now"]
 
 
+@pytest.mark.slow
 def test_the_users_own_alembic_has_the_common_table_to_itself(
     shop: eosdb.Database, tmp_path: Path, db_path: Path
 ) -> None:

@@ -222,6 +222,7 @@ def test_a_csv_field_may_be_long(run: Run, tmp_path: Path, db_path: Path) -> Non
     assert len(stored(db_path)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut off", "changed", "not packed"])
 def test_a_damaged_gzip_file_is_refused_and_goes_on_when_mended(
     run: Run, tmp_path: Path, db_path: Path, damage: str
@@ -271,6 +272,7 @@ def test_a_file_name_may_be_any_bytes(run: Run, tmp_path: Path, db_path: Path) -
     assert len(stored(db_path)) == 1
 
 
+@pytest.mark.slow
 def test_a_file_that_is_ingested_again_after_eight_days_is_not_doubled(
     run: Run, tmp_path: Path, db_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_target_that_cannot_be_is_one_line(run: Run, target: str) -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_restore_goes_back_to_a_position_or_a_time(run: Run, db_path: Path, tmp_path: Path) -> None:
     with eosdb.connect(db_path) as db:
         position = db.info()["journal_position"]
@@ -123,6 +124,7 @@ def test_an_interrupted_backup_leaves_nothing(
     assert not list(tmp_path.glob("copy.db*"))
 
 
+@pytest.mark.slow
 def test_compact_says_how_much_smaller_the_file_is(run: Run, db_path: Path) -> None:
     with eosdb.connect(db_path, durability="off") as db:
         db.admin.create_topic("large")

@@ -63,6 +63,7 @@ def test_transactions_have_the_size_that_was_asked_for(run: Run, db_path: Path) 
     assert decided == [("eosdb-perf",)] * 3
 
 
+@pytest.mark.slow
 def test_figures_as_rows(run: Run) -> None:
     (row,) = json.loads(produce(run, "--format", "json").stdout)
     assert row["records"] == 40
@@ -122,6 +123,7 @@ def test_consume_reads_from_the_beginning_without_a_group(run: Run) -> None:
         assert row["data.consumed.in.MB"] == round(400 / 1024 / 1024, 4)
 
 
+@pytest.mark.slow
 def test_consume_in_a_group_goes_on_where_it_stopped(run: Run) -> None:
     produce(run)
     arguments = ("perf", "consume", "t", "--group", "g", "--timeout-ms", "0", "--format", "csv")

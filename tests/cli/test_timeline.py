@@ -84,6 +84,7 @@ def test_a_window_and_a_partition_can_be_drawn(orders: Run, tmp_path: Path) -> N
     assert "partition 1" not in text
 
 
+@pytest.mark.slow
 def test_too_many_transactions_are_aggregated_and_said_so(
     orders: Run, db_path: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def heights_of(band: ET.Element) -> list[float]:
     return [float(height) for height in re.findall(r"v-([\d.]+)", band.get("d", ""))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["offset", "time"])
 def test_many_are_bands_of_colour_with_the_long_and_the_open_ones_above(
     busy: Run, tmp_path: Path, by: str
@@ -160,6 +162,7 @@ def test_many_are_bands_of_colour_with_the_long_and_the_open_ones_above(
     assert "open one" in text
 
 
+@pytest.mark.slow
 def test_the_times_are_below_the_offsets_and_the_offsets_below_the_times(
     busy: Run, tmp_path: Path
 ) -> None:
@@ -175,6 +178,7 @@ def test_the_times_are_below_the_offsets_and_the_offsets_below_the_times(
         assert word in by_time
 
 
+@pytest.mark.slow
 def test_a_window_of_time_can_be_drawn(busy: Run, tmp_path: Path) -> None:
     window = ("--since", "2026-11-22T12:00:11Z", "--until", "1795348820000")
     for by in ("offset", "time"):
@@ -183,6 +187,7 @@ def test_a_window_of_time_can_be_drawn(busy: Run, tmp_path: Path) -> None:
         assert len(shapes(root, "transaction-0-")) == 9
 
 
+@pytest.mark.slow
 def test_the_page_lists_the_long_and_the_open_ones_of_too_many(busy: Run, tmp_path: Path) -> None:
     content = draw(busy, tmp_path / "x.html").decode()
     assert content.count("<tr>") == 3
@@ -237,6 +242,7 @@ def test_in_the_terminal_each_outcome_has_a_character_of_its_own(
         assert word in result.stdout
 
 
+@pytest.mark.slow
 def test_in_the_terminal_many_are_columns_as_wide_as_it(
     busy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,8 @@ from tests.docs import shop
 from tests.docs.shop_answers import ANSWERS, INCIDENTAL
 from tests.docs.test_sql_page import QUERIES, VIEWS
 
+pytestmark = pytest.mark.slow
+
 Get = Callable[[str], Any]
 METADATA = make_datasette.METADATA.read_text(encoding="utf-8")
 SHOP = json.loads(METADATA.replace("'now'", f"'{shop.NOW}'"))

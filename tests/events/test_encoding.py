@@ -56,6 +56,7 @@ def row(event: Event, detail: str) -> tuple[Any, ...]:
     return (*encode(event)[:-1], detail)
 
 
+@pytest.mark.slow
 @given(any_event)
 def test_what_was_written_is_read(event: Event) -> None:
     read = decode(*encode(event))
@@ -152,6 +153,7 @@ def test_the_events_of_a_released_file_are_written_as_they_stand_there() -> None
     assert [encode(decode(*found)) for found in rows] == rows
 
 
+@pytest.mark.slow
 @given(any_event, st.randoms())
 def test_the_order_of_the_members_and_blanks_mean_nothing(event: Event, random: Any) -> None:
     members = list(json.loads(detail(event)).items())
@@ -159,6 +161,7 @@ def test_the_order_of_the_members_and_blanks_mean_nothing(event: Event, random: 
     assert decode(*row(event, f" {json.dumps(dict(members), indent=1)}  ")) == event
 
 
+@pytest.mark.slow
 @given(any_event)
 def test_fields_that_came_later_may_be_absent(event: Event) -> None:
     for name in SHAPES[type(event).__name__][0].names:
@@ -173,6 +176,7 @@ def test_fields_that_came_later_may_be_absent(event: Event) -> None:
             assert decode(*found) == event._replace(**{name: defaults[name]})
 
 
+@pytest.mark.slow
 @given(any_event, st.data())
 def test_a_value_of_the_wrong_type_is_refused(event: Event, data: st.DataObject) -> None:
     values = json.loads(detail(event))
@@ -184,6 +188,7 @@ def test_a_value_of_the_wrong_type_is_refused(event: Event, data: st.DataObject)
         decode(*row(event, json.dumps(values)))
 
 
+@pytest.mark.slow
 @given(any_event)
 def test_what_no_event_says_is_refused(event: Event) -> None:
     text = detail(event)

@@ -60,6 +60,7 @@ def test_what_was_left_out_comes_back(pair: tuple[Event, Event]) -> None:
     assert type(found) is type(event)
 
 
+@pytest.mark.slow
 @given(kinds.flatmap(events))
 def test_a_row_that_says_everything_means_what_it_always_meant(event: Event) -> None:
     assert read(*encode(event)) == event
@@ -76,6 +77,7 @@ metadata = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.none() | metadata, metadata, numbers)
 def test_a_change_and_the_value_before_it_give_the_value_after_it(
     before: TransactionMetadata | None, after: TransactionMetadata, now: int
@@ -253,6 +255,7 @@ def test_views_and_folds_agree_whatever_has_been_left_out(db_path: Path) -> None
     assert {type(event) for event in events.values()} >= {BatchAppended, MarkerWritten}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
 def test_older_rows_that_say_everything_go_on_with_newer_ones(
     db_path: Path, tmp_path: Path, share: float

@@ -47,6 +47,7 @@ def test_the_nearest_serial_has_the_sequence_and_is_within_half_a_round(
     assert abs(serial - expected) <= 2**30
 
 
+@pytest.mark.slow
 @given(STARTS, st.lists(COUNTS, min_size=1, max_size=30))
 def test_consecutive_batches_are_all_accepted_and_all_known_again(
     start: int, counts: list[int]

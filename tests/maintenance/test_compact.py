@@ -61,6 +61,7 @@ def leftovers(path: Path) -> list[str]:
     return [name for name in os.listdir(path.parent) if "unfinished" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_old", [False, True], ids=["new", "of an earlier eosdb"])
 def test_a_file_shrinks_and_holds_what_it_held(
     db_path: Path, clock: eosdb.ManualClock, is_old: bool
@@ -124,6 +125,7 @@ def test_other_programs_that_have_the_file_open_go_on(db: eosdb.Database, db_pat
     assert db.verify().ok
 
 
+@pytest.mark.slow
 def test_a_reader_keeps_its_snapshot_and_is_named(db: eosdb.Database, db_path: Path) -> None:
     values = fill(db)
     size = db_path.stat().st_size
@@ -142,6 +144,7 @@ def test_a_reader_keeps_its_snapshot_and_is_named(db: eosdb.Database, db_path: P
     assert committed_values(db, TP) == values
 
 
+@pytest.mark.slow
 def test_progress_moves_through_both_steps(db: eosdb.Database) -> None:
     fill(db)
     enlarge(db)

@@ -100,6 +100,7 @@ def test_back_to_every_single_event(db: eosdb.Database, clock: ManualClock, tmp_
             assert then.verify().ok
 
 
+@pytest.mark.slow
 def test_a_restored_file_goes_on(db: eosdb.Database, clock: ManualClock, tmp_path: Path) -> None:
     position, _, values = history(db, clock)[2]
     db.restore_to(tmp_path / "then.db", position=position)

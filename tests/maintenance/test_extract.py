@@ -234,6 +234,7 @@ def test_what_was_written_since_decides_which_of_two_files_may_go(
         assert committed_values(db, TP)[-2:] == expected
 
 
+@pytest.mark.slow
 def test_only_the_twin_is_taken_for_the_twin(adopted: Path, new: Path) -> None:
     with eosdb.connect(adopted) as db:
         db.backup(copy := adopted.with_name("backup.db"))

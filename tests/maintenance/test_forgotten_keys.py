@@ -7,6 +7,8 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 import eosdb
 from eosdb import BrokerConfig, ManualClock, Record, TopicPartition
 from eosdb.store.schema.row_checksum import row_checksum
@@ -77,6 +79,7 @@ def test_minus_one_remembers_for_ever(db_path: Path, clock: ManualClock) -> None
         assert db.append_once("sink", 1, {TP: [Record(value=b"1")]}).skipped
 
 
+@pytest.mark.slow
 def test_many_keys_are_forgotten_in_many_units(db_path: Path, clock: ManualClock) -> None:
     count = 2 * STEPS_PER_UNIT + 1
     with opened(db_path, clock, DAY_MS) as db:

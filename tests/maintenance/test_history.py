@@ -240,6 +240,7 @@ def test_the_journal_lets_go_only_what_the_baseline_has(
                 raw.execute(statement)
 
 
+@pytest.mark.slow
 def test_transactions_go_on_over_a_history_that_ends(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def test_whoever_writes_tidies_up_a_little_after_each_write(
     assert db.verify().ok
 
 
+@pytest.mark.slow
 def test_who_writes_many_rows_has_many_deleted(
     db: eosdb.Database, clock: Ticking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +128,7 @@ def test_who_writes_many_rows_has_many_deleted(
     assert all(deleted >= 60 for deleted in taken[3_000])
 
 
+@pytest.mark.slow
 def test_the_file_shrinks_by_itself(db: eosdb.Database, db_path: Path, clock: Ticking) -> None:
     fill(db)
     write = sends(db)
@@ -178,6 +180,7 @@ def test_a_program_that_lives_for_one_write_does_its_part(
         assert (rows(db) == 0) is is_done
 
 
+@pytest.mark.slow
 def test_a_failing_step_is_logged_and_left_to_the_next_round(
     db: eosdb.Database,
     clock: Ticking,

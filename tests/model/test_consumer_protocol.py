@@ -30,6 +30,7 @@ _Assigned = ConsumerProtocolAssignment.TopicPartition
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.text(), max_size=5),
     st.frozensets(partitions),
@@ -43,6 +44,7 @@ def test_a_subscription_comes_back_as_it_was_told(
     assert decode_subscription(told.encode()) == told
 
 
+@pytest.mark.slow
 @given(st.frozensets(partitions))
 def test_an_assignment_comes_back_sorted(assigned: frozenset[TopicPartition]) -> None:
     assert decode_assignment(encode_assignment(assigned)) == tuple(sorted(assigned))

@@ -92,6 +92,7 @@ def test_a_wrong_program_is_caught_and_the_schedule_named(
     assert str(again.value) == str(caught.value), "the schedule can be repeated"
 
 
+@pytest.mark.slow
 def test_order_is_checked(request: pytest.FixtureRequest) -> None:
     with pytest.raises(NotExactlyOnceError, match="out of order"):
         check_exactly_once(exactly_once, {"orders": ORDERS}, {"bills": BILLS[::-1]}, schedules=1)

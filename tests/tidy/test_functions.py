@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from typing import Final
 
 from tests.tidy.tree import modules
@@ -18,6 +19,7 @@ LONGER: Final = {
 """Lines and parameters of those beyond the limits. The list may only shrink, and so may its numbers."""
 
 
+@cache
 def sizes() -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for name, path in modules().items():

@@ -47,6 +47,7 @@ def test_kafka_python_registers_the_response_of_each_api() -> None:
         assert key == borrowed.response_of(key).API_KEY
 
 
+@pytest.mark.slow
 def test_kafka_python_keeps_one_buffer_for_a_thread_and_it_can_be_dropped() -> None:
     def largest() -> int:
         gc.collect()

@@ -18,6 +18,8 @@ from tests.wire import every_api
 from tests.wire.every_api import HIDDEN, ID, REFUSALS, TABLE, TOPIC, Right, Row
 from tests.wire.peer import Peer
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("topic", "group", "transactional_id")
 EVERYTHING = [
     *(Acl(ANONYMOUS, "all", kind, "*") for kind in KINDS),
@@ -96,7 +98,6 @@ def test_whoever_has_the_rights_alone_is_answered(db_path: Path, row: Row) -> No
             assert right.code != HIDDEN or right.name in repr(answer)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in TABLE if row.rights], ids=lambda row: row.name)
 def test_whoever_has_logged_in_has_the_rights_of_the_user(db_path: Path, row: Row) -> None:
     """And not those of nobody, who has none."""

@@ -32,6 +32,7 @@ def taken() -> Iterator[int]:
         yield sock.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_it_listens_at_every_loopback_address_under_one_port(shop: eosdb.Database) -> None:
     """The client is sent on to the address by which it came, so that it stays there."""
     with shop.serve() as server:

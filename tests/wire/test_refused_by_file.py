@@ -36,6 +36,8 @@ from tests.wire import every_api
 from tests.wire.every_api import TABLE, TOPIC, Row
 from tests.wire.peer import PATIENCE_S, Peer, batch, fetch, produce, produced
 
+pytestmark = pytest.mark.slow
+
 
 def _read_only() -> ReadOnlyDatabaseError:
     """The file has become one that may not be written."""

@@ -33,6 +33,8 @@ from tests.wire.secured import (
 )
 from tests.wire.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 SCRAM = MECHANISMS[:2]
 FAILED, UNSUPPORTED, ILLEGAL = 58, 33, 34
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -114,7 +116,6 @@ class Scram:
         return f"{bare},p={base64.b64encode(proof).decode()}".encode()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True], ids=["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("client", CLIENTS)
@@ -206,7 +207,6 @@ def test_before_a_login_frames_are_small(guarded: Server) -> None:
         assert produced(peer.ask(produce({("t", 0): batch(*values)}), 9)) != []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_stranger_and_a_wrong_password_get_the_same_answer(
     guarded: Server, mechanism: str
@@ -333,7 +333,6 @@ def test_a_connection_logs_in_once(guarded: Server) -> None:
         assert say(peer, plain(), 1).session_lifetime_ms == 0
 
 
-@pytest.mark.slow
 def test_passwords_are_those_of_the_moment(guarded: Server, db_path: Path) -> None:
     """Whichever process changes them; a connection that is there stays."""
     with Peer(guarded) as before:
@@ -362,7 +361,6 @@ def test_plain_takes_a_password_that_is_stored_for_either_mechanism(
             log_in(peer, mechanism, "secret")
 
 
-@pytest.mark.slow
 def test_acls_hold_for_who_has_logged_in(shop: eosdb.Database, guarded: Server) -> None:
     shop.admin.set_password("reader", "secret")
     shop.admin.create_acls(

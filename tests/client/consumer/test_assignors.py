@@ -217,6 +217,7 @@ def check_shared_out(
     assert all(tp.topic in topics[name] for name, tps in assignment.items() for tp in tps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
 @given(wishes, sizes)
 def test_every_subscribed_partition_is_given_once_to_somebody_who_wants_it(
@@ -225,6 +226,7 @@ def test_every_subscribed_partition_is_given_once_to_somebody_who_wants_it(
     check_shared_out(assign(name, group_of(topics, {}, 0), counts), topics, counts)
 
 
+@pytest.mark.slow
 @given(wishes, wishes, sizes, sizes)
 def test_cooperative_steps_come_to_rest_with_everything_shared_out(
     before: dict[str, tuple[str, ...]],
@@ -254,6 +256,7 @@ def test_members_that_want_the_same_differ_by_one_partition_at_most(
         assert max(shares) - min(shares) <= 1
 
 
+@pytest.mark.slow
 @given(wishes, sizes)
 def test_a_group_that_has_come_to_rest_stays_as_it_is(
     topics: dict[str, tuple[str, ...]], counts: dict[str, int]

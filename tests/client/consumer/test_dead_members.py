@@ -226,6 +226,7 @@ def test_a_member_that_was_removed_joins_with_a_new_lock(process: Open, db_path:
     assert 0 not in numbers(db_path)
 
 
+@pytest.mark.slow
 def test_a_join_that_arrives_twice_is_one_member(process: Open, clock: ManualClock) -> None:
     db = process()
     network = FaultyTransport(db.broker, duplicate=1, delay_ms=(0, 5), only={"join_group"})

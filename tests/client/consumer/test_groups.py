@@ -85,6 +85,7 @@ def test_members_share_the_partitions_and_take_over_from_one_that_leaves(
     assert all_of(b, c) == TPS
 
 
+@pytest.mark.slow
 def test_an_eager_member_gives_everything_back_before_it_joins_again(
     member: Callable[..., eosdb.Consumer], events: Events
 ) -> None:
@@ -101,6 +102,7 @@ def test_an_eager_member_gives_everything_back_before_it_joins_again(
     assert events[-1] == ("b", "revoke", TPS[2:])
 
 
+@pytest.mark.slow
 def test_a_cooperative_member_gives_back_only_what_moves(
     member: Callable[..., eosdb.Consumer], events: Events
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_cooperative_member_gives_back_only_what_moves(
     assert [tps for name, what, tps in events if name == "b" and tps] == revoked
 
 
+@pytest.mark.slow
 def test_what_a_cooperative_member_keeps_is_read_on_while_others_join(
     db: eosdb.Database, member: Callable[..., eosdb.Consumer]
 ) -> None:
@@ -296,6 +299,7 @@ def test_unsubscribing_leaves_the_group(
     assert db.broker.describe_group("g").state == "Empty"
 
 
+@pytest.mark.slow
 def test_positions_are_committed_before_they_are_given_away(
     db: eosdb.Database, member: Callable[..., eosdb.Consumer]
 ) -> None:
@@ -308,6 +312,7 @@ def test_positions_are_committed_before_they_are_given_away(
     assert b.position(TPS[3]) == 1
 
 
+@pytest.mark.slow
 def test_callbacks_may_commit_what_is_taken_away(
     db: eosdb.Database, member: Callable[..., eosdb.Consumer]
 ) -> None:
@@ -322,6 +327,7 @@ def test_callbacks_may_commit_what_is_taken_away(
     assert b.position(TPS[3]) == 1
 
 
+@pytest.mark.slow
 def test_a_failing_callback_is_told_to_whoever_polls_and_loses_nothing(
     member: Callable[..., eosdb.Consumer], db: eosdb.Database
 ) -> None:

@@ -38,6 +38,7 @@ def member(db: eosdb.Database, instance: str | None) -> eosdb.Consumer:
     return consumer
 
 
+@pytest.mark.slow
 def test_what_its_members_read_is_shown(db: eosdb.Database) -> None:
     report = db.admin.describe_group_offsets("g")
     assert {p.partition: p.member_id for p in report.partitions} == {

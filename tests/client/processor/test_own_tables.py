@@ -205,6 +205,7 @@ def test_a_result_that_cannot_be_stored_is_its_records_failure(
 # -- who holds the lock, and for how long ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_lock_is_not_held_over_a_pause_or_a_poll(db: eosdb.Database, db_path: Path) -> None:
     """Another database object writes whenever the loop waits, and would not get the lock otherwise."""
     config = eosdb.BrokerConfig(lock_timeout_ms=100)

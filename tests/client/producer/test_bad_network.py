@@ -95,6 +95,7 @@ class TickingClock(ManualClock):
         return super().monotonic_ms()
 
 
+@pytest.mark.slow
 def test_an_answer_is_taken_when_it_comes_and_not_at_the_next_timeout(db_path: Path) -> None:
     """Answers also arrive while another request is being sent."""
     clock = TickingClock()

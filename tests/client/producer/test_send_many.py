@@ -108,6 +108,7 @@ def test_keys_and_serializers_are_used_as_by_send(db: eosdb.Database) -> None:
     assert len({record[0] for record in read(db, "x")}) == 5
 
 
+@pytest.mark.slow
 def test_records_without_a_key_fill_one_partition_after_the_other(db: eosdb.Database) -> None:
     db.admin.create_topic("t", partitions=4)
     db.producer(batch_size=1_000).send_many("t", numbers(10_000, 30_000))
@@ -118,6 +119,7 @@ def test_records_without_a_key_fill_one_partition_after_the_other(db: eosdb.Data
     assert 30 < breaks < 110, "another partition is drawn after each 200 records"
 
 
+@pytest.mark.slow
 def test_many_records_take_few_commits_and_their_offsets_are_one_range(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     producer = db.producer()
@@ -138,6 +140,7 @@ def test_large_records_are_sent_by_the_megabyte(db: eosdb.Database) -> None:
     assert [value[0] for value in committed_values(db, TP) if value] == list(range(20))
 
 
+@pytest.mark.slow
 def test_others_write_between_two_chunks_and_ranges_leave_out_what_is_theirs(
     db: eosdb.Database,
 ) -> None:
@@ -176,6 +179,7 @@ def test_inside_a_transaction_all_of_it_goes_with_the_commit(db: eosdb.Database)
     assert after.done()
 
 
+@pytest.mark.slow
 def test_a_transaction_may_be_larger_than_memory_should_hold(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     producer = transactional(db)
@@ -209,6 +213,7 @@ def test_what_an_iterable_gave_before_it_raised_is_stored(db: eosdb.Database, co
     assert sent.accepted == count + 5
 
 
+@pytest.mark.slow
 def test_an_iterable_that_raises_aborts_the_block_it_is_in(db: eosdb.Database) -> None:
     db.admin.create_topic("t")
     producer, sent = transactional(db), SentRecords()
@@ -394,6 +399,7 @@ def test_a_closed_producer_sends_nothing(db: eosdb.Database) -> None:
 # -- bad networks, and interrupts ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_on_a_bad_network_each_arrives_once_in_order_where_it_is_said_to_be(
     db: eosdb.Database,
 ) -> None:

@@ -246,6 +246,7 @@ def statements() -> Iterator[int]:
     raise AssertionError("a commit has no end")
 
 
+@pytest.mark.slow
 def test_whichever_statement_fails_the_transaction_is_committed_once_or_not_at_all(
     db: eosdb.Database,
 ) -> None:

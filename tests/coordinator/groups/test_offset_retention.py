@@ -225,6 +225,7 @@ def test_what_is_due_is_what_expires_whatever_happened_before(
     assert classic_db.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_an_upgraded_file_keeps_its_offsets_as_long_as_a_new_one(
     classic_db: eosdb.Database, db_path: Path, clock: ManualClock, seed: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -64,6 +65,7 @@ def stored(draw: st.DrawFn) -> TransactionMetadata:
     )
 
 
+@pytest.mark.slow
 @given(stored(), st.none() | PAIRS, st.sampled_from([init, add, end]), st.booleans())
 def test_every_answer_is_a_legal_step_from_where_it_was(
     current: TransactionMetadata,

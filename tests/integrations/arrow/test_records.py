@@ -132,6 +132,7 @@ def test_they_hold_what_a_scan_returns(seed: int) -> None:
                     assert by_arrow(db, end, start, **asked) == by_scan(db, end, start, **asked)
 
 
+@pytest.mark.slow
 def test_an_ordinary_log_is_never_read_row_by_row() -> None:
     """Whatever the records hold, and whatever was aborted."""
     rows = 0

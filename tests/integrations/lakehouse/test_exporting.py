@@ -75,6 +75,7 @@ def test_what_is_open_or_aborted_stays_out_until_it_is_committed(
     assert table.places() == committed(db)
 
 
+@pytest.mark.slow
 def test_another_export_adds_what_is_new_and_nothing_else(db: eosdb.Database, table: Table) -> None:
     db.admin.create_topic("orders", partitions=2)
     for count in (3, 1):
@@ -104,6 +105,7 @@ def test_a_topic_made_anew_is_exported_from_its_beginning(db: eosdb.Database, ta
     ]
 
 
+@pytest.mark.slow
 def test_a_large_export_makes_many_files_and_many_days_few_open_ones(
     db: eosdb.Database, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_transaction_over_two_partitions_comes_whole(db: eosdb.Database, table
     assert table.export(db).records == 2
 
 
+@pytest.mark.slow
 def test_several_files_share_a_table(tmp_path: Path, table: Table) -> None:
     for name in ("a.db", "b.db", "a.db"):
         with eosdb.connect(tmp_path / name) as db:
@@ -277,6 +280,7 @@ def test_whoever_loses_against_another_export_leaves_no_files(
     assert len(table.data_files()) == 1
 
 
+@pytest.mark.slow
 def test_the_commit_of_somebody_else_is_no_hindrance(
     db: eosdb.Database, table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -367,6 +371,7 @@ def test_what_cannot_be_written_is_said_in_one_line(db: eosdb.Database, tmp_path
         export(db, str(tmp_path / "t"), topics=["nowhere"])
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_that_was_rolled_back_gets_the_rows_again(
     db: eosdb.Database, tmp_path: Path
 ) -> None:
@@ -385,6 +390,7 @@ def test_an_iceberg_table_that_was_rolled_back_gets_the_rows_again(
     catalog.close()
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_without_the_snapshots_of_the_exports_still_knows_how_far_it_is(
     db: eosdb.Database, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [0, 1, 2, -1])
 @pytest.mark.parametrize(
     ("harm", "error", "advice", "anew"),
@@ -47,6 +48,7 @@ def test_a_chunk_that_is_not_what_was_sent_is_named_and_sent_again(
     assert read(device.fetch()) == 26
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [flip, cut, lambda path: path.write_bytes(b"")])
 def test_a_damaged_manifest_is_said_and_replaced(
     device: Device, harm: Callable[[Path], None]
@@ -85,6 +87,7 @@ def test_a_manifest_whose_names_lead_elsewhere_is_refused(device: Device) -> Non
         device.fetch()
 
 
+@pytest.mark.slow
 def test_what_rots_in_the_cache_is_fetched_again(device: Device) -> None:
     device.publish()
     before = device.fetch()

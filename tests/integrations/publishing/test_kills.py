@@ -95,6 +95,7 @@ def test_a_copy_that_a_killed_publisher_left_is_taken_over(device: Device) -> No
     assert read(device.fetch()) == device.records()
 
 
+@pytest.mark.slow
 def test_a_fetch_that_was_cut_off_goes_on_where_it_was(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

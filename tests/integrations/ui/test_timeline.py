@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
+
 import eosdb
 from eosdb.integrations.ui import timeline
 from eosdb.model.clock import ManualClock
@@ -32,6 +34,7 @@ def test_a_bar_leads_to_its_transaction_whatever_its_name() -> None:
     assert links(drawn) == ["/transaction?id=a%26b%22%3Cc%3E%2F%C3%BC"] * 2
 
 
+@pytest.mark.slow
 def test_a_column_leads_into_its_part_of_the_axis() -> None:
     with eosdb.connect(":memory:", clock=(clock := ManualClock(1_795_348_800_000))) as db:
         db.admin.create_topic("t")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
+
 import eosdb
 from eosdb.model.clock import ManualClock
 from eosdb.model.timeline import svg
@@ -48,6 +50,7 @@ def test_a_few_transactions_are_bars_from_left_to_right() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_many_are_columns_in_which_the_aborted_one_is_seen() -> None:
     with eosdb.connect(":memory:") as db:
         write(db, 1_000)
@@ -59,6 +62,7 @@ def test_many_are_columns_in_which_the_aborted_one_is_seen() -> None:
     assert len(bars(ET.fromstring(part))) == 25
 
 
+@pytest.mark.slow
 def test_bars_lie_above_the_columns() -> None:
     with eosdb.connect(":memory:", clock=(clock := ManualClock(1_795_348_800_000))) as db:
         db.admin.create_topic("t")

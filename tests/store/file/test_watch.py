@@ -36,6 +36,7 @@ class NoWatch:
         return -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("libc", [NoInstance, NoWatch, object])
 def test_without_a_notice_of_the_kernel_a_wait_ends_with_the_commit_all_the_same(
     db_path: Path, libc: type, monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,7 @@ def test_a_file_that_sqlite_makes_has_one_too(
     assert id_of(tmp_path / "a.db") != id_of(tmp_path / "b.db")
 
 
+@pytest.mark.slow
 def test_it_stays_as_long_as_the_history_does(db_path: Path, tmp_path: Path) -> None:
     mine = id_of(db_path)
     with eosdb.connect(db_path) as db:

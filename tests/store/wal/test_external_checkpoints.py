@@ -119,6 +119,7 @@ def test_the_wal_begins_anew_only_when_the_other_program_has_copied_it(db_path: 
         assert db.query("SELECT seq FROM _litestream_seq").rows.__next__() == (2,)
 
 
+@pytest.mark.slow
 def test_what_the_other_program_has_not_read_survives_that_everybody_closes_the_file(
     db_path: Path,
 ) -> None:
@@ -137,6 +138,7 @@ def test_what_the_other_program_has_not_read_survives_that_everybody_closes_the_
     assert wal_mib(db_path) == 0
 
 
+@pytest.mark.slow
 def test_who_has_left_checkpoints_to_a_program_that_is_not_there_is_told(
     db_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

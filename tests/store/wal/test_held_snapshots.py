@@ -47,6 +47,7 @@ READERS: dict[str, Callable[[eosdb.Database], Iterator[object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_between_two_steps_nothing_is_held(
     filled: eosdb.Database, db_path: Path, reader: str
@@ -58,6 +59,7 @@ def test_between_two_steps_nothing_is_held(
     assert len([next(found) for _ in range(30)]) == 30
 
 
+@pytest.mark.slow
 def test_a_query_with_many_rows_holds_its_snapshot_until_it_is_closed(
     filled: eosdb.Database, db_path: Path
 ) -> None:

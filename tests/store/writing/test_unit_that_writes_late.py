@@ -93,6 +93,7 @@ def tables(connection: sqlite3.Connection) -> list[list[tuple[object, ...]]]:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(operations), st.sampled_from([0, 1, 3, 5_000]))
 def test_late_and_at_once_give_the_same(
     history: list[tuple[str, int | str, int]], waiting: int
