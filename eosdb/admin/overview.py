@@ -7,7 +7,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from eosdb.admin import dead_letters, diagnosis
+from eosdb.admin import dead_letter_figures, diagnosis
 from eosdb.coordinator.groups import rows as group_rows
 from eosdb.coordinator.groups.offsets import OWN
 from eosdb.log import partition_rows
@@ -49,7 +49,7 @@ def read(
             for found in diagnosis.open_transactions(connection, now_ms)
             if may_see("topic", found.topic)
         ),
-        dead_letters=tuple(dead_letters.read(connection, partitions)),
+        dead_letters=tuple(dead_letter_figures.read(connection, partitions)),
     )
 
 

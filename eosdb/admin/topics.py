@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
-from eosdb.admin import settings
+from eosdb.admin import configs
+from eosdb.admin.configs import ConfigEntry
 from eosdb.admin.groups import GroupAdmin
 from eosdb.admin.log import LogAdmin
-from eosdb.admin.settings import ConfigEntry
 from eosdb.admin.transactions import TransactionAdmin
 from eosdb.admin.users import UserAdmin
 from eosdb.coordinator import authorizer
@@ -162,19 +162,19 @@ class Admin(TransactionAdmin, GroupAdmin, LogAdmin, UserAdmin):
         check_text("topic", name, UnknownTopicOrPartitionError)
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe_configs", "topic", name)
-            return settings.of_topic(self._config, topics.read_config(connection, name))
+            return configs.of_topic(self._config, topics.read_config(connection, name))
 
     def describe_new_topic_config(self, config: Mapping[str, str]) -> list[ConfigEntry]:
         """As `describe_topic_config`, for a new topic with these settings of its own. Raises
         InvalidConfigError."""
         TopicConfig.resolve(self._config, config)
-        return settings.of_topic(self._config, config)
+        return configs.of_topic(self._config, config)
 
     def describe_broker_config(self) -> list[ConfigEntry]:
         """Return the settings of the broker. Raises ClusterAuthorizationFailedError."""
         with self._store.read() as connection:
             self._authorizer.check(connection, "describe_configs", "cluster", CLUSTER)
-        return settings.of_broker(self._config)
+        return configs.of_broker(self._config)
 
     def create_view(self, name: str, topic: str, columns: Mapping[str, str]) -> None:
         """Create a typed view `name` over the JSON values of the topic's committed records.

@@ -28,7 +28,7 @@ from eosdb.database import Database
 from eosdb.database import connect as open_database
 from eosdb.errors import ConfigError
 from eosdb.model.clock import SystemClock
-from eosdb.model.settings import checked_settings
+from eosdb.model.setting_names import checked_settings
 from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.values import AppendOnceResult
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from eosdb.errors import InvalidConfigError
-from eosdb.model.settings import unknown_text
+from eosdb.model.setting_names import unknown_text
 from eosdb.model.values import TimestampType
 
 INT64_MAX: Final = 2**63 - 1

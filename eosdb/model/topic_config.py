@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from eosdb.errors import InvalidConfigError, InvalidRequestError
 from eosdb.model.config import INT32_MAX, INT64_MAX, BrokerConfig, cleanup_policy, timestamp_type
-from eosdb.model.settings import unknown_text
+from eosdb.model.setting_names import unknown_text
 from eosdb.model.values import TimestampType
 
 MOVING_TO: Final = "eosdb.moving.to"

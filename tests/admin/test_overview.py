@@ -8,11 +8,11 @@ import pytest
 
 import eosdb
 from eosdb import Acl, ConsumerRecord, OffsetAndMetadata, Record, RecordBatch, TopicPartition
-from eosdb.admin.dead_letters import COUNTED_MAX
+from eosdb.admin.dead_letter_figures import COUNTED_MAX
 from eosdb.client.processor.failure import Failure
 from eosdb.model.clock import ManualClock
 from eosdb.model.overview import DeadLetterFigures, between
-from eosdb.model.records.dead_letters import NEVER
+from eosdb.model.records.failure_headers import NEVER
 
 IN = TopicPartition("in", 0)
 

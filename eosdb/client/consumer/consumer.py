@@ -35,7 +35,7 @@ from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.columns import PartitionColumns, PolledColumns
 from eosdb.model.reports import Lag
-from eosdb.model.settings import checked_settings
+from eosdb.model.setting_names import checked_settings
 from eosdb.model.type_variables import Key, Value
 from eosdb.model.values import (
     EARLIEST,

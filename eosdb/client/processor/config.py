@@ -14,7 +14,7 @@ from eosdb.client.transport import Transport
 from eosdb.errors import ConfigError
 from eosdb.model.config import INT32_MAX
 from eosdb.model.records.serializing import Deserializer, Serializer
-from eosdb.model.settings import checked_settings
+from eosdb.model.setting_names import checked_settings
 from eosdb.model.type_variables import MadeKey, MadeValue
 from eosdb.model.validation import check_whole
 from eosdb.model.values import ConsumerRecord

@@ -20,7 +20,7 @@ from eosdb.client.transport import Transport
 from eosdb.errors import InvalidRequestError
 from eosdb.model.clock import Clock
 from eosdb.model.config import INT32_MAX
-from eosdb.model.records.dead_letters import replay_group, replayed_beyond
+from eosdb.model.records.failure_headers import replay_group, replayed_beyond
 from eosdb.model.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from eosdb.model.records.dead_letters import NEVER, PREFIX
+from eosdb.model.records.failure_headers import NEVER, PREFIX
 from eosdb.model.values import ConsumerRecord, Header
 
 _MESSAGE_MAX: Final = 1_000

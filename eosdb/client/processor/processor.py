@@ -47,7 +47,7 @@ from eosdb.model.metrics import Metrics
 from eosdb.model.notices import catalog
 from eosdb.model.notices.notice import error_text
 from eosdb.model.protocol.owned_ids import with_owner
-from eosdb.model.settings import checked_settings
+from eosdb.model.setting_names import checked_settings
 from eosdb.model.values import ConsumerRecord, TopicPartition
 
 _POLL_MS: Final = 1_000

@@ -46,7 +46,7 @@ from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable
 from eosdb.model.metrics import Metrics
 from eosdb.model.records.serializing import serialized
-from eosdb.model.settings import checked_settings
+from eosdb.model.setting_names import checked_settings
 from eosdb.model.validation import as_headers
 from eosdb.model.values import (
     ConsumerGroupMetadata,

@@ -21,12 +21,12 @@ from eosdb.errors import (
     UnknownTopicOrPartitionError,
 )
 from eosdb.integrations.relay import planning
-from eosdb.integrations.relay.dead_letters import Aside
 from eosdb.integrations.relay.ends import Source, Target
 from eosdb.integrations.relay.failure import InterruptedRelayError, TooLargeError
 from eosdb.integrations.relay.positions import Keeper, Standing, transactional_id
 from eosdb.integrations.relay.settings import RelaySettings
 from eosdb.integrations.relay.status import Progress, RelayStatus
+from eosdb.integrations.relay.too_large import Aside
 from eosdb.integrations.relay.values import Chunk, Position, SourceTopic
 from eosdb.model.clock import Clock
 from eosdb.model.closing import Closeable, Closing

@@ -19,7 +19,7 @@ from kafka.protocol.admin.configs import (
     ListConfigResourcesResponse,
 )
 
-from eosdb.admin.settings import ConfigEntry
+from eosdb.admin.configs import ConfigEntry
 from eosdb.coordinator.authorizer import CLUSTER
 from eosdb.errors import (
     ApiError,

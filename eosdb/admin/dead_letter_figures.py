@@ -13,7 +13,7 @@ from typing import Final
 from eosdb.log.partition_rows import Partition
 from eosdb.model.damage import reads
 from eosdb.model.overview import DeadLetterFigures
-from eosdb.model.records.dead_letters import DUE, NEVER, replay_group, replayed_beyond
+from eosdb.model.records.failure_headers import DUE, NEVER, replay_group, replayed_beyond
 
 _MARKERS_MAX: Final = 16
 """The most markers expected behind a partition's newest record."""
