@@ -22,7 +22,7 @@ def test_the_index_has_every_decision_under_its_title() -> None:
     index = (FOLDER / "README.md").read_text(encoding="utf-8")
     titles = {
         (number.zfill(4), page): title
-        for number, page, title in re.findall(r"(?m)^\| \[(\d+)\]\((.+?)\) \| (.+) \|$", index)
+        for number, title, page in re.findall(r"(?m)^- (\d+)\. \[(.+)\]\((.+?)\)$", index)
     }
     assert titles == {
         (number, path.name): re.sub(r"^# \d+\. ", "", path.read_text().splitlines()[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from eosdb.testing.simulation import Settings, run
@@ -41,18 +42,16 @@ PAGE = ROOT / "docs/simulation.md"
 BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->"
 
 
-def table(found: dict[str, tuple[int, int]]) -> str:
+def bullets(found: Iterable[str]) -> str:
     """The list for the page."""
-    lines = ["| deliberate bug | found by seed | at step |", "| --- | --- | --- |"]
-    lines += [f"| {MUTANTS[name][0]} | {seed} | {step} |" for name, (seed, step) in found.items()]
-    return "\n".join(lines) + "\n"
+    return "".join(f"- {MUTANTS[name][0]}\n" for name in found)
 
 
 def write(found: dict[str, tuple[int, int]]) -> None:
     FOUND_BY.write_text(json.dumps(found, indent=1) + "\n")
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(before + BEGIN + table(found) + END + after, encoding="utf-8")
+    PAGE.write_text(before + BEGIN + bullets(found) + END + after, encoding="utf-8")
 
 
 def main() -> int:
