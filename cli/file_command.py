@@ -91,8 +91,8 @@ class FileCommand(click.Command):
             return True
         if _is_database(words[0]):
             raise click.UsageError(
-                f"{words[0]!r} may be the file or an argument for {session.path!r} of EOSDB_DB: write "
-                f"--db {words[0]}, or --db {session.path} before it",
+                f"{words[0]!r} may be the file, or an argument for the file of EOSDB_DB: write --db "
+                f"{words[0]!r}, or --db {session.path!r} before it",
                 ctx,
             )
         return False

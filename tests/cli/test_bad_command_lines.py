@@ -96,9 +96,14 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(line=command_lines(), stdin=st.binary(max_size=40))
+@given(line=command_lines(), stdin=st.binary(max_size=40), place=st.integers(0, 2))
 def test_no_command_line_gives_a_traceback_or_harms_the_file(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], stdin: bytes
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: list[str],
+    stdin: bytes,
+    place: int,
 ) -> None:
     monkeypatch.setattr("eosdb.integrations.moving.move._PLAN_PATIENCE_MS", 0)  # Nobody is there.
     path = tmp_path / "file.db"
@@ -107,7 +112,7 @@ def test_no_command_line_gives_a_traceback_or_harms_the_file(
     shutil.copy(small, path)
     before = dump_state(path)
     with contextlib.chdir(tmp_path):
-        result = CliRunner().invoke(MAIN, ["--db", str(path), *line], input=stdin)
+        result = CliRunner().invoke(MAIN, _given(str(path), line, place), input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code in (0, 1, 2)
@@ -117,6 +122,14 @@ def test_no_command_line_gives_a_traceback_or_harms_the_file(
     if result.exit_code != 0 and line[0] not in ("produce", "ingest", "dlq"):
         # What these did before they met something bad stays, as they say.
         assert dump_state(path) == before
+
+
+def _given(path: str, line: list[str], place: int) -> list[str]:
+    """The command line with the file in one of the places where it may stand."""
+    if place == 0:
+        return ["--db", path, *line]
+    end = 2 if " ".join(line[:2]) in LEAVES else 1
+    return [*line[:end], *(["--db", path] if place == 1 else [path]), *line[end:]]
 
 
 @pytest.mark.parametrize("words", [["--db"], ["--nonsense"], ["nonsense"], ["topics", "nonsense"]])

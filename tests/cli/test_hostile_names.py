@@ -128,6 +128,23 @@ def test_an_error_is_one_line(original: Path, command: list[str]) -> None:
     assert line.isprintable()
 
 
+def test_a_file_with_such_a_name_is_named_in_an_error_of_one_line(
+    original: Path, tmp_path: Path
+) -> None:
+    path = str(tmp_path / EVIL)
+    shutil.copy(original, path)
+    for line, environment in (
+        (["topics", "describe", path], "other.db"),
+        (["verify", path, "--db", path], None),
+        (["why", f"{path}2", "orders"], None),
+        (["relay", path, "--max-bytes", EVIL], None),
+    ):
+        result = CliRunner().invoke(MAIN, line, env={"EOSDB_DB": environment})
+        assert result.exit_code in (1, 2), result.output
+        assert all(shown.isprintable() for shown in result.stderr.split("\n")), result.stderr
+        assert "\nFORGED" not in result.stderr
+
+
 def test_a_pipe_gets_values_as_they_are(original: Path) -> None:
     result = CliRunner().invoke(MAIN, ["--db", str(original), "tail", "orders", "-n", "1"])
     assert result.stdout_bytes == EVIL.encode() + b"\n"
