@@ -84,29 +84,18 @@ def _name(error: EosdbError) -> str:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
-    "--db",
-    "path",
-    envvar="EOSDB_DB",
-    type=click.Path(dir_okay=False),
-    metavar="PATH",
+    "--db", "path", envvar="EOSDB_DB", type=click.Path(dir_okay=False), metavar="PATH",
     help="The database file.",
-)
+)  # fmt: skip
 @click.option("--read-only", is_flag=True, help="Refuse commands that write.")
 @click.option(
-    "--principal",
-    envvar="EOSDB_PRINCIPAL",
-    default="User:ANONYMOUS",
-    show_default=True,
+    "--principal", envvar="EOSDB_PRINCIPAL", default="User:ANONYMOUS", show_default=True,
     help="Run as this principal (access control).",
-)
+)  # fmt: skip
 @click.option(
-    "--log-level",
-    type=click.Choice(LEVELS),
-    envvar="EOSDB_LOG",
-    default="warning",
-    show_default=True,
+    "--log-level", type=click.Choice(LEVELS), envvar="EOSDB_LOG", default="warning", show_default=True,
     help="Level of log output on stderr; EOSDB_LOG sets it, too.",
-)
+)  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="The same as --log-level info.")
 @click.version_option(__version__, prog_name="eosdb")
 @click.pass_context

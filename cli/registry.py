@@ -23,10 +23,7 @@ GROUPS: Final = {
         "tail": ("data.records", "Print the last committed records of TOPIC, by time."),
         "ingest": ("data.ingest", "Append each line of the INPUT files to TOPIC exactly once."),
         "sql": ("operate.database", "Run a read-only SQL QUERY (- reads it from standard input)."),
-        "views": (
-            "data.views",
-            "Create, list and drop typed views over the JSON values of a topic.",
-        ),
+        "views": ("data.views", "Create, list and drop typed views over the JSON values."),
         "delete-records": ("data.log", "Delete the oldest records of a partition."),
     },
     "Groups": {
@@ -35,10 +32,7 @@ GROUPS: Final = {
         "dlq": ("dead_letters", "List, show and replay dead letters."),
     },
     "Transactions": {
-        "transactions": (
-            "transactions",
-            "List, describe and end transactions, and find hanging ones.",
-        ),
+        "transactions": ("transactions", "List, describe and end transactions."),
         "timeline": (
             "data.timeline",
             "Draw the transactions of TOPIC along its offsets, or along time.",
@@ -54,59 +48,29 @@ GROUPS: Final = {
         "top": ("top.top", "Show the activity of a file: lag of groups, open transactions."),
         "ui": ("operate.ui", "Serve a web page that shows FILE, updated live."),
         "metrics": ("operate.metrics", "Print the metrics of FILE for Prometheus, or serve them."),
-        "verify": (
-            "operate.maintenance",
-            "Replay every event and compare the result with every table.",
-        ),
-        "rebuild": (
-            "operate.maintenance",
-            "Rebuild every derived table from the events, in one commit.",
-        ),
-        "housekeeping": (
-            "operate.maintenance",
-            "Run what is due: transaction timeouts, expirations, retention, compaction.",
-        ),
-        "compact": (
-            "operate.maintenance",
-            "Shrink the file: rewrite it without its free pages, in one commit.",
-        ),
+        "verify": ("operate.maintenance", "Compare every table with a replay of all events."),
+        "rebuild": ("operate.maintenance", "Rebuild every derived table from the events."),
+        "housekeeping": ("operate.maintenance", "Run due maintenance, such as retention."),
+        "compact": ("operate.maintenance", "Shrink the file: rewrite it without its free pages."),
         "migrate": ("operate.database", "Upgrade the file to the schema of this version."),
         "acls": ("operate.acls", "Add, list and remove ACLs."),
         "users": ("operate.users", "Add, list and remove users of the server."),
-        "adopt": (
-            "operate.adopt",
-            "Create eosdb's tables in another application's SQLite database, FILE.",
-        ),
+        "adopt": ("operate.adopt", "Add eosdb's tables to another application's database."),
         "extract": ("operate.adopt", "Move eosdb's tables out of FILE."),
         "datasette-metadata": ("operate.datasette", "Print metadata for Datasette about FILE."),
         "perf": ("operate.perf", "Measure the throughput of producing and consuming."),
-        "simulate": (
-            "operate.simulate",
-            "Simulate producers, workers, readers and zombies on bad networks.",
-        ),
+        "simulate": ("operate.simulate", "Simulate producers, workers, readers and zombies."),
     },
     "Copies": {
         "backup": ("operate.maintenance", "Copy FILE to TARGET while others write to it."),
-        "restore": (
-            "operate.maintenance",
-            "Restore the state after an event or at a time into a new file.",
-        ),
-        "publish": (
-            "copies.publish",
-            "Upload an incremental snapshot of FILE to object storage.",
-        ),
+        "restore": ("operate.maintenance", "Restore the state after an event or at a time."),
+        "publish": ("copies.publish", "Upload a snapshot of FILE to object storage."),
         "fetch": ("copies.publish", "Download the latest published snapshot at URL."),
-        "export": (
-            "copies.export",
-            "Append to the table TARGET the committed records that it lacks.",
-        ),
+        "export": ("copies.export", "Append new committed records to the table TARGET."),
     },
     "Kafka": {
         "serve": ("kafka.serve", "Serve FILE to Kafka's clients."),
-        "relay": (
-            "kafka.relay",
-            "Relay committed records between FILE and a Kafka cluster or another file.",
-        ),
+        "relay": ("kafka.relay", "Relay committed records to or from FILE."),
         "migrate-to-kafka": ("kafka.migrate", "Move the topics of FILE to a Kafka cluster."),
     },
     "Spark": {"spark": ("spark", "Query and stream with Spark.")},

@@ -46,12 +46,9 @@ def list_(session: Session, topic: str, pending: bool, output_format: str) -> No
 @click.argument("topic", metavar="ID|TOPIC")
 @click.argument("offset", type=click.IntRange(min=0), required=False)
 @click.option(
-    "--partition",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
+    "--partition", type=click.IntRange(min=0), default=0, show_default=True,
     help="Partition of TOPIC.",
-)
+)  # fmt: skip
 @output.format_option
 def show(
     session: Session, topic: str, offset: int | None, partition: int, output_format: str
@@ -102,19 +99,13 @@ def show(
 @dlq.command()
 @click.argument("topic")
 @click.option(
-    "--offset",
-    "offsets",
-    type=click.IntRange(min=0),
-    multiple=True,
+    "--offset", "offsets", type=click.IntRange(min=0), multiple=True,
     help="Only the dead letter at this offset (repeatable).",
-)
+)  # fmt: skip
 @click.option(
-    "--partition",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
+    "--partition", type=click.IntRange(min=0), default=0, show_default=True,
     help="Partition of TOPIC for --offset.",
-)
+)  # fmt: skip
 @click.option("--to-topic", metavar="TOPIC", help="Send to TOPIC instead of the original topics.")
 def replay(
     session: Session, topic: str, offsets: tuple[int, ...], partition: int, to_topic: str | None

@@ -140,12 +140,9 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: s
 @groups.command("reset-offsets")
 @click.argument("group")
 @click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:P,P…]",
+    "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]",
     help="Topic, or some of its partitions (repeatable).",
-)
+)  # fmt: skip
 @click.option(
     "--all-topics", is_flag=True, help="All topics for which the group has committed offsets."
 )
@@ -154,11 +151,9 @@ def _show_state(db: eosdb.Database, reports: list[GroupReport], output_format: s
 @click.option("--to-current", is_flag=True, help="Reset to the currently committed offset.")
 @click.option("--to-offset", type=int, help="Reset to this offset.")
 @click.option(
-    "--to-datetime",
-    "to_timestamp",
-    type=TIME_MS,
+    "--to-datetime", "to_timestamp", type=TIME_MS,
     help="Reset to the first record at or after this time.",
-)
+)  # fmt: skip
 @click.option("--shift-by", type=int, help="Shift by this many offsets; negative shifts back.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes (default).")
 @click.option("--execute", is_flag=True, help="Apply the reset.")

@@ -61,18 +61,14 @@ def _options(function: F) -> F:
 @spark.command()
 @_options
 @click.option(
-    "--where",
-    metavar="SQL",
+    "--where", metavar="SQL",
     help='Only records that match this condition, such as "partition = 0".',
-)
+)  # fmt: skip
 @click.option("--sql", "query", metavar="SQL", help="Query over the view `records`.")
 @click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True,
     help="Show at most this many records.",
-)
+)  # fmt: skip
 def read(
     session: Session,
     /,
@@ -117,10 +113,9 @@ def read(
     help="Commit the progress as offsets of this group, so that its lag can be monitored.",
 )
 @click.option(
-    "--follow",
-    is_flag=True,
+    "--follow", is_flag=True,
     help="Keep running; without it, stop after the records that are there now.",
-)
+)  # fmt: skip
 def stream(
     session: Session,
     /,

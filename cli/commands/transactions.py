@@ -31,26 +31,17 @@ def transactions() -> None:
 
 @transactions.command(name="list")
 @click.option(
-    "--state",
-    "states",
-    multiple=True,
-    callback=_states,
+    "--state", "states", multiple=True, callback=_states,
     help="Only transactions in this state (repeatable).",
-)
+)  # fmt: skip
 @click.option(
-    "--producer-id",
-    "producer_ids",
-    type=int,
-    multiple=True,
+    "--producer-id", "producer_ids", type=int, multiple=True,
     help="Only this producer id (repeatable).",
-)
+)  # fmt: skip
 @click.option(
-    "--duration-filter",
-    type=int,
-    default=-1,
-    metavar="MS",
+    "--duration-filter", type=int, default=-1, metavar="MS",
     help="Only transactions running longer than this.",
-)
+)  # fmt: skip
 @output.format_option
 def list_(
     session: Session,
@@ -157,12 +148,9 @@ def describe_producers(session: Session, where: TopicPartition, output_format: s
 @click.option("--topic", help="Only in this topic.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
 @click.option(
-    "--max-transaction-timeout",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="MINUTES",
+    "--max-transaction-timeout", type=click.IntRange(min=0), default=0, metavar="MINUTES",
     help="Only transactions whose last record is at least this old.",
-)
+)  # fmt: skip
 @output.format_option
 def find_hanging(
     session: Session,
@@ -219,11 +207,9 @@ def _hanging_row(db: eosdb.Database, hanging: OpenTransaction) -> tuple[object, 
 @transactions.command()
 @partition_argument()
 @click.option(
-    "--start-offset",
-    type=click.IntRange(min=0),
-    required=True,
+    "--start-offset", type=click.IntRange(min=0), required=True,
     help="First offset of the transaction in the partition; find-hanging and why show it.",
-)
+)  # fmt: skip
 def abort(session: Session, where: TopicPartition, start_offset: int) -> None:
     """Abort a transaction that is open in a partition, so that readers can proceed.
 

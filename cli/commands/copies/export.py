@@ -29,42 +29,30 @@ class _Where(TypedDict):
 @click.command(cls=FileCommand)
 @click.argument("target")
 @click.option(
-    "--format",
-    "table_format",
-    type=click.Choice(["parquet", "delta", "iceberg"]),
-    default="parquet",
+    "--format", "table_format", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet",
     show_default=True,
     help="Table format. TARGET is a folder, for delta also a URI, for iceberg NAMESPACE.TABLE.",
-)
+)  # fmt: skip
 @click.option("--subscribe", metavar="TOPICS", help="Comma-separated list of topics; default: all.")
 @click.option("--files", metavar="PATH", help="Directory or glob of files, instead of FILE.")
 @click.option(
     "--catalog", default="default", show_default=True, help="Name of the Iceberg catalog."
 )
 @click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=settings,
+    "--option", "options", multiple=True, metavar="NAME=VALUE", callback=settings,
     help="Storage option of Delta, or property of the Iceberg catalog, such as uri=sqlite:///catalog.db "
     "(repeatable).",
-)
+)  # fmt: skip
 @click.option(
-    "--allow-data-loss",
-    is_flag=True,
+    "--allow-data-loss", is_flag=True,
     help="Continue if records were deleted before they were exported: by retention, or because the file "
     "was replaced.",
-)
+)  # fmt: skip
 @click.option("--follow", is_flag=True, help="Keep exporting new records; stop with Ctrl-C.")
 @click.option(
-    "--every",
-    type=click.IntRange(min=1),
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
+    "--every", type=click.IntRange(min=1), default=60, show_default=True, metavar="SECONDS",
     help="Pause between two exports with --follow; each export of new records creates data files.",
-)
+)  # fmt: skip
 def export(
     session: Session,
     /,
@@ -76,8 +64,8 @@ def export(
     every: int,
     **where: Unpack[_Where],
 ) -> None:
-    """Append to the table TARGET the committed records that it lacks, each exactly once. Restarted after a
-    kill, it resumes. Needs pip install 'eosdb[lakehouse]'.
+    """Append new committed records to the table TARGET, each exactly once. Restarted after a kill, it
+    resumes. Needs pip install 'eosdb[lakehouse]'.
 
     \b
     Example:

@@ -17,19 +17,16 @@ from eosdb.integrations import publishing
 @click.command(cls=FileCommand)
 @click.argument("target")
 @click.option(
-    "--keep",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
+    "--keep", type=click.IntRange(min=1), default=10, show_default=True,
     help="Number of snapshots to retain.",
-)
+)  # fmt: skip
 @click.option("--anew", is_flag=True, help="Upload everything again, to repair a damaged snapshot.")
 @click.option(
     "--folder", type=click.Path(), help="Directory for the temporary copy (default: that of FILE)."
 )
 def publish(session: Session, target: str, keep: int, anew: bool, folder: str | None) -> None:
-    """Upload an incremental snapshot of FILE to object storage at the URL TARGET: only changed data is
-    sent. If it fails, run it again and it resumes.
+    """Upload a snapshot of FILE to object storage at the URL TARGET; only changed data is sent. If it
+    fails, run it again and it resumes.
 
     If TARGET is a path, it is replaced by a backup of FILE, atomically.
 

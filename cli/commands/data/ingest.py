@@ -39,36 +39,26 @@ _BATCH_BYTES = 1_000_000
 @click.command(cls=FileCommand)
 @click.argument("topic")
 @click.argument(
-    "files",
-    nargs=-1,
-    required=True,
-    metavar="INPUT...",
+    "files", nargs=-1, required=True, metavar="INPUT...",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-)
+)  # fmt: skip
 @click.option(
-    "--input-format",
-    type=click.Choice(FORMATS),
+    "--input-format", type=click.Choice(FORMATS),
     help="Format of INPUT (default: by the suffix of its name).",
-)
+)  # fmt: skip
 @click.option("--key", "key_field", metavar="FIELD", help="Use this field as the record key.")
 @click.option(
-    "--transaction-size",
-    type=click.IntRange(min=1),
-    default=5_000,
-    show_default=True,
+    "--transaction-size", type=click.IntRange(min=1), default=5_000, show_default=True,
     help="Records per transaction.",
-)
+)  # fmt: skip
 @click.option(
     "--source-id",
     help="Name under which the position is kept (default: the path); for a single INPUT.",
 )
 @click.option(
-    "--on-error",
-    type=click.Choice(["stop", "skip"]),
-    default="stop",
-    show_default=True,
+    "--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
     help="What to do with a line that cannot be parsed.",
-)
+)  # fmt: skip
 def ingest(
     session: Session,
     topic: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import click
 
@@ -21,13 +21,18 @@ _COLUMNS = (
 _WAIT_MS = 1_000
 
 
+class _Filters(TypedDict):
+    kinds: tuple[str, ...]
+    topic: str | None
+    transactional_id: str | None
+
+
 @click.command(cls=FileCommand)
 @click.option("--from-position", type=click.IntRange(min=1), help="Start at this position.")
 @click.option(
-    "--last",
-    type=click.IntRange(min=0),
+    "--last", type=click.IntRange(min=0),
     help="Start at the last N events (default: 20, or all with a filter).",
-)
+)  # fmt: skip
 @click.option("--kind", "kinds", multiple=True, help="Only events of this kind (repeatable).")
 @click.option("--topic", help="Only events of this topic.")
 @click.option("--transactional-id", help="Only events of this transactional id.")
@@ -35,13 +40,12 @@ _WAIT_MS = 1_000
 @output.format_option
 def journal(
     session: Session,
+    /,
     from_position: int | None,
     last: int | None,
-    kinds: tuple[str, ...],
-    topic: str | None,
-    transactional_id: str | None,
     follow: bool,
     output_format: str,
+    **filters: Unpack[_Filters],
 ) -> None:
     """Show the journal: every event of the file, in order.
 
@@ -51,26 +55,20 @@ def journal(
     """
     if from_position is not None and last is not None:
         raise click.UsageError("give --from-position or --last, not both")
-    unknown = [kind for kind in kinds if kind not in KINDS]
+    unknown = [kind for kind in filters["kinds"] if kind not in KINDS]
     if unknown:
         raise click.UsageError(
             f"--kind: got {unknown[0]}, expected one of {', '.join(sorted(KINDS))}"
         )
+    if last is None and not any(filters.values()):
+        last = 20
     with session.open(read_only=True) as db:
         if from_position is not None:
             after = from_position - 1
         else:
-            newest = (
-                last
-                if last is not None
-                else None
-                if _narrows(kinds, topic, transactional_id)
-                else 20
-            )
-            after = 0 if newest is None else db.admin.journal_position(newest)
-        entries = _entries(db, after, kinds, topic, transactional_id, follow)
+            after = 0 if last is None else db.admin.journal_position(last)
         try:
-            _show(entries, output_format, follow)
+            _show(_entries(db, after, follow, filters), output_format, follow)
         except KeyboardInterrupt:
             # With --follow, Ctrl-C is the normal end.
             if not follow:
@@ -85,26 +83,14 @@ def _show(entries: Iterator[JournalEntry], output_format: str, follow: bool) -> 
         output.rows(_COLUMNS, map(_row, entries), output_format)
 
 
-def _narrows(kinds: tuple[str, ...], topic: str | None, transactional_id: str | None) -> bool:
-    """Whether there is a filter; then all events that match are shown, not only the last."""
-    return bool(kinds) or topic is not None or transactional_id is not None
-
-
 def _entries(
-    db: eosdb.Database,
-    after: int,
-    kinds: tuple[str, ...],
-    topic: str | None,
-    transactional_id: str | None,
-    follow: bool,
+    db: eosdb.Database, after: int, follow: bool, filters: _Filters
 ) -> Iterator[JournalEntry]:
     ended = False
     while not ended:
         version = db.broker.data_version()
         newest = db.admin.journal_position()
-        for entry in db.admin.journal(
-            after, kinds=kinds, topic=topic, transactional_id=transactional_id
-        ):
+        for entry in db.admin.journal(after, **filters):
             after = entry.position
             yield entry
         after = max(after, newest)

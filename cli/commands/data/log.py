@@ -8,7 +8,7 @@ from itertools import islice
 
 import click
 
-from eosdb import LoggedBatch, TopicPartition
+from eosdb import LoggedBatch, SnapshotInfo, TopicPartition
 from eosdb.cli import output
 from eosdb.cli.file_command import FileCommand, FileGroup
 from eosdb.cli.partition_argument import partition_argument
@@ -34,13 +34,9 @@ def log() -> None:
 @log.command()
 @partition_argument()
 @click.option(
-    "--from-offset",
-    "offset",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
+    "--from-offset", "offset", type=click.IntRange(min=0), default=0, show_default=True,
     help="Start at this offset.",
-)
+)  # fmt: skip
 @click.option("--max-batches", type=click.IntRange(min=1), help="Stop after this many batches.")
 @click.option("--print-data-log", "records", is_flag=True, help="Print records instead of batches.")
 @output.format_option
@@ -126,11 +122,7 @@ def take(session: Session, output_format: str) -> None:
       eosdb snapshots take
     """
     with session.open() as db:
-        snapshots = db.take_snapshot()
-    columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
-    output.rows(
-        columns, [(s.topic, s.partition, s.offset, s.producers) for s in snapshots], output_format
-    )
+        _list(db.take_snapshot(), output_format)
 
 
 @snapshots.command(name="list")
@@ -143,11 +135,13 @@ def list_(session: Session, output_format: str) -> None:
       eosdb snapshots list
     """
     with session.open(read_only=True) as db:
-        snapshots = db.admin.list_snapshots()
+        _list(db.admin.list_snapshots(), output_format)
+
+
+def _list(snapshots: Iterable[SnapshotInfo], output_format: str) -> None:
     columns = ("Topic", "Partition", "SnapshotOffset", "Producers")
-    output.rows(
-        columns, [(s.topic, s.partition, s.offset, s.producers) for s in snapshots], output_format
-    )
+    rows = ((s.topic, s.partition, s.offset, s.producers) for s in snapshots)
+    output.rows(columns, rows, output_format)
 
 
 @snapshots.command()

@@ -21,7 +21,12 @@ from .topics import settings_of
 
 _BATCH_BYTES = 1_000_000
 Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
-_FORMATS = click.Choice(["value", *output.FORMATS])
+_format_option = click.option(
+    "--format", "output_format", type=click.Choice(["value", *output.FORMATS]), default="value",
+    show_default=True,
+    help="Output format: one value per line, or rows with all fields. With --follow, json is an object a "
+    "line, like jsonl.",
+)  # fmt: skip
 
 
 @click.command(cls=FileCommand)
@@ -29,13 +34,10 @@ _FORMATS = click.Choice(["value", *output.FORMATS])
 @click.option("--key", help="Key of all records.")
 @click.option("--key-separator", help="Separator of key and value in each line.")
 @click.option(
-    "--property",
-    "properties",
-    callback=settings,
-    multiple=True,
+    "--property", "properties", callback=settings, multiple=True,
     help="As for kafka-console-producer.sh: parse.key=true, key.separator=: (default: tab), "
     "null.marker=TEXT (repeatable).",
-)
+)  # fmt: skip
 @click.option("--partition", type=int, help="Send all records to this partition.")
 @click.option(
     "--transactional-id", help="Send all records in one transaction with this transactional id."
@@ -132,31 +134,20 @@ def _splitter(key: str | None, separator: str | None, properties: dict[str, str]
     help="Start at this group's committed offsets, and commit the offsets of printed records.",
 )
 @click.option(
-    "--from-beginning",
-    is_flag=True,
+    "--from-beginning", is_flag=True,
     help="Without committed offsets, start at the earliest, not the latest.",
-)
+)  # fmt: skip
 @click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
-    "--isolation-level",
-    type=click.Choice(["read_committed", "read_uncommitted"]),
-    default="read_committed",
-    show_default=True,
+    "--isolation-level", type=click.Choice(["read_committed", "read_uncommitted"]),
+    default="read_committed", show_default=True,
     help="read_uncommitted also prints records of open and aborted transactions.",
-)
+)  # fmt: skip
 @click.option("--follow", is_flag=True, help="Wait for new records; stop with Ctrl-C.")
 @click.option(
     "--timeout-ms", type=int, default=0, help="Stop when no record arrives for this long."
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=_FORMATS,
-    default="value",
-    show_default=True,
-    help="Output format: one value per line, or rows with all fields. With --follow json is an object a "
-    "line, like jsonl.",
-)
+@_format_option
 @output.file_option
 def consume(
     session: Session,
@@ -180,10 +171,7 @@ def consume(
             "--group commits the offsets of printed records, but -o writes its file only at the end: "
             "use > PATH instead of -o"
         )
-    if follow and output_format == "table":
-        raise click.UsageError(
-            "a table cannot be printed with --follow; use --format value, csv, json or jsonl"
-        )
+    output_format = _checked(output_format, follow)
     with (
         session.open(read_only=group is None) as db,
         db.consumer(
@@ -196,7 +184,7 @@ def consume(
         # A table is printed at the end, so nothing may be committed before.
         committing = group is not None and output_format != "table"
         records = _records(consumer, max_records, follow, timeout_ms, committing)
-        _show(records, "jsonl" if follow and output_format == "json" else output_format)
+        _show(records, output_format)
         if group is not None and not committing:
             consumer.commit()
 
@@ -204,23 +192,11 @@ def consume(
 @click.command(cls=FileCommand)
 @click.argument("topic")
 @click.option(
-    "-n",
-    "--lines",
-    "count",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
+    "-n", "--lines", "count", type=click.IntRange(min=0), default=10, show_default=True,
     help="Number of records.",
-)
+)  # fmt: skip
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records; stop with Ctrl-C.")
-@click.option(
-    "--format",
-    "output_format",
-    type=_FORMATS,
-    default="value",
-    show_default=True,
-    help="Output format: one value per line, or rows with all fields.",
-)
+@_format_option
 @output.file_option
 def tail(session: Session, topic: str, count: int, follow: bool, output_format: str) -> None:
     """Print the last committed records of TOPIC, by time.
@@ -229,15 +205,21 @@ def tail(session: Session, topic: str, count: int, follow: bool, output_format: 
     Example:
       eosdb tail orders -n 20 -f
     """  # fmt: skip
-    if follow and output_format == "table":
-        raise click.UsageError(
-            "a table cannot be printed with --follow; use --format value, csv, json or jsonl"
-        )
+    output_format = _checked(output_format, follow)
     with session.open(read_only=True) as db, db.consumer() as consumer:
         consumer.assign([TopicPartition(topic, p) for p in range(consumer.partitions_for(topic))])
         last = _last(consumer, count)
         records = chain(last, _records(consumer, None, True, 0, False)) if follow else last
-        _show(records, "jsonl" if follow and output_format == "json" else output_format)
+        _show(records, output_format)
+
+
+def _checked(output_format: str, follow: bool) -> str:
+    """The format to print in. Raises UsageError for a table that never ends."""
+    if follow and output_format == "table":
+        raise click.UsageError(
+            "a table cannot be printed with --follow; use --format value, csv, json or jsonl"
+        )
+    return "jsonl" if follow and output_format == "json" else output_format
 
 
 def _last(consumer: eosdb.Consumer, count: int) -> list[eosdb.ConsumerRecord]:

@@ -119,11 +119,9 @@ def describe(session: Session, topic: str | None, output_format: str) -> None:
     help="Topic setting NAME=VALUE, as for `topics create` (repeatable).",
 )  # fmt: skip
 @click.option(
-    "--delete-config",
-    multiple=True,
-    metavar="NAME",
+    "--delete-config", multiple=True, metavar="NAME",
     help="Reset a topic setting to its default (repeatable).",
-)
+)  # fmt: skip
 def alter(
     session: Session,
     topic: str,

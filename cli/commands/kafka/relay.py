@@ -74,8 +74,8 @@ def relay(
     metrics_port: int | None,
     **options: Unpack[RelayOptions],
 ) -> None:
-    """Relay committed records between FILE and a Kafka cluster or another file, each exactly once: from
-    FILE with --to, into FILE with --from. Runs until SIGTERM or Ctrl-C. Restarted after a kill, it resumes;
+    """Relay committed records to or from FILE, each exactly once: --to a Kafka cluster or another file, or
+    --from a cluster. Runs until SIGTERM or Ctrl-C. Restarted after a kill, it resumes;
     while the other side is down, it retries. Kafka needs pip install 'eosdb[kafka]'.
 
     Settings of the Kafka client may also be in the environment: EOSDB_KAFKA_SASL_PASSWORD is sasl.password.

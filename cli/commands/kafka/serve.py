@@ -40,17 +40,13 @@ class _Security(TypedDict):
     help="Address to listen at; localhost is 127.0.0.1 and ::1.",
 )  # fmt: skip
 @click.option(
-    "--tls-cert",
-    type=click.Path(dir_okay=False),
-    metavar="PATH",
+    "--tls-cert", type=click.Path(dir_okay=False), metavar="PATH",
     help="Server certificate, PEM; clients must use TLS then.",
-)
+)  # fmt: skip
 @click.option(
-    "--tls-key",
-    type=click.Path(dir_okay=False),
-    metavar="PATH",
+    "--tls-key", type=click.Path(dir_okay=False), metavar="PATH",
     help="Private key of the certificate, PEM.",
-)
+)  # fmt: skip
 @click.option(
     "--tls-ca", type=click.Path(dir_okay=False), metavar="PATH",
     help="CA certificates, PEM; clients must have a certificate signed by one (ssl.client.auth=required).",

@@ -34,10 +34,9 @@ def acls() -> None:
     "--resource-type", required=True, type=click.Choice(_RESOURCES), help="Type of the resource."
 )
 @click.option(
-    "--resource-name",
-    default=None,
+    "--resource-name", default=None,
     help="Name of the resource; * matches any. Not needed for the cluster.",
-)
+)  # fmt: skip
 @click.option("--prefixed", is_flag=True, help="Match every resource whose name has this prefix.")
 @click.option("--deny", is_flag=True, help="Deny instead of allow; a denial takes precedence.")
 def add(

@@ -12,12 +12,11 @@ from eosdb.cli.session import Session
 
 @click.command(cls=FileCommand)
 @click.option(
-    "--wal",
-    is_flag=True,
+    "--wal", is_flag=True,
     help="Switch a file in rollback-journal mode to WAL mode, which applies to every program that uses it.",
-)
+)  # fmt: skip
 def adopt(session: Session, wal: bool) -> None:
-    """Create eosdb's tables in another application's SQLite database, FILE.
+    """Add eosdb's tables to another application's database, the SQLite file FILE.
 
     In one commit: a file that cannot be adopted is left unchanged, byte for byte, and the error names every
     obstacle. The application's tables, application_id and user_version are not changed.

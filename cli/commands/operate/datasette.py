@@ -19,13 +19,9 @@ from eosdb.integrations.datasette.metadata import of_instance
     help="Name of the database in Datasette (default: FILE without its suffix). With it, FILE is optional.",
 )
 @click.option(
-    "-o",
-    "--output",
-    type=click.File("w", encoding="utf-8", lazy=True),
-    default="-",
-    metavar="PATH",
+    "-o", "--output", type=click.File("w", encoding="utf-8", lazy=True), default="-", metavar="PATH",
     help="Output file; by default standard output.",
-)
+)  # fmt: skip
 def datasette_metadata(session: Session, name: str | None, output: TextIO) -> None:
     """Print metadata for Datasette about FILE: descriptions of its views (typed ones, too) and columns,
     example queries, and which tables to hide. Datasette 0.65 needs no such file beside eosdb.

@@ -17,7 +17,7 @@ from eosdb.errors import CorruptDatabaseError
 
 @click.command(cls=FileCommand)
 def verify(session: Session) -> None:
-    """Replay every event and compare the result with every table. Exits with status 1 if they differ.
+    """Compare every table with a replay of all events. Exits with status 1 if they differ.
 
     \b
     Example:
@@ -71,11 +71,9 @@ def backup(session: Session, target: str) -> None:
     "--position", type=click.IntRange(min=0), help="State after the event at this journal position."
 )
 @click.option(
-    "--timestamp",
-    type=TimeMs(),
-    metavar="MS_OR_TIME",
+    "--timestamp", type=TimeMs(), metavar="MS_OR_TIME",
     help="State at this time: ms since the epoch, or ISO 8601 (UTC unless it names a zone).",
-)
+)  # fmt: skip
 def restore(session: Session, target: str, position: int | None, timestamp: int | None) -> None:
     """Restore the state after an event or at a time into a new file, TARGET.
 
@@ -98,7 +96,7 @@ def restore(session: Session, target: str, position: int | None, timestamp: int 
 @click.command(cls=FileCommand)
 @output.format_option
 def housekeeping(session: Session, output_format: str) -> None:
-    """Run what is due: transaction timeouts, expirations, retention, compaction, snapshots.
+    """Run due maintenance, such as retention, compaction, transaction timeouts, expirations and snapshots.
 
     \b
     Example:

@@ -160,32 +160,22 @@ def _throughput(_: click.Context, __: click.Parameter, value: float) -> float:
     "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to send."
 )
 @click.option(
-    "--record-size",
-    type=click.IntRange(min=1, max=2**31 - 1),
-    required=True,
+    "--record-size", type=click.IntRange(min=1, max=2**31 - 1), required=True,
     help="Size of each record value in bytes.",
-)
+)  # fmt: skip
 @click.option(
-    "--throughput",
-    type=float,
-    callback=_throughput,
-    default=-1,
-    show_default=True,
+    "--throughput", type=float, callback=_throughput, default=-1, show_default=True,
     help="Maximum records per second; -1 for no limit.",
-)
+)  # fmt: skip
 @click.option(
-    "--transaction-size",
-    type=click.IntRange(min=1),
+    "--transaction-size", type=click.IntRange(min=1),
     help="Send in transactions of this many records.",
-)
+)  # fmt: skip
 @click.option("--transactional-id", help="Transactional id to use (default: eosdb-perf).")
 @click.option(
-    "--batch-size",
-    type=click.IntRange(min=0, max=2**31 - 1),
-    default=16_384,
-    show_default=True,
+    "--batch-size", type=click.IntRange(min=0, max=2**31 - 1), default=16_384, show_default=True,
     help="Batch size in bytes.",
-)
+)  # fmt: skip
 @click.option(
     "--linger-ms", type=click.IntRange(min=0, max=60_000), default=0, show_default=True,
     help="Wait this long for a batch to fill.",
@@ -271,12 +261,9 @@ def _paced(count: int, throughput: float, clock: eosdb.Clock) -> Iterator[int]:
 )
 @click.option("--group", help="Consume as a member of this group, and commit its offsets.")
 @click.option(
-    "--timeout-ms",
-    type=click.IntRange(min=0, max=2**31 - 1),
-    default=10_000,
-    show_default=True,
+    "--timeout-ms", type=click.IntRange(min=0, max=2**31 - 1), default=10_000, show_default=True,
     help="Stop when no record arrives for this long.",
-)
+)  # fmt: skip
 @output.format_option
 def consume(
     session: Session,

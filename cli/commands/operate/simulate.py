@@ -59,29 +59,20 @@ def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[
 @click.command()
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="First seed.")
 @click.option(
-    "--seeds",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
+    "--seeds", type=click.IntRange(1), default=1, show_default=True,
     help="Number of seeds, starting with --seed.",
-)
+)  # fmt: skip
 @click.option(
     "--steps", type=click.IntRange(1), default=2_000, show_default=True, help="Steps per run."
 )
 @click.option(
-    "--actors",
-    "roles",
-    callback=_roles,
+    "--actors", "roles", callback=_roles,
     help=f"Comma-separated roles out of {', '.join(ALL_ROLES)}; by default the seed decides.",
-)
+)  # fmt: skip
 @click.option(
-    "--fault",
-    "faults",
-    multiple=True,
-    callback=_faults,
-    metavar="NAME=NUMBER",
+    "--fault", "faults", multiple=True, callback=_faults, metavar="NAME=NUMBER",
     help="Fault rate from 0 to 1, or delay in ms, such as lose_request=0.2 (repeatable).",
-)
+)  # fmt: skip
 @click.option(
     "--transaction-version", type=click.IntRange(1, 2), default=2, show_default=True,
     help="Version of the transaction protocol; 2 is KIP-890, which fixes a flaw of 1.",
