@@ -115,7 +115,7 @@ def lines(path: Path, seconds: float, rate: float, keep_ms: int) -> Iterator[Lin
             began, done, next_look = monotonic(), 0, 0.0
             for number in range(1, LINES + 1):
                 took, looks = array("d"), [Look.at(path, consumer)]
-                while monotonic() < began + seconds * number / LINES:
+                while not took or monotonic() < began + seconds * number / LINES:
                     sleep(max(0.0, began + done / rate - monotonic()))
                     start = perf_counter()
                     with producer.transaction():
