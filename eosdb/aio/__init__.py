@@ -1,6 +1,6 @@
-"""eosdb for asyncio, in the shapes that aiokafka has: the same clients, run in worker threads.
+"""eosdb for asyncio, with aiokafka's method names: the same clients, run in worker threads.
 
-Every coroutine may be cancelled: it is then as if it had not been called, or as if it had completed.
+Every coroutine may be cancelled: a cancelled call has either no effect or its full effect.
 """
 
 from eosdb.aio.block import AsyncUserTransaction

@@ -1,7 +1,7 @@
 """`async with db.begin()`: one transaction over your own tables and the log, held across awaits.
 
-The block has a thread of its own, in which it begins, ends, and does everything in between; blocks of one
-loop take turns without a thread each. Whoever else writes waits in the writer's thread.
+A block begins, runs and ends in one dedicated thread, which the blocks of one loop use in turn. Other
+writes wait in the writer's thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class AsyncUserTransaction:
-    """What can be done inside a block of `db.begin()`; unusable once the block has ended."""
+    """The transaction of a block of `db.begin()`; unusable once the block has ended."""
 
     def __init__(self, workers: Workers, transaction: UserTransaction) -> None:
         self._workers = workers
@@ -45,8 +45,9 @@ class AsyncUserTransaction:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Call `function(connection, …)` in the block's thread, with the SQLAlchemy connection of
-        `UserTransaction.connection`: for your own tables. Return rows, not a result that is read lazily."""
+        """Call `function(connection, …)` in the block's thread, to use your own tables; `connection` is the
+        SQLAlchemy connection `UserTransaction.connection`. Return rows, not a result that is read
+        lazily."""
         return await self._workers.run(
             lambda: function(self._transaction.connection, *args, **kwargs)
         )
@@ -62,7 +63,7 @@ class AsyncUserTransaction:
         timestamp: int | None = None,
         idempotency_key: str | None = None,
     ) -> RecordMetadata:
-        """Append a record, as `UserTransaction.publish` does; readers see it when the block has ended."""
+        """Append a record, like `UserTransaction.publish`; readers see it after the block has ended."""
         return await self._workers.run(
             lambda: self._transaction.publish(
                 topic,
@@ -80,13 +81,13 @@ class AsyncUserTransaction:
         group: str | ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
     ) -> None:
-        """Commit offsets of the group with everything else, as `UserTransaction.commit_offsets` does."""
+        """Commit offsets of the group with the transaction, like `UserTransaction.commit_offsets`."""
         given = with_metadata(offsets)
         await self._workers.run(lambda: self._transaction.commit_offsets(group, given))
 
 
 class Turn:
-    """Which block it is: one at a time, in the order of asking, and the thread that they use in turn."""
+    """Lets one block run at a time, in the order of the calls, and holds the thread that they share."""
 
     def __init__(self, home: Home, patience_ms: int) -> None:
         self.home: Final = home
@@ -95,7 +96,7 @@ class Turn:
         self._lock = asyncio.Lock()
 
     async def take(self) -> None:
-        """Raises DatabaseLockedError when the blocks before it take too long."""
+        """Wait for the turn. Raises DatabaseLockedError when the blocks before take too long."""
         try:
             async with asyncio.timeout(self._patience_ms / 1000):
                 await self._lock.acquire()
@@ -112,7 +113,7 @@ class Turn:
 
 
 class Block(AbstractAsyncContextManager[AsyncUserTransaction, None]):
-    """The block of `AsyncDatabase.begin`: the Database's own, entered and left by the thread."""
+    """The block of `AsyncDatabase.begin`: enters and leaves the block of `Database.begin` in the thread."""
 
     def __init__(self, turn: Turn, block: AbstractContextManager[UserTransaction]) -> None:
         self._turn = turn

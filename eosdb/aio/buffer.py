@@ -1,4 +1,4 @@
-"""Records that have been polled and not been delivered yet."""
+"""Records that have been polled but not yet delivered."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Records: TypeAlias = "list[ConsumerRecord]"
 
 
 class Buffer:
-    """Records by partition, each partition's in order."""
+    """Undelivered records by partition, each partition's in order."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, tuple[Records, int]] = {}
-        """The records, and how many of them have been delivered; at least one has not."""
+        """The records, and the number of them that have been delivered; at least one has not."""
 
-    def add(self, found: Mapping[TopicPartition, Records]) -> None:
-        """Records of partitions that have none here."""
-        for tp, records in found.items():
+    def add(self, polled: Mapping[TopicPartition, Records]) -> None:
+        """Add records of partitions that have none in the buffer."""
+        for tp, records in polled.items():
             self._waiting[tp] = (records, 0)
 
     def take_one(self, wanted: Collection[TopicPartition]) -> ConsumerRecord | None:
-        """The next record of the wanted partitions; none named: of all."""
+        """Return the next record of the wanted partitions, or of any if `wanted` is empty."""
         for tp in wanted or self._waiting:
             if tp in self._waiting:
                 records, place = self._waiting[tp]
@@ -37,7 +37,7 @@ class Buffer:
     def take(
         self, wanted: Collection[TopicPartition], limit: int | None
     ) -> dict[TopicPartition, Records]:
-        """The next records of the wanted partitions, at most `limit` altogether."""
+        """Return the next records of the wanted partitions, at most `limit` altogether."""
         taken: dict[TopicPartition, Records] = {}
         for tp in [tp for tp in wanted or self._waiting if tp in self._waiting]:
             records, place = self._waiting.pop(tp)
@@ -51,13 +51,14 @@ class Buffer:
         return taken
 
     def first_offsets(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on."""
+        """Return the offset of each partition's first undelivered record."""
         return {tp: records[place].offset for tp, (records, place) in self._waiting.items()}
 
     def put_back(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """Forget the records of these partitions, or of all; returns where to poll them again."""
+        """Remove the records of these partitions, or of all. Returns the offsets at which to poll them
+        again."""
         firsts = self.first_offsets()
         going = firsts.keys() if partitions is None else firsts.keys() & set(partitions)
         for tp in going:

@@ -1,8 +1,8 @@
-"""The consumer for asyncio: aiokafka's calls, carried out by a thread of its own.
+"""The consumer for asyncio: aiokafka's calls, carried out in a thread of the consumer.
 
-A poll belongs to the consumer, not to the task that waits for it: what it finds goes into a buffer, and a
-cancelled task leaves it there for the next one. Positions, commits and the end of the consumer count what
-has been delivered.
+A poll belongs to the consumer, not to the task that waits for it: its records go into a buffer, and if the
+task is cancelled they stay there for the next one. Positions and commits, also the commit at `stop`, count
+only delivered records.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ T = TypeVar("T")
 OnLoop = Callable[[list[TopicPartition]], object]
 
 _SLICE_MS: Final = 1_000
-"""The longest single poll: a thread that nobody can tell to stop any more stops by itself."""
+"""The longest single poll, after which the thread of an abandoned consumer ends."""
 
 
 class AsyncConsumer(Generic[Key, Value]):
-    """Reads records of topics or partitions, alone or in a group. One task reads at a time, others may ask.
+    """Reads records of topics or partitions, alone or in a group. One task reads at a time; other tasks may
+    call the other methods.
 
-    `async with` starts and stops it; `async for` gives its records, endlessly.
+    `async with` starts and stops the consumer; `async for` iterates over its records, endlessly.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class AsyncConsumer(Generic[Key, Value]):
         """The poll whose records are not in the buffer yet."""
         self._polled: asyncio.Future[Found] | None = None
         self._unwanted: set[TopicPartition] | None = set()
-        """Whose records of that poll are not to be delivered; None: of all."""
+        """The partitions whose records of that poll must not be delivered; None: all partitions."""
         self._failure: BaseException | None = None
         self._is_started = self._is_stopping = False
         self._stopped: Future[None] | None = None
@@ -77,10 +78,10 @@ class AsyncConsumer(Generic[Key, Value]):
     # -- from start to stop ---------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Subscribe to the topics it was made with, if any. Raises what `subscribe` raises."""
+        """Subscribe to the topics given at creation, if any. Raises the errors of `subscribe`."""
         self._home.check()
         if self._is_started or self._stopped is not None:
-            raise IllegalStateError("a consumer is started once; make another one")
+            raise IllegalStateError("a consumer is started once; create another one")
         self._is_started = True
         if self._topics:
             try:
@@ -90,8 +91,8 @@ class AsyncConsumer(Generic[Key, Value]):
                 raise
 
     async def stop(self) -> None:
-        """Commit if enable_auto_commit, give back the partitions and leave the group; idempotent. Also done
-        when it is cancelled."""
+        """Commit if enable_auto_commit is set, revoke the partitions and leave the group; idempotent. A
+        cancelled call still completes."""
         if self._stopped is None:
             self._home.check()
             if is_called_back(self._consumer):
@@ -99,7 +100,7 @@ class AsyncConsumer(Generic[Key, Value]):
         await self._worker.outlive(self.begin_to_stop())
 
     def begin_to_stop(self) -> Future[None]:
-        """Have the thread close the consumer, and end."""
+        """Have the thread close the consumer and end."""
         if self._stopped is None:
             self._is_stopping = True
             self._consumer.wakeup()
@@ -124,8 +125,8 @@ class AsyncConsumer(Generic[Key, Value]):
     # -- reading --------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Key, Value]:
-        """The next record, of these partitions if any are named; waits until there is one. Raises what
-        `Consumer.poll` raises."""
+        """Wait for the next record, of the given partitions or of all assigned ones, and return it. Raises
+        the errors of `Consumer.poll`."""
         self._check()
         while True:
             await self._home.let_others_run()
@@ -140,8 +141,9 @@ class AsyncConsumer(Generic[Key, Value]):
         timeout_ms: int = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[Key, Value]]]:
-        """The next records by partition, at most `max_records` (default max_poll_records) altogether,
-        waiting at most `timeout_ms` for the first. Raises what `Consumer.poll` raises."""
+        """Return the next records by partition, at most `max_records` altogether (default:
+        max_poll_records), waiting at most `timeout_ms` for the first. Raises the errors of
+        `Consumer.poll`."""
         if max_records is not None:
             check_int("max_records", max_records, 1)
         until = self._clock.monotonic_ms() + timeout_ms
@@ -166,15 +168,15 @@ class AsyncConsumer(Generic[Key, Value]):
                 raise StopAsyncIteration from None
             raise
 
-    # decisions/0043: a poll goes on without its task, and its records stay.
+    # decisions/0043: a poll continues without its task, and its records stay.
     async def _fill(
         self, timeout_ms: int, limit: int | None, wanted: tuple[TopicPartition, ...]
     ) -> None:
-        """Wait for a poll: the one that is on its way, for the time given at most, or a new one."""
+        """Wait for the running poll, at most `timeout_ms`, or for a new one."""
         if (polled := self._polled) is not None:
             await asyncio.wait({polled}, timeout=timeout_ms / 1000)
             return
-        # What others were polled for and have not asked for is polled again.
+        # Undelivered records of other partitions are polled again.
         back = self._buffer.put_back()
         poll = partial(self._consumer.poll_records, timeout_ms, limit, wanted)
         self._poll = self._worker.post(with_undelivered, self._consumer, back, None, poll)
@@ -206,8 +208,8 @@ class AsyncConsumer(Generic[Key, Value]):
         on_revoke: OnLoop | None = None,
         on_lost: OnLoop | None = None,
     ) -> None:
-        """As `Consumer.subscribe`. The callbacks are functions or coroutine functions; they are called by
-        the loop while the consumer waits for them, and may ask it for everything but records."""
+        """Like `Consumer.subscribe`. The callbacks are functions or coroutine functions. The loop calls
+        them while the consumer waits; they may call all of its methods except those that return records."""
         callbacks = [
             None if given is None else on_the_loop(self._home, self._consumer, given)
             for given in (on_assign, on_revoke, on_lost)
@@ -228,11 +230,11 @@ class AsyncConsumer(Generic[Key, Value]):
         return self._consumer.assignment()
 
     async def pause(self, *partitions: TopicPartition) -> None:
-        """Give no records of these partitions until `resume`."""
+        """Return no records of these partitions until `resume`."""
         await self._reposition(partitions, lambda: self._consumer.pause(partitions))
 
     async def resume(self, *partitions: TopicPartition) -> None:
-        """Give records of these partitions again."""
+        """Return records of these partitions again."""
         await self._ask(lambda: self._consumer.resume(partitions))
 
     async def paused(self) -> set[TopicPartition]:
@@ -242,32 +244,33 @@ class AsyncConsumer(Generic[Key, Value]):
     # -- positions ------------------------------------------------------------------------------
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at `offset`. Raises InvalidRequestError if it is negative."""
+        """Continue at `offset`. Raises InvalidRequestError if the offset is negative."""
         await self._reposition([partition], lambda: self._consumer.seek(partition, offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the log start offset; of all assigned partitions if none are given."""
+        """Continue at the log start offset of the partitions, by default of all assigned ones."""
         await self._reposition(
             partitions or None, lambda: self._consumer.seek_to_beginning(partitions)
         )
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue at the end (LSO under read_committed); of all assigned partitions if none are given."""
+        """Continue at the end of the partitions (read_committed: the LSO), by default of all assigned
+        ones."""
         await self._reposition(partitions or None, lambda: self._consumer.seek_to_end(partitions))
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be delivered."""
+        """Return the offset of the next record to be delivered."""
         return await self._ask(lambda: self._consumer.position(partition))
 
     async def position_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every position, ready to be committed or sent to a transaction."""
+        """Return all positions, for `commit` or `send_offsets_to_transaction`."""
         return await self._ask(self._consumer.position_offsets)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit offsets of the group, by default every position: what has been delivered, and nothing
-        else. Durable when this returns. Raises what `Consumer.commit` raises."""
+        """Commit offsets for the group, by default all positions, which count only delivered records. The
+        offsets are durable when this returns. Raises the errors of `Consumer.commit`."""
         self._home.check_may_write()
         given = None if offsets is None else with_metadata(offsets)
         await self._ask(lambda: self._consumer.commit(given))
@@ -275,48 +278,50 @@ class AsyncConsumer(Generic[Key, Value]):
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are absent."""
+        """Return the group's committed offsets; partitions without one are absent."""
         given = list(partitions)
         return await self._ask(lambda: self._consumer.committed(given))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The log start offsets."""
+        """Return the log start offsets."""
         given = list(partitions)
         return await self._ask(lambda: self._consumer.beginning_offsets(given))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end offsets: the last stable offset under read_committed, otherwise the log end offset."""
+        """Return the end offsets: under read_committed the last stable offset, otherwise the log end
+        offset."""
         given = list(partitions)
         return await self._ask(lambda: self._consumer.end_offsets(given))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (ms); None where there is none."""
+        """Return the first record at or after each time (ms); None if there is none."""
         return await self._ask(lambda: self._consumer.offsets_for_times(timestamps))
 
     async def lag(self) -> dict[TopicPartition, Lag]:
-        """The records that this consumer could still deliver, by partition."""
+        """Return each partition's lag, counted from the delivered records (`Consumer.lag`)."""
         return await self._ask(self._consumer.lag)
 
     async def partitions_for(self, topic: str) -> int:
-        """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
+        """Return the number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
         return await self._ask(lambda: self._consumer.partitions_for(topic))
 
     async def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer's identity in its group, for `send_offsets_to_transaction`."""
+        """Return this consumer's identity in its group, for `send_offsets_to_transaction`."""
         return await self._ask(self._consumer.group_metadata)
 
     async def metrics(self) -> dict[str, float]:
-        """Counters, averages and rates under Kafka's names."""
+        """Return counters, averages and rates under Kafka's names."""
         return await self._ask(self._consumer.metrics)
 
     # -- small steps ----------------------------------------------------------------------------
 
     async def _ask(self, function: Callable[[], T]) -> T:
-        """Call it in the thread, and to the end even if the task is cancelled, unless it only waits."""
+        """Call the function in the thread. It completes even if the task is cancelled, but a wait for a
+        change in it ends then."""
         self._check()
         is_left = False
 
@@ -340,8 +345,8 @@ class AsyncConsumer(Generic[Key, Value]):
     async def _reposition(
         self, partitions: Iterable[TopicPartition] | None, function: Callable[[], object]
     ) -> None:
-        """Call what changes the positions of these partitions, None: of all. Their undelivered records are
-        not delivered any more, and polled again if the call leaves the positions alone."""
+        """Call a function that changes the positions of these partitions (None: of all). Their undelivered
+        records are dropped, and polled again if the function does not change the position."""
         self._check()
         given = None if partitions is None else set(partitions)
 

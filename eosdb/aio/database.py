@@ -1,4 +1,4 @@
-"""`connect` and `AsyncDatabase`: an open file, used from an event loop."""
+"""`connect` and `AsyncDatabase`: an open file for the tasks of an event loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The answer to a query, all of it."""
+    """All rows of a query, and the names of their columns."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -63,8 +63,8 @@ class AsyncDatabase(Proxy[Database]):
     # -- clients --------------------------------------------------------------------------------
 
     def producer(self, **config: Unpack[ProducerConfig]) -> AsyncProducer:
-        """A producer; the settings are Kafka's in snake_case, and those of `Database.producer`. Raises
-        ConfigError. `linger_ms` changes nothing: what comes while a commit runs shares the next one."""
+        """Return a producer; the settings are those of `Database.producer`. Raises ConfigError. `linger_ms`
+        has no effect: records sent during a commit share the next one."""
         self._home.check()
         checked = checked_settings(ProducerSettings, "producer", config)
         config["linger_ms"] = 0
@@ -74,14 +74,12 @@ class AsyncDatabase(Proxy[Database]):
         self._producers.add(made)
         return made
 
-    # decisions/0043: producers that differ in nothing are one in the writer's thread.
+    # decisions/0043: producers with equal settings share one in the writer's thread.
     def _outgoing(self, config: ProducerConfig, *, is_transactional: bool) -> Outgoing:
         try:
             same = frozenset(config.items())
             found = self._shared.get(same)
-        except (
-            TypeError
-        ):  # A setting that cannot be compared, such as a callable object of the user's.
+        except TypeError:  # A setting that cannot be compared, such as a callable object.
             same, found = frozenset(), None
         if found is not None and not is_transactional and found.producer.state != "FATAL_ERROR":
             return found
@@ -108,8 +106,8 @@ class AsyncDatabase(Proxy[Database]):
         value_deserializer: Callable[[bytes], MadeValue] | None = None,
         **config: Unpack[ConsumerConfig],
     ) -> AsyncConsumer[MadeKey | Any, MadeValue | Any]:
-        """A consumer of these topics; without any, `subscribe` or `assign` later. The settings are those of
-        `Database.consumer`. Raises ConfigError."""
+        """Return a consumer of these topics; without topics, call `subscribe` or `assign` later. The
+        settings are those of `Database.consumer`. Raises ConfigError."""
         self._home.check()
         transport = DirectTransport(self._of.broker)
         consumer: PolledConsumer[MadeKey | Any, MadeValue | Any] = PolledConsumer(
@@ -125,12 +123,12 @@ class AsyncDatabase(Proxy[Database]):
         return made
 
     def begin(self) -> AbstractAsyncContextManager[AsyncUserTransaction, None]:
-        """One transaction over your own tables in this file and the log, as `Database.begin`: it commits
-        when the block ends, and is rolled back when the block raises or is cancelled.
+        """Begin one transaction over your own tables in this file and the log, like `Database.begin`: it
+        commits when the block ends, and is rolled back when the block raises or is cancelled.
 
-        The block holds the file's only write lock: other writes wait in their threads, those of its own
-        task raise IllegalStateError. Raises DatabaseLockedError when its turn does not come in
-        lock_timeout_ms.
+        The block holds the file's only write lock: writes of other tasks wait in their threads; other
+        writes of its own task raise IllegalStateError. Raises DatabaseLockedError if the block cannot begin
+        within lock_timeout_ms.
         """
         self._home.check()
         return Block(self._turn, self._of.begin())
@@ -143,7 +141,7 @@ class AsyncDatabase(Proxy[Database]):
     info = reading(Database.info)
 
     async def query(self, sql: str, parameters: Sequence[object] = ()) -> Rows:
-        """Run one reading SQL statement on a snapshot of its own, and read all of its rows. Raises
+        """Run one SQL statement that only reads, on its own snapshot, and return all rows. Raises
         InvalidRequestError for statements that SQLite refuses or that write."""
         self._home.check()
 
@@ -162,7 +160,7 @@ class AsyncDatabase(Proxy[Database]):
         held: Collection[str] = (),
         consecutive: bool = False,
     ) -> AppendOnceResult:
-        """As `Database.append_once`; `batches` are read in another thread."""
+        """Like `Database.append_once`; `batches` is read in another thread."""
         return await self.run(
             lambda database: database.append_once(
                 sink_id, batch_id, batches, held=held, consecutive=consecutive
@@ -176,16 +174,16 @@ class AsyncDatabase(Proxy[Database]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Call `function(database, …)` in another thread: for whatever has no coroutine here, such as
-        `await db.run(eosdb.Database.verify)`. If the task is cancelled, what has begun goes on."""
+        """Call `function(database, …)` in another thread: for methods that have no coroutine here, such as
+        `await db.run(eosdb.Database.verify)`. If the task is cancelled, a call that has begun continues."""
         self._home.check_may_write()
         return await self._others.run(function, self._of, *args, **kwargs)
 
     # -- the end --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Stop every producer and consumer, and close the file; idempotent. Waits for a block of
-        `db.begin()` that another task has open. Also done when it is cancelled."""
+        """Stop all producers and consumers, and close the file; idempotent. Waits for a block of
+        `db.begin()` that another task has open. A cancelled call still completes."""
         if self._closed is None:
             self._home.check_may_write()
         await outlived(self._begin_to_close())
@@ -196,7 +194,7 @@ class AsyncDatabase(Proxy[Database]):
             for producer in list(self._producers):
                 producer.begin_to_stop()
             self._home.is_closed = True
-            # The last one of the queue.
+            # The last call of the queue.
             self._closed = self._writer.call(Caller(), partial(self._close, consumers))
         return self._closed
 
@@ -206,7 +204,7 @@ class AsyncDatabase(Proxy[Database]):
         try:
             self._of.close()
         except MemoryError:
-            raise  # It may be closed again, in these threads.
+            raise  # `close` may be called again, and needs these threads.
         except BaseException:
             self._end_workers()
             raise
@@ -239,7 +237,7 @@ def _was_cut_off(closed: asyncio.Future[None]) -> bool:
 
 
 class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
-    """What `connect` returns: `await` it, or use it in `async with`."""
+    """The result of `connect`: `await` it, or use it in `async with`."""
 
     def __init__(self, open_it: Callable[[], Database]) -> None:
         self._open_it = open_it
@@ -253,8 +251,8 @@ class Opening(AbstractAsyncContextManager[AsyncDatabase, None]):
             if not isinstance(database.clock, SystemClock):
                 workers.post(database.close)
                 raise ConfigError(
-                    f"clock: got {database.clock!r}, expected none: an event loop waits by the machine's "
-                    "time; use eosdb.connect for a clock of your own"
+                    f"clock: got {database.clock!r}, expected none: an event loop uses the machine's time; "
+                    "use eosdb.connect for a clock of your own"
                 )
         except BaseException:
             workers.end()
@@ -294,4 +292,4 @@ def _for_a_loop(function: Callable[P, Database]) -> Callable[P, Opening]:
 
 connect = _for_a_loop(open_database)
 """Open an eosdb file, with the arguments and errors of `eosdb.connect`: `db = await connect(path)`, or
-`async with connect(path) as db`. The database belongs to the event loop that runs then."""
+`async with connect(path) as db`. The database belongs to the event loop that is running then."""

@@ -1,4 +1,4 @@
-"""The thread's side of a consumer: polls, what is asked in between, and the callbacks of a rebalance."""
+"""The thread's side of an AsyncConsumer: polls, calls between polls, and the callbacks of a rebalance."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ T = TypeVar("T")
 Found = dict[TopicPartition, Records]
 
 _PIECE: Final = 500
-"""How many records are made in one call into C, during which no other thread of Python runs."""
+"""The most records that are made in one call into C, during which no other Python thread runs."""
 _LOOK_AGAIN_S: Final = 1.0
 
 
 class PolledConsumer(Consumer[Key, Value]):
-    """A consumer, some of whose polled records have not been delivered. Its positions count the others."""
+    """A consumer whose positions and commits count only delivered records, not all polled ones."""
 
     undelivered: Mapping[TopicPartition, int] = {}
-    """Offsets of the first undelivered records."""
+    """The offset of each partition's first undelivered record."""
 
     def position(self, partition: TopicPartition) -> int:
         first = self.undelivered.get(partition)
@@ -49,7 +49,7 @@ class PolledConsumer(Consumer[Key, Value]):
         super().commit(offsets)
 
     def put_back(self) -> None:
-        """Poll the undelivered records again."""
+        """Seek back, so that the undelivered records are polled again."""
         for tp, offset in self.undelivered.items():
             if tp in self._cursors:
                 self.seek(tp, offset)
@@ -58,7 +58,8 @@ class PolledConsumer(Consumer[Key, Value]):
     def poll_records(
         self, timeout_ms: int, max_records: int | None, wanted: Collection[TopicPartition]
     ) -> Found:
-        """Records by partition, of the wanted ones only if any are named; none after `wakeup`."""
+        """Poll, and return records by partition; of the wanted partitions only, if there are any. Returns
+        nothing after `wakeup`."""
         self.put_back()
         aside = self.assignment() - self.paused() - set(wanted) if wanted else set()
         self.pause(aside)
@@ -68,12 +69,12 @@ class PolledConsumer(Consumer[Key, Value]):
             return {}
         finally:
             self.resume(aside & self.assignment())
-        found: Found = {}
+        polled_records: Found = {}
         for part in polled:
-            records = found.setdefault(TopicPartition(part.topic, part.partition), [])
+            records = polled_records.setdefault(TopicPartition(part.topic, part.partition), [])
             for start in range(0, len(part), _PIECE):
                 records += records_of([piece(part, start, start + _PIECE)])
-        return found
+        return polled_records
 
 
 def with_undelivered(
@@ -82,11 +83,13 @@ def with_undelivered(
     poll: Future[Found] | None,
     function: Callable[[], T],
 ) -> T:
-    """Call the function while the consumer knows what has not been delivered: what was buffered when it was
-    asked for, and all that a poll has found that was not done then."""
-    found = {} if poll is None or poll.exception() is not None else poll.result()
+    """Call the function with `consumer.undelivered` set: to the first records in the buffer, and to those
+    of a poll that was still running when the call was queued."""
+    polled = {} if poll is None or poll.exception() is not None else poll.result()
     before = consumer.undelivered
-    consumer.undelivered = {tp: records[0].offset for tp, records in found.items()} | dict(buffered)
+    consumer.undelivered = {tp: records[0].offset for tp, records in polled.items()} | dict(
+        buffered
+    )
     try:
         return function()
     finally:
@@ -94,7 +97,7 @@ def with_undelivered(
 
 
 class _Visit:
-    """A callback that is running on the loop, and what it asks the waiting thread to do."""
+    """A callback running on the loop, and its calls that the waiting thread must carry out."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer: Final = consumer
@@ -129,7 +132,8 @@ def ask(function: Callable[[], T]) -> Future[T]:
 def on_the_loop(
     home: Home, consumer: Consumer, callback: Callable[[list[TopicPartition]], object]
 ) -> OnChange:
-    """The callback, a function or a coroutine function, as one for a thread, which it keeps waiting."""
+    """Wrap a function or coroutine function as a callback for a thread: the loop runs it, and the thread
+    waits."""
 
     async def visit_loop(visit: _Visit, tps: list[TopicPartition]) -> None:
         _visit.set(visit)

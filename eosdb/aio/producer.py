@@ -1,4 +1,4 @@
-"""The producer for asyncio: aiokafka's calls, carried out by the writer's thread."""
+"""The producer for asyncio: aiokafka's calls, carried out in the writer's thread."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Sending(Item[RecordMetadata]):
         self._sent: ProduceFuture | None = None
 
     def begin(self, producer: Producer) -> None:
-        """Give the record to the producer. It has an answer at once if that refuses it."""
+        """Pass the record to the producer. If the producer refuses it, the item has its result at once."""
         try:
             self._sent = self._send(producer)
         except BaseException as error:
             self.answer(None, error)
 
     def settle(self) -> None:
-        """Take the answer, after a flush."""
+        """Take over the record's result after a flush."""
         if self._sent is not None and not self.is_answered:
             try:
                 self.answer(self._sent.result(0), None)
@@ -64,20 +64,20 @@ class Sending(Item[RecordMetadata]):
     def hand_over(self) -> None:
         super().hand_over()
         if self._is_in_transaction and not self.future.cancelled():
-            self.future.exception()  # The end of the transaction says it, too: asyncio need not.
+            self.future.exception()  # The commit raises it, too, so asyncio need not log it.
 
 
 class Outgoing:
-    """The thread's side: a producer, used by nobody else. Several AsyncProducers may share one that has no
-    transactions, and with it their commits."""
+    """The thread's side of an AsyncProducer: a Producer, used only there. Several AsyncProducers without
+    transactions may share one, so that their records share commits."""
 
     def __init__(self, producer: Producer, *, is_transactional: bool) -> None:
         self.producer: Final = producer
         self.is_transactional: Final = is_transactional
         self.users = 0
-        """How many AsyncProducers use it; the loop counts."""
+        """The number of AsyncProducers that use this one, counted by the loop."""
         self._refused: BaseException | None = None
-        """Why the open transaction lacks a record."""
+        """The error of a record that the open transaction lacks."""
 
     def work(self, items: Sequence[Item[Any]]) -> None:
         for are_records, run in groupby(items, lambda item: isinstance(item, Sending)):
@@ -114,8 +114,8 @@ class Outgoing:
             raise
 
     def _lacks_a_record(self, error: BaseException) -> None:
-        """In Python's threads a refused record raises inside the transaction; here its task may not have
-        looked yet when it commits."""
+        """Keep the error of a refused record for `commit`, because the task may not have seen it when it
+        commits."""
         if self._refused is None and self.producer.state == "IN_TRANSACTION":
             self._refused = error
 
@@ -129,7 +129,8 @@ class Outgoing:
         return token
 
     def commit(self) -> None:
-        """Raises what kept a record out of the transaction, or what commit_transaction raises."""
+        """Commit. Raises the error of a record that the transaction lacks, or those of
+        `Producer.commit_transaction`."""
         if self._refused is not None:
             raise self._refused
         self.producer.commit_transaction()
@@ -140,7 +141,8 @@ class Outgoing:
 
 
 class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
-    """The block of `producer.transaction()`: the Producer's own, entered and left by the thread."""
+    """The block of `AsyncProducer.transaction`: enters and leaves that of `Producer.transaction` in the
+    thread."""
 
     def __init__(self, writer: Writer, outgoing: Outgoing, check: Callable[[], None]) -> None:
         self._writer = writer
@@ -172,10 +174,10 @@ class _Transaction(AbstractAsyncContextManager[TransactionToken, None]):
 
 
 class AsyncProducer:
-    """Sends records; exactly once with a transactional id. Any number of tasks may share it.
+    """Sends records, exactly once with a transactional id. Any number of tasks may share it.
 
-    `async with` starts and stops it. Records of all tasks and producers go through one queue, and those
-    that wait at the same time share a commit.
+    `async with` starts and stops the producer. Records of all tasks and producers go through one queue, and
+    those that wait at the same time share a commit.
     """
 
     def __init__(
@@ -198,11 +200,11 @@ class AsyncProducer:
         return self._outgoing.producer.state
 
     async def start(self) -> None:
-        """Take the transactional id, if there is one: fence its previous holder, and end what that left
-        open. Raises what `Producer.init_transactions` raises."""
+        """Initialise the transactional id, if there is one: fence its previous holder, and end the
+        transaction that this left open. Raises the errors of `Producer.init_transactions`."""
         self._home.check_may_write()
         if self._is_started or self._stopped is not None:
-            raise IllegalStateError("a producer is started once; make another one")
+            raise IllegalStateError("a producer is started once; create another one")
         if self._outgoing.is_transactional:
             producer = self._outgoing.producer
             try:
@@ -215,7 +217,8 @@ class AsyncProducer:
         self._is_started = True
 
     async def stop(self) -> None:
-        """Send what waits, or abort the open transaction; idempotent. Also done when it is cancelled."""
+        """Send waiting records, or abort the open transaction; idempotent. A cancelled call still
+        completes."""
         if self._stopped is None:
             self._home.check_may_write()
         await outlived(self.begin_to_stop())
@@ -238,10 +241,10 @@ class AsyncProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue one record, waiting only for room; returns a future of its RecordMetadata.
+        """Queue one record, waiting only if the queue is full. Returns a future of the RecordMetadata.
 
-        Everything that `Producer.send` raises, serializers included, is the future's error; in a
-        transaction it is the commit's error, too. Cancelling the future does not take the record back.
+        Errors that `Producer.send` would raise, also those of serializers, are the future's; in a
+        transaction the commit raises them, too. Cancelling the future does not cancel the record.
         """
         self._check()
         await self._home.let_others_run()
@@ -267,7 +270,7 @@ class AsyncProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send one record, and return its place once it is stored. Raises what keeps it from that."""
+        """Send one record, and return its metadata when it is stored. Raises the error if it is not."""
         return await (
             await self.send(
                 topic, value, key, partition=partition, headers=headers, timestamp=timestamp
@@ -277,44 +280,45 @@ class AsyncProducer:
     async def send_many(
         self, topic: str, records: Iterable[Sendable], *, partition: int | None = None
     ) -> SentRecords:
-        """Send an iterable, which is read in another thread, as `Producer.send_many` does."""
+        """Like `Producer.send_many`; the iterable is read in another thread."""
         return await self._call(lambda: self._outgoing.send_many(topic, records, partition))
 
     async def flush(self) -> None:
-        """Wait until every record queued so far is stored or has failed."""
+        """Wait until all records queued so far are stored or have failed."""
         await self._call(lambda: None)
 
     async def partitions_for(self, topic: str) -> int:
-        """The number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
+        """Return the number of partitions of the topic. Raises UnknownTopicOrPartitionError."""
         return await self._call(lambda: self._outgoing.producer.partitions_for(topic))
 
     async def metrics(self) -> dict[str, float]:
-        """Counters, averages and rates under Kafka's names."""
+        """Return counters, averages and rates under Kafka's names."""
         return await self._call(self._outgoing.producer.metrics)
 
     # -- transactions ---------------------------------------------------------------------------
 
     def transaction(self) -> AbstractAsyncContextManager[TransactionToken, None]:
-        """A transaction around the block: committed at its end, aborted when it raises or is cancelled.
+        """Run the block in a transaction: commit at its end, abort if it raises or is cancelled.
 
-        The block is left when the outcome is known, and gives a token for `db.outcome`.
+        Leaving the block waits until the outcome is known. `as` gives a token for `db.outcome`.
         """
         return _Transaction(self._writer, self._outgoing, self._check)
 
     async def begin_transaction(self) -> TransactionToken:
-        """As `Producer.begin_transaction`; for a cancelled task it is aborted at once."""
+        """Like `Producer.begin_transaction`; if the task is cancelled, the transaction is aborted at
+        once."""
         self._check()
         return await self._writer.acquire(
             self._outgoing, self._outgoing.begin, lambda _: self._outgoing.abort()
         )
 
     async def commit_transaction(self) -> None:
-        """As `Producer.commit_transaction`; a cancellation waits for the outcome."""
+        """Like `Producer.commit_transaction`; a cancellation waits for the outcome."""
         self._check()
         await to_the_end(self._writer.call(self._outgoing, self._outgoing.commit))
 
     async def abort_transaction(self) -> None:
-        """As `Producer.abort_transaction`; a cancellation waits for the outcome."""
+        """Like `Producer.abort_transaction`; a cancellation waits for the outcome."""
         self._check()
         await to_the_end(self._writer.call(self._outgoing, self._outgoing.abort))
 
@@ -323,8 +327,8 @@ class AsyncProducer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: ConsumerGroupMetadata | str,
     ) -> None:
-        """Commit a group's offsets with the transaction: `await consumer.group_metadata()` fences members
-        that have lost their partitions (KIP-447), the group's name alone does not."""
+        """Commit a group's offsets with the transaction. With `await consumer.group_metadata()`, members
+        that have lost their partitions are fenced (KIP-447); with the group id alone they are not."""
         given = with_metadata(offsets)
         await self._call(
             lambda: self._outgoing.producer.send_offsets_to_transaction(given, group_metadata)
@@ -366,7 +370,7 @@ class AsyncProducer:
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as aiokafka takes them, bare or with metadata."""
+    """Convert offsets as aiokafka takes them, numbers or OffsetAndMetadata, to the latter."""
     return {
         tp: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         for tp, offset in offsets.items()

@@ -1,7 +1,7 @@
 """Methods of `Database` and its `Admin` as coroutines, with their signatures.
 
-What reads runs in a few threads; what writes goes through the writer's queue, so that it never keeps a
-reader waiting behind a long block of `db.begin()`.
+Methods that read run in a small pool of threads; methods that write go through the writer's queue, so that
+no reader waits behind a write that waits for a long block of `db.begin()`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Proxy(Generic[S_co]):
-    """Something that belongs to threads, and the threads."""
+    """An object that is used only in threads, and these threads."""
 
     def __init__(self, home: Home, of: S_co, readers: Workers, writer: Writer) -> None:
         self._home = home
@@ -34,7 +34,7 @@ class Proxy(Generic[S_co]):
 def reading(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[Proxy[S], P], Coroutine[Any, Any, T]]:
-    """A method that reads."""
+    """Make a coroutine of a method that reads."""
 
     @wraps(method)
     async def call(self: Proxy[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,7 +47,7 @@ def reading(
 def listing(
     method: Callable[Concatenate[S, P], Iterator[T]],
 ) -> Callable[Concatenate[Proxy[S], P], Coroutine[Any, Any, list[T]]]:
-    """A method that reads on demand: everything is read at once."""
+    """Make a coroutine of a method that returns an iterator; it returns a list."""
 
     @wraps(method)
     async def call(self: Proxy[S], /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
@@ -60,7 +60,7 @@ def listing(
 def writing(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[Proxy[S], P], Coroutine[Any, Any, T]]:
-    """A method that writes. If the task is cancelled, it writes all the same, or has written."""
+    """Make a coroutine of a method that writes. A cancelled call still completes."""
 
     @wraps(method)
     async def call(self: Proxy[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -71,7 +71,7 @@ def writing(
 
 
 class AsyncAdmin(Proxy[Admin]):
-    """`db.admin`, its methods as coroutines. Those that read on demand return lists."""
+    """The methods of `db.admin` as coroutines. Those that return iterators there return lists here."""
 
     abort_transaction = writing(Admin.abort_transaction)
     alter_topic_config = writing(Admin.alter_topic_config)

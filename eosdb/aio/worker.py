@@ -1,8 +1,8 @@
-"""The threads that work for an event loop, and what a cancelled task leaves behind in them.
+"""The worker threads of an event loop, and the effects of cancelling a task that waits for them.
 
-Nothing here blocks the loop: work is queued, and its results come back as futures of the loop. A thread
-cannot be interrupted, so each way of waiting says what a cancellation means: `run` leaves what has begun
-to itself, `acquire` undoes it, `to_the_end` waits for it.
+Nothing here blocks the loop: calls are queued, and their results are futures of the loop. A thread cannot
+be interrupted, so there are three ways to wait, which differ after a cancellation: with `run` a call that
+has begun continues, `acquire` undoes it, `to_the_end` waits for it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TURN_MS: Final = 2
-"""How long a task sends, or takes buffered records, before other tasks have their turn."""
+"""How long a task may send, or take buffered records, before it yields to other tasks."""
 _LOOK_S: Final = 1.0
-"""How often somebody looks whether the loop has been closed with something open."""
+"""The time between two checks whether the loop has been closed."""
 
 
 class Home:
@@ -35,7 +35,7 @@ class Home:
         self.loop: Final = asyncio.get_running_loop()
         self.is_closed = False
         self.holder: asyncio.Task[object] | None = None
-        """The task that is inside a block of `db.begin()`."""
+        """The task inside a block of `db.begin()`, if any."""
         self._process = os.getpid()
         self._clock = SystemClock()
         self._turn_began_ms = 0
@@ -50,17 +50,18 @@ class Home:
             ).start()
 
     def pool(self, name: str, count: int) -> ThreadPoolExecutor:
-        """Threads that end with the loop at the latest."""
-        made = ThreadPoolExecutor(count, f"eosdb-aio-{name}")
-        self._pools.add(made)
-        return made
+        """Create a pool of threads, which end with the loop at the latest."""
+        pool = ThreadPoolExecutor(count, f"eosdb-aio-{name}")
+        self._pools.add(pool)
+        return pool
 
     def end(self) -> None:
-        """Nothing is open any more."""
+        """Mark the database as closed."""
         self._ended.set()
 
     def check(self) -> None:
-        """Raises IllegalStateError in another process or event loop, and DatabaseClosedError."""
+        """Check that the database may be used here. Raises IllegalStateError in another process or event
+        loop, and DatabaseClosedError."""
         if os.getpid() != self._process:
             raise IllegalStateError(
                 "this database was opened before this process was forked, and its threads are not here; "
@@ -77,7 +78,8 @@ class Home:
         return DatabaseClosedError("the database has been closed")
 
     def check_may_write(self) -> None:
-        """Also raises IllegalStateError in the task that holds the write lock, for which it would wait."""
+        """Like `check`; also raises IllegalStateError in the task that holds the write lock, which would
+        wait for itself."""
         self.check()
         if self.holder is not None and self.holder is asyncio.current_task():
             raise IllegalStateError(
@@ -86,7 +88,7 @@ class Home:
             )
 
     async def let_others_run(self) -> None:
-        """For a task that could go on for long without waiting: now and then others have their turn."""
+        """Yield to other tasks from time to time, in a task that could run for long without waiting."""
         if self._clock.monotonic_ms() - self._turn_began_ms >= _TURN_MS:
             await asyncio.sleep(0)
             self._turn_began_ms = self._clock.monotonic_ms()
@@ -97,8 +99,8 @@ def _end_with_the_loop(
     pools: weakref.WeakSet[ThreadPoolExecutor],
     ended: threading.Event,
 ) -> None:
-    """A loop that is closed tells nobody. What was open in it is garbage then, some time to be collected;
-    its threads do not wait for that."""
+    """Poll until the loop is closed, of which nothing notifies, and end its threads then, without waiting
+    for garbage collection."""
     while not ended.wait(_LOOK_S):
         its = loop()
         if its is None or its.is_closed():
@@ -109,7 +111,7 @@ def _end_with_the_loop(
 
 
 class Workers:
-    """Threads, as a rule one, that do what they are given in order."""
+    """Threads, usually one, that carry out queued calls in order."""
 
     def __init__(self, home: Home, name: str, count: int = 1) -> None:
         self._home = home
@@ -118,12 +120,12 @@ class Workers:
     def submit(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
-        """Queue a call. Cancelling the future prevents a call that has not begun, and nothing else."""
+        """Queue a call. Cancelling the future prevents the call if it has not begun."""
         return asyncio.wrap_future(self.post(function, *args, **kwargs), loop=self._home.loop)
 
     def post(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queue a call for whose result the loop does not wait. Raises StorageError when there is no thread
-        to be had, and DatabaseClosedError; then the call is not made."""
+        """Queue a call without waiting for its result. Raises StorageError if no thread can be started, and
+        DatabaseClosedError; the call is not made then."""
         done = Future[T]()
 
         def call() -> None:
@@ -139,42 +141,43 @@ class Workers:
         except (RuntimeError, StorageError):
             if self._home.is_closed:
                 raise self._home.closed() from None
-            if done.cancel():  # Else another thread has taken it from the queue.
+            if done.cancel():  # Otherwise another thread has taken it from the queue.
                 raise
         return done
 
     async def outlive(self, done: Future[T]) -> T:
-        """The result of what goes on even if the task that waits for it is cancelled."""
+        """Wait for a call that continues even if the waiting task is cancelled."""
         return await outlived(asyncio.wrap_future(done, loop=self._home.loop))
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call it. A cancelled task leaves what has begun to itself."""
+        """Call the function in a thread. If the task is cancelled, a call that has begun continues."""
         return await self.submit(function, *args, **kwargs)
 
     async def acquire(self, make: Callable[[], T], undo: Callable[[T], object]) -> T:
-        """Make something; for a cancelled task it is not made, or undone as soon as it is."""
-        made = self.post(make)
+        """Call `make` in a thread. If the task is cancelled, `make` is not called, or its result is
+        undone."""
+        result = self.post(make)
         try:
-            return await self.outlive(made)
+            return await self.outlive(result)
         except (asyncio.CancelledError, GeneratorExit):
-            if not made.cancel():
-                self.post(_undo, made, undo)
+            if not result.cancel():
+                self.post(_undo, result, undo)
             raise
 
     def end(self) -> None:
-        """End the threads when everything queued is done."""
+        """End the threads when all queued calls are done."""
         self._pool.shutdown(wait=False)
 
 
-def _undo(made: Future[T], undo: Callable[[T], object]) -> None:
-    if made.exception() is None:
-        undo(made.result())
+def _undo(result: Future[T], undo: Callable[[T], object]) -> None:
+    if result.exception() is None:
+        undo(result.result())
 
 
 async def outlived(future: asyncio.Future[T]) -> T:
-    """The result of what goes on even if the task that waits for it is cancelled.
+    """Wait for a future that continues even if the waiting task is cancelled.
 
-    That is `asyncio.shield`, which however complains about errors that nobody waits for any more.
+    Unlike `asyncio.shield`, it does not log errors that no task waits for any more.
     """
     try:
         await asyncio.wait({future})
@@ -190,7 +193,7 @@ def _retrieve(future: asyncio.Future[T]) -> None:
 
 
 async def to_the_end(future: asyncio.Future[T]) -> T:
-    """The result of what is not left before its outcome is known. A cancellation takes effect then."""
+    """Wait until the future is done, even if the task is cancelled; the cancellation takes effect then."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -203,10 +206,10 @@ async def to_the_end(future: asyncio.Future[T]) -> T:
 
 
 async def to_the_end_of_a_block(left: asyncio.Future[T], error: BaseException | None) -> None:
-    """Wait until a block that ended with `error`, if any, has been left. What leaving raises gives way to a
-    cancellation."""
+    """Wait until a block that ended with `error`, if any, has been left. If the task is cancelled, that is
+    raised instead of errors of leaving."""
     if isinstance(error, GeneratorExit):
-        return  # The loop is no more; the thread does it.
+        return  # The loop is closed; the thread leaves the block.
     try:
         await to_the_end(left)
     except Exception:

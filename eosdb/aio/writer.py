@@ -1,8 +1,7 @@
-"""The one queue of everything that a loop's tasks write, and the thread that empties it.
+"""The queue of all writes of a loop's tasks, and the thread that empties it.
 
-What is queued while the thread is at work makes up its next round. In a round each producer's calls keep
-their order, and its records go with one flush, so that fifty tasks that each wait for a record of their
-own share commits.
+Items queued while the thread works form its next round. In a round each producer's calls keep their order,
+and its records are sent by one flush, so that many tasks that each wait for one record share commits.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from eosdb.errors import EosdbError
 T = TypeVar("T")
 
 _MOST_RECORDS: Final = 1_000
-"""So many records wait at most. A task that sends without waiting is busy for so long, and no longer."""
+"""The most records in the queue. A task that sends without waiting blocks when it is full."""
 _MOST_BYTES: Final = 16_777_216
 _PIECE: Final = 250
-"""How many results one step of the loop hands over."""
+"""The most results that one step of the loop delivers."""
 
 
 class Item(Generic[T]):
-    """Something queued: what is to be done, and what became of it."""
+    """A queued call or record, and its result."""
 
     __slots__ = ("error", "future", "is_answered", "result")
 
@@ -35,16 +34,16 @@ class Item(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
         self.is_answered = False
-        """It has a result or an error, which the thread knows before the loop does."""
+        """Whether there is a result or an error; set in the thread, before the loop delivers it."""
 
     def answer(self, result: T | None, error: BaseException | None) -> None:
-        """Called by the thread."""
+        """Set the result or the error. Runs on the writer's thread."""
         self.result, self.error, self.is_answered = result, error, True
 
     def hand_over(self) -> None:
-        """Called by the loop."""
+        """Deliver the result to the waiting task. Runs on the loop."""
         if self.future.done():
-            return  # Nobody waits for it any more.
+            return  # The waiting task was cancelled.
         if self.error is not None:
             self.future.set_exception(self.error)
         else:
@@ -52,7 +51,7 @@ class Item(Generic[T]):
 
 
 class Call(Item[T]):
-    """A function to call."""
+    """A queued call of a function."""
 
     __slots__ = ("_function",)
 
@@ -68,10 +67,10 @@ class Call(Item[T]):
 
 
 class Owner(Protocol):
-    """Somebody whose items stay in order."""
+    """An object whose items are carried out in order."""
 
     def work(self, items: Sequence[Item[Any]]) -> None:
-        """Answer every item. Called in the writer's thread."""
+        """Carry out the items and set their results. Runs on the writer's thread."""
 
 
 class Caller:
@@ -84,20 +83,20 @@ class Caller:
 
 
 class Writer:
-    """The queue and its thread. The methods that are not its thread's belong to the loop."""
+    """The queue and its thread. All methods but those of the thread run on the loop."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._workers = Workers(home, "writer")
         self._queue: deque[tuple[Owner, Item[Any], int]] = deque()
         self._is_asked = False
-        """The thread has been asked to look into the queue, and has not looked yet."""
+        """Whether the thread has been asked to empty the queue, and has not begun yet."""
         self._records = self._bytes = 0
         self._room = asyncio.Event()
         self._room.set()
 
     async def room(self) -> None:
-        """Wait until the queue takes records."""
+        """Wait until the queue has room for records."""
         while not self._room.is_set():
             await self._room.wait()
 
@@ -108,7 +107,7 @@ class Writer:
             self._is_asked = True
             try:
                 self._workers.post(self._empty)
-            except EosdbError:  # There is no thread: nobody has looked into the queue.
+            except EosdbError:  # No thread could be started, so the queue is unchanged.
                 self._is_asked = False
                 self._queue.pop()
                 raise
@@ -120,28 +119,28 @@ class Writer:
         return item.future
 
     def call(self, owner: Owner, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Queue a call. Whether or not somebody still waits for it, it is made."""
+        """Queue a call, which is made even if no task waits for it any more."""
         return self.put(owner, Call(self._home.loop, function))
 
     async def acquire(self, owner: Owner, make: Callable[[], T], undo: Callable[[T], object]) -> T:
-        """Call `make`; when the task is cancelled, what it made is undone by the owner's next call."""
+        """Queue a call of `make`. If the task is cancelled, the owner's next call undoes the result."""
         call = Call(self._home.loop, make)
-        made = self.put(owner, call)
+        result = self.put(owner, call)
         try:
-            return await outlived(made)
+            return await outlived(result)
         except (asyncio.CancelledError, GeneratorExit):
             self.put(owner, Call(self._home.loop, lambda: _undo(call, undo)))
             raise
 
     def end(self) -> None:
-        """End the thread when everything queued is done."""
+        """End the thread when all queued items are done."""
         self._workers.end()
 
     # -- the thread -----------------------------------------------------------------------------
 
-    # decisions/0043: one thread, whose rounds are what came during the last one.
+    # decisions/0043: one thread, each of whose rounds has the items queued during the last one.
     def _empty(self) -> None:
-        self._is_asked = False  # First: what is queued from now on asks again.
+        self._is_asked = False  # First: items queued from now on wake the thread again.
         queue = self._queue
         while queue:
             items: dict[Owner, list[Item[Any]]] = {}
@@ -166,7 +165,7 @@ class Writer:
             self._tell(_hand_over, items[start : start + _PIECE])
 
     def _tell(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has been closed: nobody listens.
+        with contextlib.suppress(RuntimeError):  # The loop has been closed: no task waits.
             self._home.loop.call_soon_threadsafe(function, *args)
 
     def _make_room(self, records: int, size: int) -> None:
