@@ -124,7 +124,7 @@ class Connection:
             )
         if not self._session.login.may_ask(header.api_key):
             raise SaslAuthenticationFailedError(
-                f"{api.name} was asked for before a login, which this server requires"
+                f"{api.name} was requested before authentication, which this server requires"
             )
         request = messages.decode_body(api.request, header, frame)
         self._session.client_id = header.client_id

@@ -60,7 +60,7 @@ class Frames:
         left = memoryview(answer)
         while left:
             self._socket.settimeout(
-                patience.seconds(f"{len(left)} bytes of an answer are not read")
+                patience.seconds(f"the client has not read {len(left)} bytes of a response")
             )
             with contextlib.suppress(TimeoutError):
                 left = left[self._socket.send(left[:_PIECE]) :]
@@ -71,7 +71,7 @@ class Frames:
         patience = _Patience(self._limits.seconds_for(size), self.lease)
         while (left := size - len(data)) > 0:
             self._socket.settimeout(
-                patience.seconds(f"of a frame of {size} bytes {len(data)} have come")
+                patience.seconds(f"received {len(data)} of the {size} bytes of a frame")
             )
             try:
                 received = self._socket.recv(min(left, _PIECE))
@@ -102,7 +102,7 @@ class _Patience:
         if (left := self._deadline - now) <= 0:
             raise TimeoutError(f"{progress} in {self._seconds:.0f} s")
         if self._lease.keeps_others and now - self._renewed >= _STALL_MS:
-            raise TimeoutError(f"{progress}, and others wait for the room")
+            raise TimeoutError(f"{progress}, while others wait for its memory")
         return min(left / 1000, _LOOK_S)
 
     def renew(self) -> None:

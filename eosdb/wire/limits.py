@@ -80,7 +80,7 @@ class Room:
         with self._changed:
             while self.used + size > self.size and self._beyond not in (None, lease):
                 if self._is_closed:
-                    raise ConnectionAbortedError("the server ends, and there is no room")
+                    raise ConnectionAbortedError("the server closes, and no memory has become free")
                 self._waiting += 1
                 try:
                     self._changed.wait()

@@ -120,7 +120,7 @@ def _check_acting(acting: str, user: str) -> None:
 
 
 def _malformed(mechanism: str) -> SaslAuthenticationFailedError:
-    return SaslAuthenticationFailedError(f"the message is none of {mechanism}")
+    return SaslAuthenticationFailedError(f"malformed {mechanism} message")
 
 
 def _refused(mechanism: str) -> SaslAuthenticationFailedError:

@@ -126,7 +126,7 @@ def test_a_frame_that_is_announced_and_does_not_come_costs_no_memory_and_ends(
         with Raw(server) as raw:
             raw.send(struct.pack(">i", 10) + b"\0")
             assert raw.is_closed()
-    assert "of a frame of 10 bytes 1 have come in 1 s" in caplog.text
+    assert "received 1 of the 10 bytes of a frame in 1 s" in caplog.text
 
 
 def test_a_client_that_asks_nothing_for_too_long_is_closed_without_a_word(
@@ -183,7 +183,7 @@ def test_a_client_that_never_reads_is_cut_off_and_disturbs_nobody(
             assert other.is_alive()
             assert eventually(lambda: "closed the connection" in caplog.text, REAL_TIME)
             assert other.is_alive()
-    assert "bytes of an answer are not read in" in caplog.text
+    assert "bytes of a response in" in caplog.text
     assert "Traceback" not in caplog.text
 
 
@@ -346,7 +346,7 @@ def test_large_frames_that_stall_keep_nobody_from_being_read(
             assert answered(server, 500_000), "there is room for small ones alone"
             assert large.used > large.size
             assert answered(server, 5 * mib), "large ones wait until those that stall are cut off"
-        assert "come, and others wait for the room" in caplog.text
+        assert "of a frame, while others wait for its memory" in caplog.text
         assert eventually(lambda: server._memory.used == 0, REAL_TIME)
 
 

@@ -187,7 +187,7 @@ def test_before_a_login_only_what_leads_to_it_is_answered(
     assert stranger.ask(ApiVersionsRequest(), 0).error_code == 0
     stranger.send(MetadataRequest(topics=[]), 9)
     assert is_closed(stranger)
-    assert "Metadata was asked for before a login" in caplog.text
+    assert "Metadata was requested before authentication" in caplog.text
 
 
 def test_a_handshake_is_no_login(stranger: Peer) -> None:

@@ -192,7 +192,7 @@ def _answers(
         code, message = NONE, None
         try:
             if (kind, name) in twice:
-                raise InvalidRequestError(f"{name!r} comes twice in one request; name it once")
+                raise InvalidRequestError(f"{name!r} is named twice in one request; name it once")
             change(resource)
         except EosdbError as error:
             code, message = code_of(error), str(error)

@@ -35,7 +35,7 @@ class _Decoded(NamedTuple):
 def produce(session: Session, request: ProduceRequest, version: int) -> ProduceResponse | None:
     """A response for each partition; none at all for acks=0, where an error ends the connection."""
     if version < _LEAST:
-        raise MalformedMessageError(f"Produce version {version} is named, and not served")
+        raise MalformedMessageError(f"Produce version {version} is announced, and not served")
     decoded, results, ids = _decode(session, request, version)
     try:
         results |= session.broker.produce(
@@ -93,7 +93,7 @@ def _decode(session: Session, request: ProduceRequest, version: int) -> _Decoded
                 continue
             try:
                 if tp in decoded.batches or tp in decoded.refused:
-                    raise InvalidRecordError(f"{tp} comes twice in one request")
+                    raise InvalidRecordError(f"{tp} is named twice in one request; name it once")
                 decoded.batches[tp] = batches.decode(data.records, version, allowance)
             except ApiError as error:
                 decoded.batches.pop(tp, None)

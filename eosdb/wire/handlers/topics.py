@@ -249,4 +249,4 @@ def _widening(name: str, error: EosdbError | None = None) -> _Widened:
 
 
 def _twice(name: str) -> InvalidRequestError:
-    return InvalidRequestError(f"topic {name!r} comes twice in one request; name it once")
+    return InvalidRequestError(f"topic {name!r} is named twice in one request; name it once")
