@@ -24,7 +24,7 @@ _FOOTER_AMBIGUOUS: Final = (
 
 
 class _NoFile(str):
-    """Stands in the place of FILE where no word is one."""
+    """Placeholder for FILE if no word is FILE."""
 
 
 def _use_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
@@ -62,7 +62,7 @@ class FileCommand(click.Command):
         formatter.write_text(f"{FOOTER} {_FOOTER_AMBIGUOUS}" if is_ambiguous else FOOTER)
 
     def _begins_with_file(self, ctx: click.Context, args: list[str]) -> bool:
-        """Whether the first of the words, which options and their values are not, is FILE."""
+        """Whether the first word of `args`, apart from options and their values, is FILE."""
         own_options: list[click.Parameter] = [
             param for param in self.params if isinstance(param, click.Option)
         ]
@@ -98,7 +98,7 @@ class FileCommand(click.Command):
         return False
 
     def _expected(self, given: dict[str, Any]) -> tuple[int, list[click.Argument]]:
-        """How many arguments must follow FILE at least, and all that may."""
+        """The number of required arguments behind FILE, and all arguments."""
         arguments = [param for param in self.params[1:] if isinstance(param, click.Argument)]
         if given.get("topic_option") is not None:  # Kafka's --topic, instead of an argument.
             return 0, []
@@ -117,7 +117,7 @@ class FileGroup(click.Group):
 
 
 def _name(context: click.Context) -> str:
-    """Such as `topics list`, whatever name the program was started by."""
+    """The name of the command, such as `topics list`, whatever the name of the program."""
     own = context.info_name or ""
     parent = context.parent
     return own if parent is None or parent.parent is None else f"{_name(parent)} {own}"
@@ -128,7 +128,7 @@ def _repeats(arguments: Sequence[click.Argument]) -> bool:
 
 
 def _could_be(words: Sequence[str], arguments: Sequence[click.Argument]) -> bool:
-    """Whether all of the words may be these arguments: not too many, and numbers where they must be."""
+    """Whether the words fit the arguments: not too many, and numbers where numbers are expected."""
     if len(words) > len(arguments) and not _repeats(arguments):
         return False
     return all(

@@ -1,4 +1,4 @@
-"""Options that have another name now: the old one works for one version, and says the new one on stderr."""
+"""Renamed options. The old spelling works for one version, and prints the new one to stderr."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ OLD_SPELLINGS: Final = {
     },
     "timeline": {"--from": "--from-offset", "--out": "--output", "--to": "--before-offset"},
 }
-"""Of a command, the old spelling of each option and the one to use."""
+"""Command, old spelling of an option, and the spelling to use."""
 
 
 def current_spelling(command: str, args: list[str]) -> list[str]:
-    """The arguments of the command with today's names of options."""
+    """Replace old spellings of options in the arguments of a command."""
     renamed = OLD_SPELLINGS.get(command, {})
     end = args.index("--") if "--" in args else len(args)
     spelled = []
@@ -35,5 +35,5 @@ def current_spelling(command: str, args: list[str]) -> list[str]:
 
 
 def say_instead(old: str, new: str) -> None:
-    """Name the spelling to use."""
+    """Print the spelling to use to stderr."""
     output.line(f"{old} is {new} now; the old spelling ends with the next version", err=True)

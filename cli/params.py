@@ -1,4 +1,4 @@
-"""Parameter types shared by several commands."""
+"""Parameter types and options shared by several commands."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Session:
     principal: str = "User:ANONYMOUS"
 
     def at(self, path: str) -> Session:
-        """The same on another file."""
+        """The session on another file."""
         return replace(self, path=path, is_named=True)
 
     def named_path(self) -> str:

@@ -107,11 +107,11 @@ class Source:
             same = start.last_crc is None or zlib.crc32(last) == start.last_crc
             if same and (self.packed or start.byte <= self.size()):
                 return
-            found = "does not hold what was ingested" if not same else "is shorter than what was"
+            difference = "is shorter than what was read" if same else "differs from what was read"
         else:
-            found = "is shorter than what was"
+            difference = "is shorter than what was read"
         raise InvalidRecordError(
-            f"{self.path} {found} up to byte {start.byte}; it was replaced or edited: give another "
+            f"{self.path} {difference} up to byte {start.byte}; it was replaced or edited: give another "
             "--source-id to ingest it as a new file"
         )
 
@@ -145,7 +145,7 @@ class Source:
             yield Item(None, value, byte, line, raw, error)
 
     def _csv(self, file: IO[bytes], start: Position) -> Iterator[Item]:
-        """Rows as JSON objects of text; the header is read again when reading resumes."""
+        """Yield rows as JSON objects of text. A read that resumes parses the header again."""
         csv.field_size_limit(_CSV_FIELD_MAX)
         header: list[str] | None = None
         if start.byte > 0:
@@ -189,7 +189,7 @@ class Source:
         return Item(key, value, byte, line, last)
 
     def _header(self, row: list[str]) -> list[str]:
-        """The names of the fields. Raises InvalidRecordError if an object cannot have them."""
+        """The field names. Raises InvalidRecordError for names that a JSON object cannot have."""
         names = [row[0].removeprefix("\ufeff"), *row[1:]] if row else []
         twice = {name for name in names if names.count(name) > 1}
         if twice:

@@ -179,7 +179,7 @@ def settings_of(db: eosdb.Database, topic: str) -> TopicConfig:
 
 
 def _configs(config: Mapping[str, str]) -> tuple[str, str]:
-    """The settings that act, and those that are only kept."""
+    """Format the settings in effect, and those that are kept without effect."""
     kept = without_effect(config)
     acting = sorted(config.keys() - set(kept))
     return _pairs(config, acting), _pairs(config, kept)

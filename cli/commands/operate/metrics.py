@@ -56,7 +56,7 @@ def metrics(session: Session, port: int | None, listen: str | None) -> None:
 
 
 def text_of(db: eosdb.Database) -> str:
-    """The metrics of the file; this process has none worth telling."""
+    """The metrics of the file, without the counters of this process."""
     return written(of_file(db.admin.overview()))
 
 

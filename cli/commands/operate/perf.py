@@ -134,7 +134,7 @@ def _size(record: eosdb.ConsumerRecord) -> int:
 
 
 def _seconds(ns: int) -> float:
-    """Never 0, so that it can be a divisor."""
+    """Convert to seconds, at least 1 µs, so that the result can be a divisor."""
     return max(ns, 1_000) / 1e9
 
 

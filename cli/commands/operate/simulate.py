@@ -37,11 +37,11 @@ def _roles(
 
 def _faults(context: click.Context, parameter: click.Parameter, given: Iterable[str]) -> Faults:
     faults = Faults()
-    known = {field.name for field in dataclasses.fields(Faults)}
+    names = {field.name for field in dataclasses.fields(Faults)}
     for text in given:
         name, _, number = text.partition("=")
-        if name not in known:
-            raise click.BadParameter(f"got {name!r}, expected one of {', '.join(sorted(known))}")
+        if name not in names:
+            raise click.BadParameter(f"got {name!r}, expected one of {', '.join(sorted(names))}")
         try:
             value = float(number)
         except ValueError:
