@@ -64,22 +64,22 @@ class Reader(Closeable):
         if self._db is None:
             self._db = self._session.open(read_only=True)
             self._inode = _inode(self._db.path)
-        found = self._db.admin.overview()
-        if self._last is None or found.now_ms - self._last.now_ms >= _STEADY_MS:
-            self._base, self._last = self._last, found
+        overview = self._db.admin.overview()
+        if self._last is None or overview.now_ms - self._last.now_ms >= _STEADY_MS:
+            self._base, self._last = self._last, overview
         base = self._base
-        held_by = self._db.info()["wal_held_by"] if found.wal_bytes >= _LARGE_WAL else ""
+        held_by = self._db.info()["wal_held_by"] if overview.wal_bytes >= _LARGE_WAL else ""
         return Reading(
-            overview=found,
-            rates=None if base is None else between(base, found),
-            waiting=_waiting(self._db, found),
+            overview=overview,
+            rates=None if base is None else between(base, overview),
+            waiting=_waiting(self._db, overview),
             wal_held_by=str(held_by),
         )
 
 
 def _inode(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def _text_of(error: EosdbError | OSError) -> str:
@@ -88,14 +88,14 @@ def _text_of(error: EosdbError | OSError) -> str:
     return cell(f"{type(error).__name__}: {error}")
 
 
-def _waiting(db: eosdb.Database, found: Overview) -> dict[TopicPartition, int]:
+def _waiting(db: eosdb.Database, overview: Overview) -> dict[TopicPartition, int]:
     """Count the records that wait in each partition whose LSO a transaction holds."""
-    offsets = {one.topic_partition: one.offsets for one in found.partitions}
+    offsets = {partition.topic_partition: partition.offsets for partition in overview.partitions}
     waiting = {}
-    for holder in found.holders():
+    for holder in overview.holders():
         tp = holder.topic_partition
         behind = offsets[tp].log_end_offset - offsets[tp].last_stable_offset
-        if behind <= _COUNTED_MAX // max(len(found.transactions), 1):
+        if behind <= _COUNTED_MAX // max(len(overview.transactions), 1):
             behind = db.admin.diagnose(tp).waiting_committed
         waiting[tp] = behind
     return waiting

@@ -153,7 +153,7 @@ def frame(
         lines += [Text(line) for line in HELP.splitlines()]
     elif reading is not None:
         shown = range(len(TABLES)) if view.table is None else [view.table]
-        found = {
+        tables = {
             at: arranged(
                 TABLES[at].rows(reading),
                 view.sort[at],
@@ -162,15 +162,15 @@ def frame(
             )
             for at in shown
         }
-        room = height - len(lines) - len(found)
-        shares = _shares([len(rows) for rows in found.values()], room)
-        tops = dict.fromkeys(found, 0)
+        room = height - len(lines) - len(tables)
+        shares = _shares([len(rows) for rows in tables.values()], room)
+        tops = dict.fromkeys(tables, 0)
         at = view.current
-        if at in found:
-            share = shares[list(found).index(at)]
-            view = replace(view, top=min(view.top, max(len(found[at]) - share, 0)))
+        if at in tables:
+            share = shares[list(tables).index(at)]
+            view = replace(view, top=min(view.top, max(len(tables[at]) - share, 0)))
             tops[at] = view.top
-        for (at, rows), share in zip(found.items(), shares, strict=True):
+        for (at, rows), share in zip(tables.items(), shares, strict=True):
             lines += _table(at, rows, tops[at], share, view, width)
     lines = lines[: max(height, 1)]
     for line in lines:
@@ -202,12 +202,16 @@ def _shares(wanted: Sequence[int], room: int) -> list[int]:
 
 def _header(reading: Reading, view: View) -> list[Text]:
     it, rates = reading.overview, reading.rates
-    topics = len({one.topic for one in it.partitions})
+    topics = len({partition.topic for partition in it.partitions})
     behind = sum(1 for group in it.groups if group.behind)
-    held = len({(one.producer_id, one.producer_epoch) for one in it.holders()})
-    transactions = len({(one.producer_id, one.producer_epoch) for one in it.transactions})
+    held = len(
+        {(transaction.producer_id, transaction.producer_epoch) for transaction in it.holders()}
+    )
+    transactions = len(
+        {(transaction.producer_id, transaction.producer_epoch) for transaction in it.transactions}
+    )
     waiting = sum(reading.waiting.values())
-    letters = sum(one.waiting for one in it.dead_letters)
+    letters = sum(topic.waiting for topic in it.dead_letters)
     free = f" ({size(it.free_bytes)} free)" if it.free_bytes else ""
     growth = "–" if rates is None else f"{size(rates.file_bytes)}/s"
     records = None if rates is None else sum(rates.offsets.values())
@@ -241,8 +245,8 @@ def _alarm(text: str, number: int) -> tuple[str, str]:
 
 def _message(note: str, view: View, width: int) -> Text:
     if view.typing:
-        asked = "show names that contain: " if view.typing == "/" else "delay in seconds: "
-        return Text.assemble((asked, "bold"), name(view.typed), ("█", "blink"))
+        prompt = "show names that contain: " if view.typing == "/" else "delay in seconds: "
+        return Text.assemble((prompt, "bold"), name(view.typed), ("█", "blink"))
     if view.note or note:
         return Text(name(view.note or note), style="bold red")
     if view.containing:

@@ -70,7 +70,7 @@ def _groups(reading: Reading) -> list[Row]:
     for group in reading.overview.groups:
         behind = group.behind
         rate = None if reading.rates is None else reading.rates.groups.get(group.group_id)
-        furthest = max(group.positions, key=lambda one: one.behind, default=None)
+        furthest = max(group.positions, key=lambda position: position.behind, default=None)
         grows = sum(growth.get(TopicPartition(p.topic, p.partition), 0) for p in group.positions)
         left = _time_left(behind, None if rate is None else rate - grows)
         rows.append(
@@ -115,16 +115,18 @@ def _transactions(reading: Reading) -> list[Row]:
     now = reading.overview.now_ms
     holders = set(map(id, reading.overview.holders()))
     together: defaultdict[tuple[int, int], list[OpenTransaction]] = defaultdict(list)
-    for one in reading.overview.transactions:
-        together[one.producer_id, one.producer_epoch].append(one)
+    for transaction in reading.overview.transactions:
+        together[transaction.producer_id, transaction.producer_epoch].append(transaction)
     rows = []
     for (producer_id, epoch), parts in together.items():
-        began = min(one.start_time_ms for one in parts)
-        deadline = min(one.deadline_ms for one in parts)
-        held = [one for one in parts if id(one) in holders]
-        waiting = sum(reading.waiting.get(one.topic_partition, 0) for one in held)
+        began = min(transaction.start_time_ms for transaction in parts)
+        deadline = min(transaction.deadline_ms for transaction in parts)
+        held = [transaction for transaction in parts if id(transaction) in holders]
+        waiting = sum(reading.waiting.get(transaction.topic_partition, 0) for transaction in held)
         first = (held or parts)[0]
-        hanging = next((one.hanging for one in parts if one.hanging is not None), None)
+        hanging = next(
+            (transaction.hanging for transaction in parts if transaction.hanging is not None), None
+        )
         left = (
             "never"
             if deadline < 0
@@ -173,27 +175,27 @@ class _Sum:
 def _topics(reading: Reading) -> list[Row]:
     sums: defaultdict[str, _Sum] = defaultdict(_Sum)
     rates = reading.rates.offsets if reading.rates else {}
-    for one in reading.overview.partitions:
-        found = sums[one.topic]
-        found.records += one.offsets.log_end_offset - one.offsets.log_start_offset
-        found.size += one.size_bytes
-        found.partitions += 1
-        found.newest = max(found.newest, one.max_timestamp)
-        found.rate += rates.get(one.topic_partition, 0)
+    for partition in reading.overview.partitions:
+        total = sums[partition.topic]
+        total.records += partition.offsets.log_end_offset - partition.offsets.log_start_offset
+        total.size += partition.size_bytes
+        total.partitions += 1
+        total.newest = max(total.newest, partition.max_timestamp)
+        total.rate += rates.get(partition.topic_partition, 0)
     now = reading.overview.now_ms
     return [
         Row(
             (
-                per_second(found.rate if reading.rates else None),
-                count(found.records),
-                size(found.size),
-                str(found.partitions),
-                "" if found.newest < 0 else duration(now - found.newest, short=True),
+                per_second(total.rate if reading.rates else None),
+                count(total.records),
+                size(total.size),
+                str(total.partitions),
+                "" if total.newest < 0 else duration(now - total.newest, short=True),
                 topic,
             ),
-            (found.rate, found.records, found.size, found.partitions, found.newest, topic),
+            (total.rate, total.records, total.size, total.partitions, total.newest, topic),
         )
-        for topic, found in sums.items()
+        for topic, total in sums.items()
     ]
 
 
@@ -201,11 +203,11 @@ def _dead_letters(reading: Reading) -> list[Row]:
     now = reading.overview.now_ms
     return [
         Row(
-            (count(found.waiting), duration(now - found.newest_timestamp, short=True), found.topic),
-            (found.waiting, found.newest_timestamp, found.topic),
-            "yellow" if found.waiting else "",
+            (count(topic.waiting), duration(now - topic.newest_timestamp, short=True), topic.topic),
+            (topic.waiting, topic.newest_timestamp, topic.topic),
+            "yellow" if topic.waiting else "",
         )
-        for found in reading.overview.dead_letters
+        for topic in reading.overview.dead_letters
     ]
 
 

@@ -85,10 +85,10 @@ class Terminal:
 
     def size(self) -> tuple[int, int]:
         """Return the number of columns and lines."""
-        found = shutil.get_terminal_size((80, 24))
+        size = shutil.get_terminal_size((80, 24))
         with contextlib.suppress(OSError):
-            found = os.get_terminal_size(self._screen.fileno())
-        return max(found.columns, 1), max(found.lines, 1)
+            size = os.get_terminal_size(self._screen.fileno())
+        return max(size.columns, 1), max(size.lines, 1)
 
     def paint(self, lines: Sequence[Text]) -> None:
         """Replace the content of the screen by these lines."""
@@ -103,15 +103,15 @@ class Terminal:
     def keys(self, timeout_s: float) -> list[str]:
         """Wait for a key or the timeout, and return the keys pressed; `resize` asks for a repaint."""
         readable, _, _ = select.select([self._keys, self._woken], [], [], max(timeout_s, 0))
-        found = []
+        pressed = []
         if self._woken in readable:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._woken, 512)
-            found.append("resize")
+            pressed.append("resize")
         if self._keys in readable:
             data = os.read(self._keys, 1024)
-            found += parsed(data.decode(errors="replace")) if data else ["q"]
-        return found
+            pressed += parsed(data.decode(errors="replace")) if data else ["q"]
+        return pressed
 
     def _enter(self) -> None:
         tty.setcbreak(self._keys)
@@ -146,10 +146,10 @@ def parsed(typed: str) -> list[str]:
             typed = typed[1:]
             continue
         typed = typed[1:]
-        known = next((s for s in _SEQUENCES if typed.startswith(s)), None)
-        if known is not None:
-            keys.append(_SEQUENCES[known])
-            typed = typed[len(known) :]
+        sequence = next((s for s in _SEQUENCES if typed.startswith(s)), None)
+        if sequence is not None:
+            keys.append(_SEQUENCES[sequence])
+            typed = typed[len(sequence) :]
         elif typed[:1] in ("[", "O"):
             # Skip an unknown escape sequence up to its final character.
             end = next((i for i, c in enumerate(typed[1:], 1) if "@" <= c <= "~"), len(typed))

@@ -65,23 +65,25 @@ def _named(figures: Mapping[str, float], prefix: str, suffix: str) -> Iterable[t
     )
 
 
-def of_file(found: Overview) -> Iterator[Metric]:
+def of_file(overview: Overview) -> Iterator[Metric]:
     """The metrics of the file, from one snapshot."""
-    yield gauge("eosdb_file_bytes", "Size of the database file.", [({}, found.size_bytes)])
-    yield gauge("eosdb_wal_bytes", "Size of its WAL.", [({}, found.wal_bytes)])
+    yield gauge("eosdb_file_bytes", "Size of the database file.", [({}, overview.size_bytes)])
+    yield gauge("eosdb_wal_bytes", "Size of its WAL.", [({}, overview.wal_bytes)])
     yield gauge(
-        "eosdb_free_bytes", "Bytes of the free pages in the file.", [({}, found.free_bytes)]
+        "eosdb_free_bytes", "Bytes of the free pages in the file.", [({}, overview.free_bytes)]
     )
     yield counter(
-        "eosdb_events_total", "Events in the history of the file.", [({}, found.journal_position)]
+        "eosdb_events_total",
+        "Events in the history of the file.",
+        [({}, overview.journal_position)],
     )
-    yield from _of_partitions(found.partitions)
-    yield from _of_groups(found.groups)
-    yield from _of_transactions(found)
+    yield from _of_partitions(overview.partitions)
+    yield from _of_groups(overview.groups)
+    yield from _of_transactions(overview)
     yield gauge(
         "eosdb_dead_letters",
         "Dead letters that have not been sent back, counted in offsets.",
-        [({"topic": one.topic}, one.waiting) for one in found.dead_letters],
+        [({"topic": topic.topic}, topic.waiting) for topic in overview.dead_letters],
     )
 
 
@@ -138,15 +140,15 @@ def _of_groups(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
     )
 
 
-def _of_transactions(found: Overview) -> Iterator[Metric]:
+def _of_transactions(overview: Overview) -> Iterator[Metric]:
     oldest: dict[str, int] = {}
-    for one in found.transactions:
-        name = one.transactional_id or ""
-        oldest[name] = max(oldest.get(name, 0), found.now_ms - one.start_time_ms)
+    for transaction in overview.transactions:
+        name = transaction.transactional_id or ""
+        oldest[name] = max(oldest.get(name, 0), overview.now_ms - transaction.start_time_ms)
     yield gauge(
         "eosdb_open_transactions",
         "Open transactions, counted once for each of their partitions.",
-        [({}, len(found.transactions))],
+        [({}, len(overview.transactions))],
     )
     yield gauge(
         "eosdb_open_transaction_seconds",

@@ -72,22 +72,22 @@ class Pages:
 
     def topics(self, request: Request) -> Response:
         by_topic: dict[str, list[PartitionFigures]] = {}
-        for one in self._watcher.overview().partitions:
-            by_topic.setdefault(one.topic, []).append(one)
+        for partition in self._watcher.overview().partitions:
+            by_topic.setdefault(partition.topic, []).append(partition)
         return self._page("topics", by_topic=by_topic, **self._figures())
 
     def topic(self, request: Request) -> Response:
         name = request.path_params["topic"]
         described = self._db.admin.describe_topic(name)
-        found = self._watcher.overview()
+        overview = self._watcher.overview()
         return self._page(
             "topic",
             topic=name,
             config=described.config,
-            partitions=[one for one in found.partitions if one.topic == name],
+            partitions=[partition for partition in overview.partitions if partition.topic == name],
             groups=[
                 (group, position)
-                for group in found.groups
+                for group in overview.groups
                 for position in group.positions
                 if position.topic == name
             ],
@@ -121,10 +121,10 @@ class Pages:
         offset = request.path_params["offset"]
         offsets = self._offsets(tp)
         if not offsets.log_start_offset <= offset < offsets.log_end_offset or not (
-            found := records.record_at(self._db, tp, offset)
+            stored := records.record_at(self._db, tp, offset)
         ):
             raise HTTPException(404, f"{tp.topic}-{tp.partition} has no record at offset {offset}")
-        return self._page("record", tp=tp, record=found, limit=text.LONG)
+        return self._page("record", tp=tp, record=stored, limit=text.LONG)
 
     def timeline(self, request: Request) -> Response:
         name = request.path_params["topic"]
@@ -167,14 +167,14 @@ class Pages:
 
     def letters(self, request: Request) -> Response:
         name = request.path_params["topic"]
-        found = []
+        waiting = []
         for letter in self._db.dead_letters(name).letters():
             if not letter.is_replayed and letter.failure is not None:
-                found.append(letter)
-            if len(found) > _LETTERS:
+                waiting.append(letter)
+            if len(waiting) > _LETTERS:
                 break
         return self._page(
-            "letters", topic=name, letters=found[:_LETTERS], more=len(found) > _LETTERS
+            "letters", topic=name, letters=waiting[:_LETTERS], more=len(waiting) > _LETTERS
         )
 
     def error(self, request: Request, error: Exception) -> Response:
@@ -192,9 +192,15 @@ class Pages:
     def _holders(self) -> list[tuple[OpenTransaction, int]]:
         """Return the open transactions that hold a last stable offset, and the number of offsets behind
         each."""
-        found: Overview = self._watcher.overview()
-        ends = {one.topic_partition: one.offsets.log_end_offset for one in found.partitions}
-        return [(one, ends[one.topic_partition] - one.start_offset) for one in found.holders()]
+        overview: Overview = self._watcher.overview()
+        ends = {
+            partition.topic_partition: partition.offsets.log_end_offset
+            for partition in overview.partitions
+        }
+        return [
+            (holder, ends[holder.topic_partition] - holder.start_offset)
+            for holder in overview.holders()
+        ]
 
     def _offsets(self, tp: TopicPartition) -> Any:
         partitions = self._db.admin.describe_topic(tp.topic).partitions

@@ -86,16 +86,16 @@ def page(
         f'{_RECORDS}{_WHERE.get(fate, "")} ORDER BY "offset" {order} LIMIT {PAGE}',
         (*tp, first, last),
     ).rows
-    found = sorted((_record(row) for row in rows), key=lambda one: -one.offset)
-    if len(found) == PAGE:
-        first, last = (found[-1].offset, last) if newest else (first, found[0].offset + 1)
-    return RecordPage(tuple(found), first, last)
+    stored = sorted((_record(row) for row in rows), key=lambda record: -record.offset)
+    if len(stored) == PAGE:
+        first, last = (stored[-1].offset, last) if newest else (first, stored[0].offset + 1)
+    return RecordPage(tuple(stored), first, last)
 
 
 def record_at(db: Database, tp: TopicPartition, offset: int) -> StoredRecord | None:
     """Return the record at this offset, or None. Raises TopicAuthorizationFailedError."""
-    found = page(db, tp, offset, offset + 1, fate="", newest=True).records
-    return found[0] if found else None
+    stored = page(db, tp, offset, offset + 1, fate="", newest=True).records
+    return stored[0] if stored else None
 
 
 def latest_transactions(db: Database, count: int) -> list[tuple[Any, ...]]:

@@ -43,6 +43,11 @@ class Watcher:
 
     def version(self) -> str:
         """Return a text that changes whenever the content of a page may have changed."""
-        found = self.overview()
-        figures = found.wal_bytes, found.size_bytes, found.journal_position, len(found.transactions)
+        overview = self.overview()
+        figures = (
+            overview.wal_bytes,
+            overview.size_bytes,
+            overview.journal_position,
+            len(overview.transactions),
+        )
         return "-".join(str(figure) for figure in figures)
