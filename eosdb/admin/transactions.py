@@ -124,7 +124,7 @@ class TransactionAdmin(RequestHandler):
             found = list(journal.of_transactional_id(connection, transactional_id))
         if not found:
             raise TransactionalIdNotFoundError(
-                f"nothing has happened under the transactional id {transactional_id!r}, as far as the "
+                f"there are no events of the transactional id {transactional_id!r}, as far as the "
                 "journal goes back"
             )
         return found

@@ -254,7 +254,7 @@ def check_overtakes_nothing(
     if lowest is not None and producer_rows.load(unit, partition_id, batch.producer_id) is None:
         raise OutOfOrderSequenceNumberError(
             f"producer {batch.producer_id}, epoch {batch.producer_epoch}: got sequence "
-            f"{batch.base_sequence}, expected {lowest}, which was refused before"
+            f"{batch.base_sequence}, expected {lowest}, which was rejected before"
         )
 
 

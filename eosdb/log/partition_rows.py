@@ -172,7 +172,7 @@ def find(source: Unit | sqlite3.Connection, tp: TopicPartition) -> Partition | N
         return found
     raise CorruptDatabaseError(
         f"partitions: the index does not lead to the row of {tp}; `eosdb verify` shows what else is "
-        "damaged, and a backup brings it back"
+        "damaged, and a backup restores it"
     )
 
 

@@ -212,7 +212,7 @@ def _row(source: Source, name: str) -> tuple[int, int, str] | None:
         return None
     raise CorruptDatabaseError(
         f"topics: the index does not lead to the row of {name!r}; `eosdb verify` shows what else is "
-        "damaged, and a backup brings it back"
+        "damaged, and a backup restores it"
     )
 
 

@@ -138,7 +138,7 @@ def damaged(
     return CorruptRecordError(
         f"{partition.topic_partition}: the record at offset {offset} {how}, so the file is damaged; to go "
         f"on without it, seek to {offset + 1}; `eosdb verify` shows what else is damaged, and a backup "
-        "brings it back"
+        "restores it"
     )
 
 

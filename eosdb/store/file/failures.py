@@ -98,7 +98,7 @@ def translate(error: sqlite3.Error, path: str) -> EosdbError:
     if extended == sqlite3.SQLITE_ERROR and "no such table" in str(error):
         # The statement is eosdb's own: users' statements are not told of here.
         return StorageError(
-            f"{path} has eosdb's tables no more, or not all: `eosdb extract` has taken them out into a "
+            f"{path}: eosdb's tables, or some of them, are missing: `eosdb extract` has moved them to a "
             "file of their own, which is the one to open, or another program has dropped them; nothing was "
             f"written (SQLite: {error})"
         )
@@ -126,7 +126,7 @@ def translate_system(error: OSError, path: str) -> EosdbError:
     if error.errno in _OF_RIGHTS:
         return ReadOnlyDatabaseError(f"{path}: the file may not be written ({error.strerror})")
     return StorageError(
-        f"{path}: the system has refused what eosdb needs ({error.strerror or error}); nothing was "
+        f"{path}: a system call failed ({error.strerror or error}); nothing was "
         "written, try again"
     )
 

@@ -43,7 +43,7 @@ class OwnerLocks:
             ) from None
         except OSError as error:
             raise StorageError(
-                f"{self._path}: the lock of owner {number} cannot be had: {error.strerror}"
+                f"{self._path}: the lock of owner {number} cannot be acquired: {error.strerror}"
             ) from error
 
     def release(self, number: int, count: int = 1) -> None:

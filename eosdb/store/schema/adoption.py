@@ -163,7 +163,7 @@ def _check_still(path: str) -> None:
     if _begins(f"{path}-journal", _HOT):
         error = StorageError(
             f"{path}-journal holds a transaction that has not ended: a program is writing, or was killed. "
-            "Let it end, or open the file once with its own program, which undoes it; then adopt the file"
+            "Let it end, or open the file once with its own program, which rolls it back; then adopt it"
         )
     elif size_of(f"{path}-wal") and not os.path.exists(f"{path}-shm"):
         error = StorageError(

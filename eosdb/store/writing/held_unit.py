@@ -332,7 +332,7 @@ class HeldUnit:
     def _check_begun(self) -> None:
         if not self._raw.in_transaction:
             raise IllegalStateError(
-                "SQLite has undone the transaction of this block (the disk is full, or a statement "
+                "SQLite has rolled back the transaction of this block (the disk is full, or a statement "
                 "said OR ROLLBACK); nothing was stored, begin again"
             )
 

@@ -79,4 +79,4 @@ class JointUnit:
 
 
 def _to_be_undone() -> StorageError:
-    return StorageError("a part of a joint unit has to be undone")
+    return StorageError("a part of a joint unit has to be rolled back")
